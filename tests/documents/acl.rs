@@ -100,8 +100,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    let terms =
-        Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)), attendance: true };
+    let (title, streamer_timeout) = (Some("of two".to_owned()), Some(Duration::from_secs(60)));
+    let terms = Terms { title, streamer_timeout, attendance: true, invisible: false };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
     OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
 }
