@@ -6,8 +6,7 @@
 //! What has a job decides nothing by itself: before each pass the worker looks whether the status stands. A job that
 //! adds ends when it does not. A job that removes begins when no write of one that adds can still arrive: those are
 //! refused 5 s after the look. So it waits until no such job is left, whose passes that failed are repeated after
-//! [`NO_WRITE_AFTER`], but no longer than [`NO_WRITE_AFTER`] itself: the job may be one of a gateway that is gone. So no
-//! status comes back.
+//! [`NO_WRITE_AFTER`], and at most that long: the job may be one of a gateway that is gone. So no status comes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -131,8 +130,8 @@ impl Fanout {
 
     /// Does a job for the next followers.
     async fn pass(&self, worker: &GatewayId, active: &mut Active) -> StoreResult<Next> {
-        // The writes of this pass are refused 5 s after this moment. It is earlier than the moment when the job is kept,
-        // so those of a worker that is stopped anywhere below are refused before another takes the job over.
+        // The writes of this pass are refused 5 s after this moment. The job is kept later, so the writes of a worker
+        // that is stopped anywhere below are refused before another takes the job over.
         let looked = Instant::now();
         if !self.store.keep_fanout(worker, &active.taken).await? {
             return Ok(Next::Lost);

@@ -1,3 +1,5 @@
+//! Jobs for followers, on a store that the test looks into.
+
 use std::sync::Arc;
 use std::time::Duration;
 

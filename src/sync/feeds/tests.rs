@@ -1,3 +1,5 @@
+//! Which lives are announced, and when none is, on a store that the test looks into.
+
 use std::sync::Arc;
 
 use crate::base::clock::Clock;
