@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use fred::clients::Client;
 use fred::interfaces::SetsInterface;
@@ -23,9 +23,8 @@ use tokio::time::{Instant, sleep};
 
 use self::postgres::{FOLLOWS, Postgres};
 use self::report::Report;
-use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
-use crate::plan::{CrowdPlan, JoinBy, Spread};
+use crate::plan::CrowdPlan;
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::worker::messages::Command;
@@ -38,8 +37,6 @@ const READY: Duration = Duration::from_secs(60);
 /// After the database is back: the longest pause of the breaker, the longest wait for a retry, and the questions.
 const BACK: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
-
-const FANS: f64 = 0.3;
 
 /// `loadtest fan-source-outage`
 #[derive(Debug, Clone, Args)]
@@ -63,20 +60,7 @@ pub(crate) struct OutageArgs {
 
 /// Runs `loadtest fan-source-outage`.
 pub(crate) fn main(args: &OutageArgs) -> ExitCode {
-    let whole = async {
-        tokio::select! {
-            done = Box::pin(run(args)) => done,
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        }
-    };
-    let run = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(whole);
-    match run() {
-        Ok(report) => {
-            crate::report::print(&report, args.json);
-            ExitCode::from(u8::from(args.check && !report.failures.is_empty()))
-        }
-        Err(error) => ArgError::exit(&error),
-    }
+    crate::report::end(run(args), args.json, |report| args.check && !report.failures.is_empty())
 }
 
 /// A crowd, and the fans whom it adds to the live.
@@ -88,28 +72,8 @@ struct Crowd {
 impl Crowd {
     /// Viewers of live 0 of the plan, with a heartbeat a second each.
     fn new(target: &Target, prefix: &str, viewers: usize) -> Self {
-        let plan = CrowdPlan {
-            target: target.clone(),
-            sources: 1,
-            viewers,
-            bystanders: viewers,
-            lives: 1,
-            spread: Spread::Even,
-            zipf_exponent: 0.0,
-            fans: FANS,
-            seed: 1,
-            prefix: prefix.to_owned(),
-            heartbeat: Duration::from_secs(1),
-            closed_loop: false,
-            ramp_per_second: 500.0,
-            in_flight: 64,
-            join: JoinBy::Message,
-            connect_timeout: Duration::from_secs(10),
-            ack_timeout: Duration::from_secs(5),
-            processes: 1,
-        };
-        let fans =
-            plan.roster().iter().enumerate().filter(|(_, role)| role.fan).map(|(n, _)| plan.user_id(n)).collect();
+        let plan = CrowdPlan::steady(target.clone(), prefix, viewers, 1);
+        let fans = plan.fan_ids().remove(0);
         Self { plan, fans }
     }
 

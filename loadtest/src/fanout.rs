@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::{ClusterHash, CustomCommand, Value};
@@ -21,7 +21,6 @@ use tokio::time::Instant;
 
 use self::probes::{LIVE, Probes};
 use self::report::{FanoutReport, Killed, Reach};
-use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis};
 use crate::target::Target;
 
@@ -58,20 +57,9 @@ pub(crate) struct FanoutArgs {
 
 /// Runs `loadtest fanout`.
 pub(crate) fn main(args: &FanoutArgs) -> ExitCode {
-    let whole = async {
-        tokio::select! {
-            done = Box::pin(run(args)) => done,
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        }
-    };
-    let run = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(whole);
-    match run() {
-        Ok(report) => {
-            crate::report::print(&report, args.json);
-            ExitCode::from(u8::from(args.check && !(report.failures.is_empty() && report.slow.is_empty())))
-        }
-        Err(error) => ArgError::exit(&error),
-    }
+    crate::report::end(run(args), args.json, |report| {
+        args.check && !(report.failures.is_empty() && report.slow.is_empty())
+    })
 }
 
 async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {

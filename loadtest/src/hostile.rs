@@ -28,7 +28,6 @@ use self::honest::{LIVES, Observer, p99_ms};
 use self::issuer::Issuer;
 use self::report::{HostileReport, Row};
 use self::wire::Wire;
-use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
 use crate::entry::Entry;
 use crate::plan::CrowdPlan;
@@ -75,21 +74,9 @@ pub(crate) struct HostileArgs {
 
 /// Runs `loadtest hostile`.
 pub(crate) fn main(args: &HostileArgs) -> ExitCode {
-    let whole = async {
-        tokio::select! {
-            done = Box::pin(run(args)) => done,
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        }
-    };
-    let run = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(whole);
-    match run() {
-        Ok(report) => {
-            crate::report::print(&report, args.json);
-            let failed = !report.failures.is_empty() || !report.slow.is_empty();
-            ExitCode::from(u8::from(args.check && failed))
-        }
-        Err(error) => ArgError::exit(&error),
-    }
+    crate::report::end(run(args), args.json, |report| {
+        args.check && !(report.failures.is_empty() && report.slow.is_empty())
+    })
 }
 
 async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
@@ -119,7 +106,7 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
     let tally = crowd.finish().await?;
     let report = HostileReport {
         viewers: plan.viewers,
-        fans: honest::fans(&plan).iter().map(HashSet::len).sum(),
+        fans: plan.fan_ids().iter().map(HashSet::len).sum(),
         rows,
         sockets_lost: tally.lost,
         heartbeats: tally.sent,
@@ -142,7 +129,7 @@ async fn scene(programs: &Programs, redis: &Redis, viewers: usize) -> anyhow::Re
 
     let target = Target::gateway(gateway.server.addr);
     let entry = Entry { secret: Some(secret), ..Entry::default() };
-    let plan = honest::plan(Target { entry, ..target }, viewers);
+    let plan = CrowdPlan::steady(Target { entry, ..target }, "honest", viewers, LIVES);
     let absent_fan = "absent-fan".to_owned();
     honest::follow(&redis.client, &plan, &absent_fan).await?;
     for live in 0..LIVES as u32 {

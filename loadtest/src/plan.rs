@@ -3,6 +3,7 @@
 //! All of it follows from the settings and the seed, so every process works out the same roster by itself and
 //! knows the truth that the gateway's counts are held against.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -67,6 +68,39 @@ pub(crate) struct Role {
 }
 
 impl CrowdPlan {
+    /// A crowd that stays, with a heartbeat a second each; three of ten are fans.
+    pub(crate) fn steady(target: Target, prefix: &str, viewers: usize, lives: usize) -> Self {
+        Self {
+            target,
+            sources: 1,
+            viewers,
+            bystanders: viewers,
+            lives,
+            spread: Spread::Even,
+            zipf_exponent: 0.0,
+            fans: 0.3,
+            seed: 1,
+            prefix: prefix.to_owned(),
+            heartbeat: Duration::from_secs(1),
+            closed_loop: false,
+            ramp_per_second: 500.0,
+            in_flight: 64,
+            join: JoinBy::Message,
+            connect_timeout: Duration::from_secs(10),
+            ack_timeout: Duration::from_secs(5),
+            processes: 1,
+        }
+    }
+
+    /// The ids of the fans of each live.
+    pub(crate) fn fan_ids(&self) -> Vec<HashSet<String>> {
+        let mut fans = vec![HashSet::new(); self.lives];
+        for (number, role) in self.roster().iter().enumerate().filter(|(_, role)| role.fan) {
+            fans[role.live as usize].insert(self.user_id(number));
+        }
+        fans
+    }
+
     pub(crate) fn live_id(&self, live: u32) -> String {
         format!("{}{}-l{live}", self.prefix, self.seed)
     }

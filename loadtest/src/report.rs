@@ -6,9 +6,12 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::process::ExitCode;
 
+use anyhow::bail;
 use serde::Serialize;
 
+use crate::args::ArgError;
 use crate::dashboards::Verdict;
 use crate::plan::{JoinBy, Spread};
 use crate::proc_stats::{Machine, ProcStats};
@@ -181,6 +184,28 @@ pub(crate) fn print(report: &(impl Serialize + Display), json: bool) {
         None => println!("{report}"),
         Some(Ok(text)) => println!("{text}"),
         Some(Err(error)) => eprintln!("loadtest: the report cannot be written: {error}"),
+    }
+}
+
+/// Runs a tool to its end, or until it is interrupted, and prints its report. Exits with 1 if the report fails.
+pub(crate) fn end<R: Serialize + Display>(
+    run: impl Future<Output = anyhow::Result<R>>,
+    json: bool,
+    fails: impl FnOnce(&R) -> bool,
+) -> ExitCode {
+    let whole = async {
+        tokio::select! {
+            done = Box::pin(run) => done,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    };
+    let run = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(whole);
+    match run() {
+        Ok(report) => {
+            print(&report, json);
+            ExitCode::from(u8::from(fails(&report)))
+        }
+        Err(error) => ArgError::exit(&error),
     }
 }
 

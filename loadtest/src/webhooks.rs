@@ -18,7 +18,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis};
 use arrivals::{Expected, WebhookReport};
 
@@ -56,17 +55,7 @@ pub(crate) struct WebhookArgs {
 
 /// Runs `loadtest webhooks`.
 pub(crate) fn main(args: &WebhookArgs) -> ExitCode {
-    let runs = || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(run(args))
-    };
-    match runs() {
-        Ok(report) => {
-            crate::report::print(&report, args.json);
-            ExitCode::from(u8::from(args.check && !report.failures.is_empty()))
-        }
-        Err(error) => ArgError::exit(&error),
-    }
+    crate::report::end(run(args), args.json, |report| args.check && !report.failures.is_empty())
 }
 
 /// The receiver's process, and where its files are.

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use super::friends::followed;
 use super::merged::Merged;
 use super::{
-    Entry, FanoutTask, Job, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store, StoreError, StoreResult, Subject,
-    Timeline,
+    Entry, FanoutTask, Job, LiveRecord, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store, StoreError,
+    StoreResult, Subject, Timeline,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{ListName, LiveId, UserId};
@@ -84,12 +84,13 @@ pub async fn states_of(store: &dyn Store, statuses: &[StatusId]) -> Vec<StoreRes
     let (mut records, mut posts) = (records.into_iter(), posts.into_iter());
     let none = || StoreError::Nonsense("too few answers".to_owned());
     let state = |status: &StatusId| match status.subject() {
-        Subject::Post(_) => Ok(match posts.next().ok_or_else(none)?? {
-            Some(post) => StatusState::Stands(Content::Post(post)),
-            None => StatusState::Unknown,
+        // What another program garbled is no reason to hide the other statuses.
+        Subject::Post(_) => Ok(match posts.next().ok_or_else(none)? {
+            Ok(Some(post)) => StatusState::Stands(Content::Post(post)),
+            Ok(None) | Err(StoreError::Nonsense(_)) => StatusState::Unknown,
+            Err(why) => return Err(why),
         }),
         Subject::Live(_, epoch) => Ok(match records.next().ok_or_else(none)? {
-            // Another program garbled the record: that is no reason to hide the other statuses.
             Err(StoreError::Nonsense(_)) => StatusState::Unknown,
             Err(why) => return Err(why),
             Ok(Some(record)) if record.epoch == *epoch && record.streamer == *status.author() => match record.state {
@@ -157,17 +158,16 @@ async fn timelines_of(store: &dyn Store, view: View<'_>) -> StoreResult<Vec<Time
 /// The authors whom a user follows and whose statuses are pulled.
 async fn pulled_by(store: &dyn Store, user: &UserId) -> StoreResult<Vec<UserId>> {
     let authors = store.pulled_authors().await?.into_iter().map(|(author, _)| author).collect();
-    let follows = who_is_followed(store, user, &authors).await?;
-    Ok(authors.into_iter().filter(|author| follows.contains(author)).collect())
+    Ok(who_is_followed(store, user, authors).await?.into_iter().collect())
 }
 
-/// Those of the authors whom the user follows.
-async fn who_is_followed(store: &dyn Store, user: &UserId, authors: &HashSet<UserId>) -> StoreResult<HashSet<UserId>> {
-    let asked: Vec<(UserId, Vec<UserId>)> = authors.iter().map(|author| (author.clone(), vec![user.clone()])).collect();
-    let answers = store.follows_each(&asked).await;
+/// Those of the authors whom the user follows. Asks the user's own key: those of large authors are busy.
+async fn who_is_followed(store: &dyn Store, user: &UserId, authors: HashSet<UserId>) -> StoreResult<HashSet<UserId>> {
+    let asked: Vec<(UserId, UserId)> = authors.into_iter().map(|author| (user.clone(), author)).collect();
+    let answers = store.are_following(&asked).await;
     let mut followed = HashSet::new();
-    for ((author, _), follows) in asked.into_iter().zip(answers) {
-        if follows?.first() == Some(&true) {
+    for ((_, author), follows) in asked.into_iter().zip(answers) {
+        if follows? {
             followed.insert(author);
         }
     }
@@ -180,7 +180,7 @@ async fn standing(store: &dyn Store, view: View<'_>, read: Vec<(Entry, Timeline)
     let authors: HashSet<UserId> = statuses.iter().map(|status| status.author().clone()).collect();
     let states = states_of(store, &statuses).await;
     let followed = match view {
-        View::Feed(user) | View::Home(user) => Some(who_is_followed(store, user, &authors).await?),
+        View::Feed(user) | View::Home(user) => Some(who_is_followed(store, user, authors).await?),
         View::Profile(_) | View::List(..) => None,
     };
     let (mut shown, mut gone) = (Vec::new(), HashMap::<Timeline, Vec<StatusId>>::new());
@@ -202,8 +202,8 @@ async fn standing(store: &dyn Store, view: View<'_>, read: Vec<(Entry, Timeline)
     Ok(shown)
 }
 
-/// Takes those statuses out of a user's timeline again that do not stand. A status that falls after this look is taken
-/// out by the job that its end begins: the user is a follower already.
+/// Takes those statuses out of a timeline again that do not stand. A status that falls after this look is taken out by
+/// its end: by the end itself, or by the job that the end begins, because the timeline's user is a follower already.
 async fn take_back(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
     let statuses: Vec<StatusId> = entries.iter().map(|entry| entry.id.clone()).collect();
     let mut gone = Vec::new();
@@ -215,7 +215,8 @@ async fn take_back(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) ->
     if gone.is_empty() { Ok(()) } else { store.remove_entries(timeline, &gone).await }
 }
 
-async fn add(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
+/// Puts entries into a timeline, those that do not stand aside.
+pub async fn add_standing(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
     if entries.is_empty() {
         return Ok(());
     }
@@ -228,8 +229,14 @@ fn not_pulled(entries: Vec<Entry>, since: Option<UnixMillis>) -> Vec<Entry> {
     entries.into_iter().filter(|entry| since.is_none_or(|since| entry.at < since)).collect()
 }
 
-/// Takes the status of a live out of the streamer's own timeline, and notes a job that takes it from the followers. The
-/// live's record says that it ends, or another epoch has taken its place.
+/// Withdraws the status of a live, unless nobody was told. The live's record says that it ends, or another epoch has
+/// taken its place.
+pub async fn withdraw_live(store: &dyn Store, record: &LiveRecord) -> StoreResult<()> {
+    if record.terms.invisible { Ok(()) } else { withdraw(store, &Entry::of_live(record)).await }
+}
+
+/// Takes the status of a live that has ended out of the streamer's own timeline, and notes a job that takes it from the
+/// followers.
 pub async fn withdraw(store: &dyn Store, entry: &Entry) -> StoreResult<()> {
     let streamer = entry.id.author();
     if store.follower_count(streamer).await? > 0 {
@@ -248,8 +255,8 @@ pub async fn merge_author(store: &dyn Store, user: &UserId, author: &UserId) -> 
         return Ok(());
     }
     let since = store.pulled_since(author).await?;
-    add(store, &Timeline::Home(user.clone()), &not_pulled(posts, since)).await?;
-    add(store, &Timeline::Feed(user.clone()), &not_pulled(lives, since)).await
+    add_standing(store, &Timeline::Home(user.clone()), &not_pulled(posts, since)).await?;
+    add_standing(store, &Timeline::Feed(user.clone()), &not_pulled(lives, since)).await
 }
 
 /// Takes an author's statuses out of the timelines of a user who follows the author no longer. True if so many went
@@ -285,7 +292,7 @@ pub async fn refill(store: &dyn Store, user: &UserId) -> StoreResult<()> {
         let read = Merged::open(store, from, None, MAX_TIMELINE).await?.take(MAX_TIMELINE).await?;
         let is_missing = |entry: &Entry| pulled.get(entry.id.author()).is_none_or(|since| entry.at < *since);
         let entries: Vec<Entry> = read.into_iter().map(|(entry, _)| entry).filter(is_missing).collect();
-        add(store, &to(user.clone()), &entries).await?;
+        add_standing(store, &to(user.clone()), &entries).await?;
     }
     Ok(())
 }

@@ -88,6 +88,8 @@ pub struct Terms {
     /// Whether it is recorded which fans come, and from when to when each user is here. Such a live keeps all its
     /// viewers in slices, whatever the gateway's setting.
     pub attendance: bool,
+    /// Whether it is in nobody's feed, because its streamer is invisible.
+    pub invisible: bool,
 }
 
 /// What a back end wrote about an open live for its clients.

@@ -2,7 +2,7 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::{Entry, Store, StoreResult, Timeline};
+use super::{Entry, MAX_TIMELINE, Store, StoreResult, Timeline};
 
 /// Entries that are read of a timeline at a time, at least.
 const FEWEST: usize = 10;
@@ -32,8 +32,9 @@ impl<'a> Merged<'a> {
         after: Option<&Entry>,
         limit: usize,
     ) -> StoreResult<Self> {
-        let a_time =
+        let a_time: usize =
             if timelines.len() > 1 { (limit * 2 / timelines.len()).clamp(FEWEST, limit.max(FEWEST)) } else { limit };
+        let a_time = a_time.min(MAX_TIMELINE);
         let source = |timeline| Source { timeline, read: VecDeque::new(), last: after.cloned(), at_end: false };
         let sources: Vec<Source> = timelines.into_iter().map(source).collect();
         let mut merged = Self { store, sources, heads: BinaryHeap::new(), a_time };

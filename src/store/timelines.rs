@@ -1,9 +1,8 @@
 //! The boundary for timelines: lists of statuses by time, of which the newest are kept. A timeline is a copy that may
 //! have too much: who shows it asks for each status whether it still stands, see [`super::status_page`].
 
-use std::time::Duration;
-
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::{Entry, StatusId, StoreResult};
 use crate::base::ids::UserId;
@@ -55,9 +54,9 @@ pub trait Timelines: Sync {
     /// For each, whether the timeline has the status.
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
 
-    /// Puts a status into up to 250 timelines. `since` is how long ago the caller saw that the status stands: a write
-    /// that arrives 5 s after that, or later, is refused.
-    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> StoreResult<()>;
+    /// Puts a status into up to 250 timelines. `looked` is when the caller began to look whether the status stands: a
+    /// write that arrives 5 s after that, or later, is refused.
+    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], looked: Instant) -> StoreResult<()>;
 
     /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
     async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>;

@@ -4,9 +4,9 @@
 //! time.
 //!
 //! What has a job decides nothing by itself: before each pass the worker looks whether the status stands. A job that
-//! adds ends when it does not. A job that removes begins when none that adds is left, and no write of one can still
-//! arrive: those are refused 5 s after the look, a pass that failed is repeated after [`AFTER_FAILURE`], and a job of a
-//! worker that is gone is taken over after [`crate::store::CLAIM_AFTER`]. So no status comes back.
+//! adds ends when it does not. A job that removes begins when no write of one that adds can still arrive: those are
+//! refused 5 s after the look. So it waits until no such job is left, whose passes that failed are repeated after
+//! [`NO_WRITE_AFTER`], and at most that long: the job may be one of a gateway that is gone. So no status comes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,8 +28,11 @@ const TOGETHER: usize = 250;
 const MOST_JOBS: usize = 64;
 /// How often a gateway looks for jobs of others.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// When a pass that failed is repeated. None of its writes can arrive any more then.
-const AFTER_FAILURE: Duration = Duration::from_secs(6);
+/// How long a look at the status is good for: then the pass ends, and the next one looks again. Together with the
+/// longest call, it is shorter than the time after which writes are refused.
+const FRESH: Duration = Duration::from_secs(2);
+/// This long after a look, no write that the look allowed can arrive any more. A pass that failed is repeated then.
+const NO_WRITE_AFTER: Duration = Duration::from_secs(6);
 /// How long a job waits for the change that it tells of, which comes just after the job.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks meanwhile.
@@ -54,6 +57,8 @@ struct Active {
     not_before: Instant,
     /// Whether this gateway has seen that the status stands, or, if the job removes it, that it does not.
     is_due: bool,
+    /// When this gateway saw first that the status stands no longer.
+    fell: Option<Instant>,
 }
 
 /// What comes after a pass.
@@ -95,11 +100,11 @@ impl Fanout {
                 Ok(Next::Lost) => continue,
                 Ok(Next::Done) => match self.store.finish_fanout(&worker, &job.taken).await {
                     Ok(()) => continue,
-                    Err(_) => AFTER_FAILURE,
+                    Err(_) => NO_WRITE_AFTER,
                 },
                 Err(error) => {
                     tracing::debug!(status = %job.taken.job.entry.id, %error, "a pass failed, will try again");
-                    AFTER_FAILURE
+                    NO_WRITE_AFTER
                 }
             };
             job.not_before = Instant::now() + wait;
@@ -119,17 +124,18 @@ impl Fanout {
         for taken in taken.jobs.into_iter().rev() {
             // This gateway may have it already, if it did not say so for long.
             jobs.retain(|job| job.taken.id != taken.id);
-            jobs.push_front(Active { taken, since: now, not_before: now, is_due: false });
+            jobs.push_front(Active { taken, since: now, not_before: now, is_due: false, fell: None });
         }
     }
 
     /// Does a job for the next followers.
     async fn pass(&self, worker: &GatewayId, active: &mut Active) -> StoreResult<Next> {
+        // The writes of this pass are refused 5 s after this moment. The job is kept later, so the writes of a worker
+        // that is stopped anywhere below are refused before another takes the job over.
+        let looked = Instant::now();
         if !self.store.keep_fanout(worker, &active.taken).await? {
             return Ok(Next::Lost);
         }
-        // What the look finds holds for the writes of this pass.
-        let looked = Instant::now();
         let job = active.taken.job.clone();
         let state = states_of(self.store.as_ref(), std::slice::from_ref(&job.entry.id)).await.pop();
         let state = state.unwrap_or(Ok(StatusState::Unknown))?;
@@ -142,7 +148,9 @@ impl Fanout {
             }
             (FanoutTask::Add, _) | (FanoutTask::Remove, StatusState::Stands(_)) => return Ok(Next::Done),
             (FanoutTask::Remove, _) => {
-                if is_first && self.store.is_being_added(&job.entry.id).await? {
+                let fell = *active.fell.get_or_insert_with(Instant::now);
+                let may_come_back = fell.elapsed() < NO_WRITE_AFTER;
+                if is_first && may_come_back && self.store.is_being_added(&job.entry.id).await? {
                     return Ok(Next::Wait(LOOK_AGAIN));
                 }
             }
@@ -153,19 +161,27 @@ impl Fanout {
         active.is_due = true;
         let author = job.entry.id.author();
         let page = self.store.follow_page(author, Edge::Followers, active.taken.done_to.as_ref(), PASS).await?;
-        let followers: Vec<Timeline> =
-            page.iter().map(|follower| Timeline::of_follower(follower.user.clone(), &job.entry.id)).collect();
-        for together in followers.chunks(TOGETHER) {
+        let mut followers = page.chunks(TOGETHER);
+        for together in followers.by_ref() {
             let began = Instant::now();
+            let to: Vec<Timeline> =
+                together.iter().map(|follower| Timeline::of_follower(follower.user.clone(), &job.entry.id)).collect();
             match job.task {
-                FanoutTask::Add => self.store.add_to_timelines(&job.entry, together, looked.elapsed()).await?,
-                FanoutTask::Remove => self.store.remove_from_timelines(&job.entry.id, together).await?,
+                FanoutTask::Add => self.store.add_to_timelines(&job.entry, &to, looked).await?,
+                FanoutTask::Remove => self.store.remove_from_timelines(&job.entry.id, &to).await?,
             }
-            self.metrics.fanout_writes.inc_by(together.len() as u64);
+            active.taken.done_to = together.last().cloned();
+            self.metrics.fanout_writes.inc_by(to.len() as u64);
             sleep(began.elapsed().clamp(REST.0, REST.1)).await;
+            if looked.elapsed() > FRESH {
+                break;
+            }
         }
-        active.taken.done_to = page.last().cloned().or(active.taken.done_to.take());
-        Ok(if page.len() < PASS { Next::Done } else { Next::Again })
+        if followers.next().is_none() && page.len() < PASS {
+            return Ok(Next::Done);
+        }
+        // The job's next turn may come late: whoever takes it over meanwhile goes on from here.
+        Ok(if self.store.keep_fanout(worker, &active.taken).await? { Next::Again } else { Next::Lost })
     }
 
     /// Whether followers read the status from its author's own timeline. Decided by the job that adds it.
@@ -184,3 +200,6 @@ impl Fanout {
         Ok(is_large)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,17 +8,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::sync::Notify;
 
 use crate::base::clock::Clock;
 use crate::base::ids::{PostId, UserId};
 use crate::store::{
     Content, Entry, FanoutTask, Job, LiveRecord, MAX_TIMELINE, MIN_TIMELINE, Post, ShownStatus, StatusId, StatusPage,
-    Store, StoreResult, Timeline, View, forget_author, merge_author, refill, status_page, withdraw,
+    StatusState, Store, StoreResult, Timeline, View, add_standing, forget_author, merge_author, refill, states_of,
+    status_page, withdraw, withdraw_live,
 };
 
-/// How long, and for how many users, this gateway remembers that it filled a timeline again, or found it full.
+/// How long, and for how many users, this gateway remembers that it filled their timelines again.
 const FILLED: (Duration, u64) = (Duration::from_secs(60), 100_000);
+/// Lives that the walk announces at a time.
+const AT_A_TIME: usize = 8;
 
 pub struct Feeds {
     /// The store's share for what clients ask.
@@ -64,13 +68,16 @@ impl Feeds {
 
     async fn announce(&self, record: &LiveRecord) -> StoreResult<()> {
         let (entry, on_air) = (Entry::of_live(record), Timeline::OnAir(record.streamer.clone()));
-        self.withdraw_older(record, &on_air).await?;
+        self.withdraw_ended(&on_air).await?;
+        if record.terms.invisible {
+            return Ok(());
+        }
         let had_followers = self.has_followers(&record.streamer).await?;
         if had_followers {
             self.note(FanoutTask::Add, &entry).await?;
         }
         // After the note: it says that the live was announced. Whoever follows from now on finds it there.
-        self.store.add_entries(&on_air, std::slice::from_ref(&entry)).await?;
+        add_standing(self.store.as_ref(), &on_air, std::slice::from_ref(&entry)).await?;
         if !had_followers && self.has_followers(&record.streamer).await? {
             self.note(FanoutTask::Add, &entry).await?;
         }
@@ -82,12 +89,14 @@ impl Feeds {
         Ok(self.store.follower_count(author).await? > 0)
     }
 
-    /// Withdraws earlier epochs of the live, whose record was lost before their close.
-    async fn withdraw_older(&self, record: &LiveRecord, on_air: &Timeline) -> StoreResult<()> {
+    /// Withdraws what ended unnoticed: an epoch whose record was lost before its close, an entry that came late.
+    async fn withdraw_ended(&self, on_air: &Timeline) -> StoreResult<()> {
         let known = self.store.read_timelines(&[(on_air.clone(), None)], MAX_TIMELINE).await.pop();
-        for entry in known.unwrap_or_else(|| Ok(Vec::new()))? {
-            if entry.id.live().is_some_and(|(live, epoch)| *live == record.live && epoch < record.epoch) {
-                withdraw(self.store.as_ref(), &entry).await?;
+        let known = known.unwrap_or_else(|| Ok(Vec::new()))?;
+        let statuses: Vec<StatusId> = known.iter().map(|entry| entry.id.clone()).collect();
+        for (entry, state) in known.iter().zip(states_of(self.store.as_ref(), &statuses).await) {
+            if state == Ok(StatusState::Over) {
+                withdraw(self.store.as_ref(), entry).await?;
             }
         }
         Ok(())
@@ -95,7 +104,7 @@ impl Feeds {
 
     /// A live ends: its record says so, or another epoch has taken its place.
     pub async fn ended(&self, record: &LiveRecord) -> StoreResult<()> {
-        withdraw(self.store.as_ref(), &Entry::of_live(record)).await?;
+        withdraw_live(self.store.as_ref(), record).await?;
         self.look_for_jobs();
         Ok(())
     }
@@ -108,12 +117,10 @@ impl Feeds {
     /// Announces those of these open lives that are not on air: a gateway died before it did, or the store lost some.
     pub async fn announce_missing(&self, open: &[LiveRecord]) {
         let on_air = |record: &LiveRecord| (Timeline::OnAir(record.streamer.clone()), Entry::of_live(record).id);
-        let listed = self.store.are_on_timelines(&open.iter().map(on_air).collect::<Vec<_>>()).await;
-        for (record, listed) in open.iter().zip(listed) {
-            if listed == Ok(false) {
-                self.opened(record).await;
-            }
-        }
+        let open: Vec<&LiveRecord> = open.iter().filter(|record| !record.terms.invisible).collect();
+        let listed = self.store.are_on_timelines(&open.iter().copied().map(on_air).collect::<Vec<_>>()).await;
+        let missing = open.into_iter().zip(listed).filter(|(_, listed)| *listed == Ok(false));
+        stream::iter(missing).for_each_concurrent(AT_A_TIME, |(record, _)| self.opened(record)).await;
     }
 
     /// Makes an announcement now. `None` if its author has no profile.
@@ -179,3 +186,6 @@ impl Feeds {
         Ok(home.min(feed) < MIN_TIMELINE)
     }
 }
+
+#[cfg(test)]
+mod tests;

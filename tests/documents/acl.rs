@@ -23,6 +23,7 @@ use rollcall::store::{
     Statuses, Strays, Streamers, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers,
     Whereabouts, WriteInfo, find_attendees,
 };
+use tokio::time::Instant;
 
 use super::{read, root};
 use crate::program::Program;
@@ -99,8 +100,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    let terms =
-        Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)), attendance: true };
+    let (title, streamer_timeout) = (Some("of two".to_owned()), Some(Duration::from_secs(60)));
+    let terms = Terms { title, streamer_timeout, attendance: true, invisible: false };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
     OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
 }
@@ -346,7 +347,7 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let post = Post { at: 7, text: "hi".to_owned(), data: None };
     store.put_post(&entry.id, &post).await.unwrap();
     assert_eq!(store.posts(std::slice::from_ref(&entry.id)).await.pop().unwrap().unwrap(), Some(post));
-    store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
+    store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Instant::now()).await.unwrap();
     let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
     store.add_entries(&timeline, &crowd).await.unwrap();
     assert_eq!(store.timeline_len(&timeline).await.unwrap(), MAX_TIMELINE as u64);

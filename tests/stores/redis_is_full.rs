@@ -7,8 +7,9 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::SliceId;
 use rollcall::store::{
-    AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, Event, LeaseReply, LiveRecord, LiveState, Peaks,
-    Presence, RenewLease, Standing, Store, StoreError, StoreResult, Strays,
+    AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, Entry, Event, FanoutTask, Job, LeaseReply,
+    LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays,
+    Timeline,
 };
 
 use crate::conformance::{Caller, LONG, connect, end, fans, gateway, live, opened, slice, user, users, wish};
@@ -90,6 +91,15 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     // Events of the close: the stream is capped.
     let told = Event { id: "1".into(), kind: EventKind::LiveClosed, live: live("42"), data: "{}".into() };
     store.append_events(&[told], 100).await.unwrap();
+
+    // Followers are told of the close, which frees memory.
+    let status = StatusId::of_live(user(1), live("42"), record.epoch);
+    let job = Job { task: FanoutTask::Remove, entry: Entry { at: record.opened_at, id: status } };
+    store.enqueue_fanout(&job).await.unwrap();
+    let taken = store.take_fanouts(&gateway("a"), 9).await.unwrap().jobs.remove(0);
+    assert!(store.keep_fanout(&gateway("a"), &taken).await.unwrap());
+    store.remove_from_timelines(&job.entry.id, &[Timeline::Feed(user(2))]).await.unwrap();
+    store.finish_fanout(&gateway("a"), &taken).await.unwrap();
 
     let peaks = Peaks { viewers: 9, fans: 9 };
     let higher = LiveRecord { peaks, ..record.clone() };

@@ -219,6 +219,41 @@ on_redis! {
         // As if the gateway had died before it could.
         world.redis().ask(&["DEL", "statuses:on-air:s1", "statuses:feed:u1"]).await;
         in_store(&world, 1).await;
+        // The stream was lost, and the hash beside it says that the job is there.
+        let epoch = world.backend().get("/v1/lives/42").await.is(200).body["epoch"].to_string();
+        world.redis().ask(&["DEL", "rollcall:fanout"]).await;
+        world.redis().ask(&["HSET", "{rollcall:fanout}:progress", &format!("add s1~42@{epoch}"), "gone "]).await;
+        until("nobody thinks so any more", PATIENCE, async || {
+            same(world.redis().ask(&["EXISTS", "{rollcall:fanout}:progress"]).await.as_u64(), Some(0))
+        })
+        .await;
+        world.redis().ask(&["DEL", "statuses:on-air:s1", "statuses:feed:u1"]).await;
+        in_store(&world, 1).await;
+    }
+}
+
+on_redis! {
+    async fn a_feed_is_filled_from_those_whom_the_user_follows_when_nobody_knows_the_followers(world) {
+        world.redis().ask(&["ZADD", "following:u1", "1", "s1"]).await;
+        world.open("42").await;
+        for _ in 0..2 {
+            assert_eq!(listed(world.backend(), "/v1/users/u1/feed", 10).await, ["42"]);
+        }
+    }
+}
+
+on_redis! {
+    async fn an_announcement_that_was_garbled_hides_no_other(world) {
+        signs_up(&world, "s1").await;
+        for text in ["one", "two", "three"] {
+            let id = tells(&world, "s1", text).await;
+            if text == "two" {
+                let id = id.strip_prefix("s1~").unwrap();
+                world.redis().ask(&["HSET", "{statuses:profile:s1}:posts", id, "garbled"]).await;
+            }
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        assert_eq!(listed(world.backend(), "/v1/users/s1/profile", 10).await, ["three", "one"]);
     }
 }
 

@@ -177,6 +177,33 @@ on_redis! {
     }
 }
 
+on_both_stores! {
+    async fn a_live_of_an_invisible_streamer_is_in_no_feed(world) {
+        let backend = world.backend();
+        for streamer in ["ghost", "s1", "s2"] {
+            backend.follow("u1", streamer).await;
+        }
+        let mut ghost = world.person("ghost", "streamer", "&invisible=true").await;
+        ghost.ask(json!({"type": "open", "live_id": "42"})).await;
+        backend.put("/v1/lives/43", json!({"streamer_id": "s1", "invisible": true})).await.is(201);
+        backend.put("/v1/lives/44", json!({"streamer_id": "s2", "invisible": false})).await.is(201);
+        let feed = async || {
+            let items = world.backend().list("/v1/users/u1/feed", 10).await;
+            items.iter().map(|item| item["live_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        until("the visible one is told", PATIENCE, async || same(feed().await, vec!["44".to_owned()])).await;
+        throughout("the others are not", world.config.check_every * 2, async || {
+            same(feed().await, vec!["44".to_owned()])?;
+            same(world.backend().list("/v1/users/ghost/profile", 10).await.len(), 0)
+        })
+        .await;
+        // The next one of that streamer is.
+        backend.close("43").await;
+        backend.open("43", "s1").await;
+        until("both are told", PATIENCE, async || same(feed().await.len(), 2)).await;
+    }
+}
+
 on_redis! {
     tuned(|config: &mut Config| {
         with_tokens(config);

@@ -12,12 +12,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::client;
-use crate::plan::{CrowdPlan, JoinBy, Spread};
+use crate::plan::CrowdPlan;
 use crate::tally::Latencies;
 use crate::target::Target;
 
 pub(super) const LIVES: usize = 10;
-const FANS: f64 = 0.3;
 
 /// A reading of all sets, and a newcomer.
 const READ_EVERY: Duration = Duration::from_millis(200);
@@ -26,42 +25,9 @@ const NEWCOMER_EVERY: Duration = Duration::from_millis(500);
 /// A newcomer who is not in by then was kept out.
 const NEWCOMER_WAITS: Duration = Duration::from_secs(20);
 
-/// The crowd: each viewer has a heartbeat a second.
-pub(super) fn plan(target: Target, viewers: usize) -> CrowdPlan {
-    CrowdPlan {
-        target,
-        sources: 1,
-        viewers,
-        bystanders: viewers,
-        lives: LIVES,
-        spread: Spread::Even,
-        zipf_exponent: 0.0,
-        fans: FANS,
-        seed: 1,
-        prefix: "honest".to_owned(),
-        heartbeat: Duration::from_secs(1),
-        closed_loop: false,
-        ramp_per_second: 500.0,
-        in_flight: 64,
-        join: JoinBy::Message,
-        connect_timeout: Duration::from_secs(10),
-        ack_timeout: Duration::from_secs(5),
-        processes: 1,
-    }
-}
-
-/// The fans of each live.
-pub(super) fn fans(plan: &CrowdPlan) -> Vec<HashSet<String>> {
-    let mut fans = vec![HashSet::new(); plan.lives];
-    for (number, role) in plan.roster().iter().enumerate().filter(|(_, role)| role.fan) {
-        fans[role.live as usize].insert(plan.user_id(number));
-    }
-    fans
-}
-
 /// Writes who follows whom, as a platform would; `also` follows every streamer.
 pub(super) async fn follow(redis: &Client, plan: &CrowdPlan, also: &str) -> anyhow::Result<()> {
-    for (live, fans) in (0..).zip(fans(plan)) {
+    for (live, fans) in (0..).zip(plan.fan_ids()) {
         let followers: Vec<(f64, String)> = fans.into_iter().chain([also.to_owned()]).map(|fan| (1.0, fan)).collect();
         let key = format!("followers:{}", plan.streamer_id(live));
         redis.zadd::<(), _, _>(key, None, None, false, false, followers).await?;
@@ -109,7 +75,7 @@ pub(super) struct Observer {
 impl Observer {
     pub(super) fn start(redis: Client, plan: &CrowdPlan) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let fans = (0..).zip(fans(plan)).map(|(live, fans)| (format!("online-fans:{}", plan.live_id(live)), fans));
+        let fans = (0..).zip(plan.fan_ids()).map(|(live, fans)| (format!("online-fans:{}", plan.live_id(live)), fans));
         let reader = tokio::spawn(read(redis, fans.collect(), seen.clone()));
         let newcomers = tokio::spawn(newcomers(plan.target.clone(), plan.live_id(0), seen.clone()));
         Self { seen, tasks: [reader, newcomers] }

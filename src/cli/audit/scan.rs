@@ -1,10 +1,12 @@
-//! Finds the keys of lives with SCAN, and the biggest of them. SCAN may return a key twice, so a set keeps the names.
+//! Finds keys with SCAN, which may return a key twice: those of lives and the biggest of them, and those that one look
+//! each judges.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
+use super::finding::AuditFinding;
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::KeyType;
@@ -125,6 +127,25 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
         masters,
     };
     Ok((found, totals))
+}
+
+/// Looks at every key that matches, and collects what is wrong with each, by key.
+pub(super) async fn each_key(
+    store: &RedisStore,
+    glob: &str,
+    look: impl AsyncFn(String) -> StoreResult<Option<AuditFinding>>,
+) -> StoreResult<Vec<AuditFinding>> {
+    let mut findings = Vec::new();
+    let pages = store.each_page(glob, async |keys| {
+        let found: Vec<_> = stream::iter(keys).map(|key| look(key)).buffer_unordered(AT_A_TIME).try_collect().await?;
+        findings.extend(found.into_iter().flatten());
+        Ok(())
+    });
+    pages.await?;
+    findings.sort_by(|a: &AuditFinding, b| a.key.cmp(&b.key));
+    // SCAN may return a key twice.
+    findings.dedup_by(|a, b| a.key == b.key);
+    Ok(findings)
 }
 
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::AT_A_TIME;
+use super::scan::each_key;
 use crate::base::ids::{Login, UserId};
 use crate::cli::common::seconds;
 use crate::config::Users;
@@ -28,9 +26,10 @@ impl UserInspector<'_> {
     pub(super) async fn inspect(&self) -> StoreResult<Vec<AuditFinding>> {
         let mut findings = self.left_changes().await?;
         if self.users == Users::Each {
-            findings.extend(self.every_follow().await?);
+            let (edges, timelines) = (self.store.keys().edge_keys(), self.store.keys().timeline_keys());
+            findings.extend(each_key(self.store, &edges, async |key| self.follows_at(&key).await).await?);
             findings.extend(self.every_login().await?);
-            findings.extend(self.every_timeline().await?);
+            findings.extend(each_key(self.store, &timelines, async |key| self.timeline_at(&key).await).await?);
         }
         Ok(findings)
     }
@@ -97,23 +96,6 @@ impl UserInspector<'_> {
             AuditFinding::new(FindingKind::UnfinishedChange, detail).key(key)
         };
         Ok(left.into_iter().map(finding).collect())
-    }
-
-    async fn every_follow(&self) -> StoreResult<Vec<AuditFinding>> {
-        let mut findings = Vec::new();
-        let glob = self.store.keys().edge_keys();
-        self.store
-            .each_page(&glob, async |keys| {
-                let looks = stream::iter(keys).map(|key| async move { self.follows_at(&key).await });
-                let found: Vec<_> = looks.buffer_unordered(AT_A_TIME).try_collect().await?;
-                findings.extend(found.into_iter().flatten());
-                Ok(())
-            })
-            .await?;
-        findings.sort_by(|a: &AuditFinding, b| a.key.cmp(&b.key));
-        // SCAN may return a key twice.
-        findings.dedup_by(|a, b| a.key == b.key);
-        Ok(findings)
     }
 
     async fn follows_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {

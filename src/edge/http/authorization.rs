@@ -16,7 +16,7 @@ use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, Permission, permission};
 use crate::auth::tokens::Tokens;
 use crate::base::identity::Role;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::LiveId;
 use crate::edge::credentials::{AuthError, bearer};
 use crate::store::LiveRecord;
 use crate::sync::lives::known_record;
@@ -37,9 +37,9 @@ pub(super) struct Guard {
     pub(super) accepts: Accepts,
 }
 
-/// A streamer calls, who may open lives of this owner only. The handler reads it from the request's extensions.
+/// A streamer calls, who may open their own lives only. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
-pub(super) struct OnlyOwner(pub(super) UserId);
+pub(super) struct OnlyOwn(pub(super) Arc<Claims>);
 
 /// The bearer of this token calls. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
@@ -126,7 +126,7 @@ impl Guard {
         match (may, self.action, live) {
             (Permission::Yes, ..) => Ok(()),
             (_, Action::Open, _) => {
-                parts.extensions.insert(OnlyOwner(claims.user.clone()));
+                parts.extensions.insert(OnlyOwn(claims.clone()));
                 Ok(())
             }
             (_, _, Some(live)) => {

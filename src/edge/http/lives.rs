@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::authorization::{OnlyOwner, OwnLive};
+use super::authorization::{OnlyOwn, OwnLive};
 use super::bounded::Text;
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, whole_number};
@@ -32,6 +32,8 @@ pub(super) struct OpenLive {
     slices: Option<u32>,
     /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
     attendance: Option<bool>,
+    /// Whether to keep it out of all feeds and timelines, because its streamer is invisible.
+    invisible: Option<bool>,
     /// For people: no control characters. Left out, null or empty: no title.
     #[schema(inline)]
     title: Option<Title>,
@@ -56,7 +58,12 @@ impl OpenLive {
             let most = MAX_STREAMER_TIMEOUT.as_secs();
             return bad(format!("streamer_timeout_s is a number of seconds from 0 to {most}"));
         }
-        Ok(Terms { title, streamer_timeout, attendance: self.attendance == Some(true) })
+        Ok(Terms {
+            title,
+            streamer_timeout,
+            attendance: self.attendance == Some(true),
+            invisible: self.invisible == Some(true),
+        })
     }
 }
 
@@ -223,15 +230,16 @@ refusals!(OpenRefused = BadMessage, InvalidId, LiveOwned, BodyTooLarge, Unsuppor
 pub(super) async fn open(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
-    only: Option<Extension<OnlyOwner>>,
+    only: Option<Extension<OnlyOwn>>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
     if body.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
         return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
     }
-    let terms = body.terms()?;
+    let mut terms = body.terms()?;
+    terms.invisible |= only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.invisible);
     let streamer = UserId::parse(&body.streamer_id)?;
-    if only.as_ref().is_some_and(|Extension(OnlyOwner(owner))| *owner != streamer) {
+    if only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.user != streamer) {
         return Err(Problem::new(
             Kind::Forbidden,
             "a streamer opens only their own lives: streamer_id is another user",

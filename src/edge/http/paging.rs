@@ -74,7 +74,8 @@ impl Listing {
         // The users of the platform are of no live.
         const SET: &str = "([01]~(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
         const LIVE_STATUS: &str = "(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
-        const STATUS: &str = "[A-Za-z0-9_.-]{1,64}";
+        // An announcement, or a live.
+        const STATUS: &str = "(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
         let fields: &[&str] = match self {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],

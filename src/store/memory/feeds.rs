@@ -1,8 +1,7 @@
 //! Statuses, timelines and lists of users in the embedded store, under one small lock.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::MemoryStore;
 use crate::base::ids::{ListName, UserId};
@@ -49,7 +48,7 @@ impl Timelines for MemoryStore {
         asked.iter().map(|(timeline, status)| Ok(feeds.has(timeline, status))).collect()
     }
 
-    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], _: Duration) -> StoreResult<()> {
+    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], _: Instant) -> StoreResult<()> {
         let mut feeds = self.feeds.lock();
         to.iter().for_each(|timeline| feeds.add(timeline, entry));
         Ok(())

@@ -168,6 +168,7 @@ impl Keys {
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
     /// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
     /// | `attendance` | `1` if it was opened with attendance; absent otherwise |
+    /// | `invisible` | `1` if it is in no feed; absent otherwise |
     /// | `info`, `info_version` | what a back end wrote for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |

@@ -59,6 +59,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
             title: word("title").map(str::to_owned),
             streamer_timeout: number("streamer_timeout_s").map(Duration::from_secs),
             attendance: word("attendance") == Some("1"),
+            invisible: word("invisible") == Some("1"),
         },
         info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
         counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
@@ -92,6 +93,10 @@ fn read_events(fields: &HashMap<String, String>) -> RecordEvents {
 fn terms_args(terms: &Terms) -> Vec<Value> {
     let timeout = terms.streamer_timeout.map(|timeout| timeout.as_secs().to_string());
     args![terms.title.as_deref().unwrap_or_default(), timeout.unwrap_or_default()]
+}
+
+fn flag_args(terms: &Terms) -> Vec<Value> {
+    args![FLAG[usize::from(terms.attendance)], FLAG[usize::from(terms.invisible)]]
 }
 
 /// A field that is not written, and one that is.
@@ -152,7 +157,7 @@ impl RedisStore {
         args.extend(terms_args(&request.terms));
         args.extend(args![FLAG[usize::from(request.exact_viewers)], MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
-        args.extend(args![FLAG[usize::from(request.terms.attendance)]]);
+        args.extend(flag_args(&request.terms));
         let mut reply = self.router.script(&scripts::OPEN, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "changed" {
@@ -189,7 +194,7 @@ impl RedisStore {
         args.extend(args![FLAG[usize::from(record.exact_viewers)]]);
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
-        args.extend(args![FLAG[usize::from(record.terms.attendance)]]);
+        args.extend(flag_args(&record.terms));
         let mut reply = self.router.script(&scripts::KEEP, self.record_keys(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()?, info: reply.number()? }),

@@ -2,10 +2,10 @@
 //! node.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use fred::types::Value;
+use tokio::time::Instant;
 
 use super::changes::in_time;
 use super::paging::Scored;
@@ -88,12 +88,14 @@ impl Timelines for RedisStore {
         self.router.read_each("are_on_timelines", asked, command, read).await
     }
 
-    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> StoreResult<()> {
+    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], looked: Instant) -> StoreResult<()> {
         let steps = async {
             let mut calls = Vec::with_capacity(to.len());
             for timeline in to {
                 let key = self.timeline_key(timeline);
-                let until = self.router.not_after(&key).await?.saturating_sub(millis(since));
+                let not_after = self.router.not_after(&key).await?;
+                // Read after the node's time: the process may have been stopped in between.
+                let until = not_after.saturating_sub(millis(looked.elapsed()));
                 calls.push((key, args![until, timeline.most(), entry.at, entry.id]));
             }
             let keys: Vec<String> = calls.iter().map(|(key, _)| key.clone()).collect();

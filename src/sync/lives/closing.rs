@@ -12,7 +12,7 @@ use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, Entry, LiveRecord, LiveState, Store, StoreResult, withdraw,
+    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult, withdraw_live,
 };
 use crate::sync::events::announce;
 
@@ -139,7 +139,7 @@ pub(crate) async fn finish_in_store(
     }
     announce(store, [record], events_kept).await?;
     // Before the record says that all is done: whoever finds it `closing` does this again.
-    withdraw(store, &Entry::of_live(record)).await?;
+    withdraw_live(store, record).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

@@ -8,11 +8,13 @@ use rollcall::store::{
     Entry, FanoutTask, Followed, Job, MAX_LIST, MAX_TIMELINE, OpenLive, Post, PutInList, StatusId, Store, Timeline,
     View, forget_author, merge_author, refill, status_page,
 };
+use tokio::time::Instant;
 
 use super::{end, live, on_each, opened_as, user, wish};
 
 on_each!(
     a_timeline_keeps_the_newest_once_and_pages_miss_nobody,
+    a_streamer_s_lives_are_paged_to_their_end_however_many_are_on_air,
     a_write_that_is_too_late_is_refused_or_needless,
     an_author_s_oldest_announcements_are_forgotten,
     a_list_has_each_member_once_and_is_bounded,
@@ -94,12 +96,20 @@ async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn S
     assert_eq!(store.timeline_len(&home).await.unwrap(), MAX_TIMELINE as u64 - 2);
 }
 
+async fn a_streamer_s_lives_are_paged_to_their_end_however_many_are_on_air(store: Arc<dyn Store>) {
+    let many = MAX_TIMELINE + 3;
+    for n in 0..many {
+        on_air(&store, &format!("l{n}"), 9).await;
+    }
+    assert_eq!(seen(&store, View::Profile(&user(9)), MAX_TIMELINE).await.len(), many);
+}
+
 async fn a_write_that_is_too_late_is_refused_or_needless(store: Arc<dyn Store>) {
     let homes: Vec<Timeline> = (0..40).map(|n| Timeline::Home(user(n))).collect();
     let (early, late) = (entry(9, 1), entry(9, 2));
-    store.add_to_timelines(&early, &homes, Duration::ZERO).await.unwrap();
+    store.add_to_timelines(&early, &homes, Instant::now()).await.unwrap();
     // The embedded store has no way on which a write could be late.
-    let is_late = store.add_to_timelines(&late, &homes, Duration::from_secs(6)).await.is_err();
+    let is_late = store.add_to_timelines(&late, &homes, Instant::now() - Duration::from_secs(6)).await.is_err();
     for home in &homes {
         let found = read(&store, home, None, 10).await;
         assert_eq!(found.contains(&late), !is_late);

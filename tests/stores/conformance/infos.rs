@@ -34,6 +34,7 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) 
         title: Some("Köche & Ko. \"live\"".to_owned()),
         streamer_timeout: Some(Duration::ZERO),
         attendance: true,
+        invisible: true,
     };
     let record = opened_as(&store, &OpenLive { terms: terms.clone(), ..wish("42") }).await;
     assert_eq!((&record.terms, &load(&store, &record).await), (&terms, &record));

@@ -209,6 +209,21 @@ async fn every_token_does_what_its_role_says_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_token_of_an_invisible_streamer_opens_a_live_that_is_in_no_feed() {
+    let world = guarded(0).await;
+    for (streamer, invisible, shown) in [("s2", true, 0), ("s3", false, 1)] {
+        let bearer = token(json!({"sub": streamer, "role": "streamer", "invisible": invisible}));
+        let open = Request::put(format!("/v1/lives/of-{streamer}")).header("content-type", "application/json");
+        let open = open.header("authorization", format!("Bearer {bearer}"));
+        let body = Body::from(json!({"streamer_id": streamer}).to_string());
+        answer(&world.router, open.body(body).unwrap()).await.is(201);
+        let own = request(&format!("GET /v1/users/{streamer}/profile"), Some("read"));
+        let own = answer(&world.router, own).await.is(200);
+        assert_eq!(own["items"].as_array().unwrap().len(), shown, "{own}");
+    }
+}
+
+#[tokio::test]
 async fn another_streamers_live_is_out_of_reach() {
     let world = guarded(0).await;
     let live = call(&world.router, "GET /v1/lives/{live_id}", Some("read")).await.is(200);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, SliceId, UserId};
@@ -312,7 +313,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Timelines {
         fn timeline_len(&self, timeline: &Timeline) -> u64;
-        fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> ();
+        fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], looked: Instant) -> ();
         fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> ();
         fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> ();
         fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> ();

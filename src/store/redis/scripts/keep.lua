@@ -5,6 +5,7 @@
 --       10 title or empty  11 streamer timeout, s, or empty  12 1 if all viewers are kept in slices, or empty
 --       13 version of the information  14 information or empty
 --       15 channel  16 message, for a record that is written again  17 1 if the live has attendance, or empty
+--       18 1 if it is in no feed, or empty
 -- Returns  {'open', number of the last removal, version of the information} | {'rewritten'} | {'over', fields of the record…}
 local state, epoch, viewers, fans, removals, info = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch',
   'peak_viewers', 'peak_fans', 'removals', 'info_version'))
@@ -42,7 +43,7 @@ if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
     'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7])
   leap_over(0)
   put_given(KEYS[1], { 'title', ARGV[10], 'streamer_timeout_s', ARGV[11], 'exact_viewers', ARGV[12],
-    'attendance', ARGV[17] })
+    'attendance', ARGV[17], 'invisible', ARGV[18] })
   put_information(0)
   publish(ARGV[15], ARGV[16])
   return { 'rewritten' }

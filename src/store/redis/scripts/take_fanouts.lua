@@ -4,6 +4,8 @@
 -- Returns  {how many are not finished, age of the oldest in ms, id, job, time, how far it got, …}
 local group = ARGV[2]
 if redis.call('EXISTS', KEYS[1]) == 0 then
+  -- A stream that was lost without its hash: otherwise its jobs would count as unfinished for ever.
+  redis.call('UNLINK', KEYS[2])
   return { 0, 0 }
 end
 local answer = { redis.call('XLEN', KEYS[1]), 0 }
