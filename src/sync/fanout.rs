@@ -75,8 +75,11 @@ impl Fanout {
     /// Runs until told to stop. Others take over what is left then.
     pub async fn run(self, stop: CancellationToken) {
         let (worker, mut jobs) = (GatewayId::random(), VecDeque::new());
-        let mut next_look = Instant::now();
+        let (mut next_look, mut more_wait) = (Instant::now(), false);
         loop {
+            if more_wait && jobs.len() <= MOST_JOBS / 2 {
+                next_look = Instant::now();
+            }
             let wake = jobs.iter().map(|job: &Active| job.not_before).min().unwrap_or(next_look).min(next_look);
             tokio::select! {
                 biased;
@@ -85,7 +88,7 @@ impl Fanout {
                 () = sleep_until(wake) => {}
             }
             if next_look <= Instant::now() {
-                self.take(&worker, &mut jobs).await;
+                more_wait = self.take(&worker, &mut jobs).await;
                 next_look = Instant::now() + LOOK_EVERY;
             }
             let Some(place) = jobs.iter().position(|job| job.not_before <= Instant::now()) else { continue };
@@ -112,12 +115,18 @@ impl Fanout {
         }
     }
 
-    /// Takes jobs; the new ones come first.
-    async fn take(&self, worker: &GatewayId, jobs: &mut VecDeque<Active>) {
-        let taken = match self.store.take_fanouts(worker, MOST_JOBS.saturating_sub(jobs.len())).await {
+    /// Takes jobs; the new ones come first. True if there were as many as this gateway has places, so that more may
+    /// wait.
+    async fn take(&self, worker: &GatewayId, jobs: &mut VecDeque<Active>) -> bool {
+        let places = MOST_JOBS.saturating_sub(jobs.len());
+        let taken = match self.store.take_fanouts(worker, places).await {
             Ok(taken) => taken,
-            Err(error) => return tracing::debug!(%error, "could not look for jobs"),
+            Err(error) => {
+                tracing::debug!(%error, "could not look for jobs");
+                return false;
+            }
         };
+        let is_full = taken.jobs.len() >= places;
         self.metrics.fanout_jobs.set(taken.unfinished as i64);
         self.metrics.fanout_lag_seconds.set(taken.oldest.as_secs() as i64);
         let now = Instant::now();
@@ -126,6 +135,7 @@ impl Fanout {
             jobs.retain(|job| job.taken.id != taken.id);
             jobs.push_front(Active { taken, since: now, not_before: now, is_due: false, fell: None });
         }
+        is_full
     }
 
     /// Does a job for the next followers.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use fred::clients::Client;
-use fred::interfaces::{ClientLike, SortedSetsInterface};
+use fred::interfaces::{ClientLike, SortedSetsInterface, StreamsInterface};
 use fred::types::Builder;
 use fred::types::config::Config;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -28,6 +28,7 @@ use crate::target::Target;
 const START: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 32;
 const FOLLOWERS_PER_CALL: usize = 1_000;
+const TOLD_WITHIN: Duration = Duration::from_secs(300);
 
 /// A process that listens.
 pub(crate) struct Server {
@@ -122,6 +123,16 @@ impl Redis {
     /// Commands by name so far, inner ones of scripts among them.
     pub(crate) async fn commands(&self) -> anyhow::Result<CommandCounts> {
         CommandCounts::read(&Target::plain(self.server.addr)).await
+    }
+
+    /// Waits until every follower was told of the lives that have opened.
+    pub(crate) async fn followers_told(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while self.client.xlen::<u64, _>("rollcall:fanout").await? > 0 {
+            ensure!(began.elapsed() < TOLD_WITHIN, "followers are still being told after {TOLD_WITHIN:?}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
     }
 
     /// Users 0 to `count` follow the streamers of the lives they watch, written as a platform would.

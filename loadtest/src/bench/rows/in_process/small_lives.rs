@@ -51,7 +51,8 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
     note("viewers", "", crowd.viewers as f64);
     note("joins", "1/s", crowd.viewers as f64 / began.elapsed().as_secs_f64());
 
-    // By then joins are flushed and the first leases are renewed.
+    // By then joins are flushed, the first leases are renewed, and every follower was told which lives are on air.
+    redis.followers_told().await?;
     tokio::time::sleep(crowd.every * bench.pick(14, 3)).await;
     let Work { heartbeats, redis_cpu, commands, gateways_cpu } = hosts.measure(&redis, bench.measured()).await?;
     note("heartbeats", "1/s", heartbeats);
