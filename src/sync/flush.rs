@@ -332,8 +332,11 @@ impl Flusher {
         (own, draft): (&GatewayId, &Draft),
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
-        let mut joins = draft.joins.clone();
-        let invisible = slice.lock().sort_invisible(&mut joins);
+        let (mut joins, mut leaves) = (draft.joins.clone(), draft.leaves.clone());
+        let (invisible, invisible_leaves) = {
+            let state = slice.lock();
+            (state.sort_invisible(&mut joins), state.sort_invisible(&mut leaves))
+        };
         // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
         if let Audience::Room(room) = audience {
             room.unrecorded.add(place, &joins[invisible..]);
@@ -348,8 +351,8 @@ impl Flusher {
             since: audience.since(place, &joins, self.clock.unix()),
             joins,
             invisible,
-            leaves: draft.leaves.clone(),
-            left: audience.left(place, &draft.leaves).map(|left| self.unix_times(left)),
+            left: audience.left(place, &leaves).map(|left| self.unix_times(left)),
+            leaves,
         };
         let reply = self.store.apply(&call).await;
         let verdict = match &reply {
@@ -365,7 +368,11 @@ impl Flusher {
                 audience.room().iter().for_each(|room| room.note_left_told(place, &draft.leaves));
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
-                    events.note(room, &slice.id.set, (&draft.joins, &draft.leaves));
+                    let listed = (&call.joins[invisible..], &call.leaves[invisible_leaves..]);
+                    events.note(room, &slice.id.set, listed);
+                }
+                if invisible > 0 && audience.room().is_none() {
+                    self.outbox.hidden(&call.joins[..invisible]);
                 }
             }
             // The peers may have lost their entries too, and need not find out one by one.
