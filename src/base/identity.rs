@@ -37,6 +37,7 @@ pub struct Identity {
     pub role: Role,
     /// False with `?count=false`: the socket takes part but is in no figure.
     pub counted: bool,
-    /// True with `invisible: true` in the token: the socket counts, but its user is in no list.
+    /// True with `invisible: true` in the token: the socket counts, but its user is in no list. A socket may become
+    /// so later.
     pub invisible: bool,
 }

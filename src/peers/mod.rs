@@ -66,6 +66,11 @@ impl Outbox {
         self.post(Channel::Moves(live), PeerMessage::Moved { users, anybody: false });
     }
 
+    /// Tells all gateways, this one too, that these users are in no list from now on.
+    pub fn hidden(&self, users: &[UserId]) {
+        self.post(Channel::Gateways, PeerMessage::Hidden { users: users.to_owned() });
+    }
+
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
         let message = PeerMessage::Follow { user: user.clone(), streamer: streamer.clone() };
         self.post(Channel::Gateways, message);

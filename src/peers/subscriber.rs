@@ -56,7 +56,7 @@ impl Subscriber {
                     room.iter().filter(|room| room.friends.hears()).for_each(|room| self.rooms.befriend(room));
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
-                    self.rooms.befriend_where(|room| room.friends.doubt_follows());
+                    self.rooms.befriend_where(|room| room.friends.doubt_follows() | room.friends.doubt());
                 }
                 Some(BusEvent::Deaf(there)) => {
                     let mut rooms = self.rooms.all();
@@ -76,12 +76,9 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // The gateway's own messages tell it nothing new, except what its walk found, who moved, and a changed
-            // record: the store may apply a call long after the gateway gave it up.
-            Ok(Received { gateway, message })
-                if !matches!(message, PeerMessage::Record | PeerMessage::Survey { .. } | PeerMessage::Moved { .. })
-                    && self.gateways.own.is_own(&gateway) =>
-            {
+            // The gateway's own messages tell it nothing new, except what its walk found, who moved or hid, and a
+            // changed record: the store may apply a call long after the gateway gave it up.
+            Ok(Received { gateway, message }) if !message.is_news_to_sender() && self.gateways.own.is_own(&gateway) => {
                 return;
             }
             Ok(received) => {
@@ -104,6 +101,9 @@ impl Subscriber {
             (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
                 self.rooms.check_fan_again(&user, &streamer);
                 self.rooms.follows_changed(&user);
+            }
+            (Channel::Gateways, PeerMessage::Hidden { users }) => {
+                self.rooms.befriend_where(|room| room.friends.moved(&users));
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));

@@ -189,7 +189,7 @@ impl Checks {
 
     /// Takes in a new roster, which decides whose viewers count and whether figures are in doubt.
     pub fn roster_changed(&self, roster: &Roster) {
-        self.rooms.befriend_where(|room| room.friends.look_for_those_here());
+        self.rooms.befriend_where(|room| room.friends.roster_changed());
         for room in self.rooms.all() {
             if room.roster_changed(roster) {
                 self.rooms.count(&room);

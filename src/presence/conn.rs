@@ -6,7 +6,7 @@
 //! newest state when it gets there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -84,12 +84,15 @@ pub struct Conn {
     opened: u32,
     signals: AtomicU16,
     phase: AtomicU8,
+    /// The user is in no list.
+    invisible: AtomicBool,
     waker: AtomicWaker,
 }
 
 impl Conn {
     pub(crate) fn new(identity: Identity, now: Millis) -> Self {
         Self {
+            invisible: AtomicBool::new(identity.invisible),
             identity,
             claims: ArcSwapOption::empty(),
             expires_at: AtomicU64::new(Millis::MAX),
@@ -115,6 +118,16 @@ impl Conn {
     /// What the socket may do now: a refresh may have lowered it.
     pub(crate) fn role(&self) -> Role {
         self.claims.load().as_ref().map_or(self.identity.role, |claims| claims.role)
+    }
+
+    /// Whether the socket keeps its user out of every list.
+    pub(crate) fn is_invisible(&self) -> bool {
+        self.invisible.load(Ordering::Relaxed)
+    }
+
+    /// Has it do so from now on.
+    pub(crate) fn set_invisible(&self) {
+        self.invisible.store(true, Ordering::Relaxed);
     }
 
     /// When the token is no longer good.

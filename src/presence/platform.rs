@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
+use super::conn::Conn;
 use super::slice::Slice;
 use crate::base::clock::Millis;
-use crate::base::identity::Identity;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
@@ -37,7 +37,7 @@ struct Users {
     here: HashMap<UserId, Here>,
     /// When those who came or went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
-    /// Those who are in no list: it is not noted when they were seen.
+    /// Those who are in no list: it is not noted when they are seen from then on.
     invisible: HashSet<UserId>,
 }
 
@@ -65,20 +65,31 @@ impl Platform {
     }
 
     /// Notes a socket of a user.
-    pub fn enter(&self, identity: &Identity, now: Millis) {
-        let user = &identity.user;
+    pub fn enter(&self, conn: &Conn, now: Millis) {
+        let user = &conn.identity.user;
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         let here = users.here.entry(user.clone()).or_default();
         here.sockets += 1;
         let is_first = here.sockets == 1;
-        if identity.invisible {
-            users.seen.remove(user);
-            users.invisible.insert(user.clone());
+        if conn.is_invisible() {
+            if users.invisible.insert(user.clone()) && !is_first {
+                users.note_seen(user, now);
+            }
             self.slices[place].lock().add_invisible(user);
         } else if is_first {
             users.note_seen(user, now);
             self.slices[place].lock().add(user);
+        }
+    }
+
+    /// Keeps a user with a socket out of every list, until the user has none.
+    pub fn hide(&self, user: &UserId, now: Millis) {
+        let place = Self::place_of(user);
+        let mut users = self.users[place].lock();
+        if users.here.contains_key(user) && users.invisible.insert(user.clone()) {
+            users.note_seen(user, now);
+            self.slices[place].lock().add_invisible(user);
         }
     }
 
@@ -146,12 +157,13 @@ impl Platform {
     }
 
     /// Has the store told of everybody who is unsettled in the slice at this place: the store lost the slice, or came
-    /// back with older data. When those were last heard who are not here any more is not known: not after `now`.
+    /// back with older data. When those were last heard who are not here any more is not known: not after `now`. An
+    /// invisible visit leaves no time.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
         for user in state.desired().unsettled_users() {
-            if !users.seen.contains_key(user) {
+            if !users.seen.contains_key(user) && !state.is_invisible(user) {
                 users.note_seen(user, now);
             }
         }
@@ -191,12 +203,18 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::identity::Identity;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, HeldMembers, SliceView};
-    use crate::testing::viewer;
+    use crate::testing::{conn, viewer};
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
+    }
+
+    /// A socket of a user who is in no list.
+    fn ghost(user: &str) -> Conn {
+        Conn::new(Identity { invisible: true, ..viewer(user) }, 0)
     }
 
     /// Brings a slice to a store that answers as expected.
@@ -219,8 +237,8 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&viewer("u1"), 5);
-        platform.enter(&viewer("u1"), 6);
+        platform.enter(&conn("u1"), 5);
+        platform.enter(&conn("u1"), 6);
         assert!(platform.take_seen(place).is_empty(), "the set does not have the user yet");
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user.clone(), 5)]);
@@ -238,7 +256,7 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&viewer("u1"), 5);
+        platform.enter(&conn("u1"), 5);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
         let seen = platform.take_seen(place);
@@ -254,7 +272,7 @@ mod tests {
         let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
-            platform.enter(&viewer(user.as_str()), 5);
+            platform.enter(&conn(user.as_str()), 5);
         }
         platform.leave(&gone, 6);
         flush(&platform, 0);
@@ -280,8 +298,8 @@ mod tests {
     fn it_is_not_noted_when_an_invisible_user_was_seen() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&viewer("u1"), 5);
-        platform.enter(&Identity { invisible: true, ..viewer("u1") }, 6);
+        platform.enter(&ghost("u1"), 5);
+        platform.enter(&conn("u1"), 6);
         platform.leave(&user, 7);
         assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1);
         flush(&platform, place);
@@ -294,9 +312,54 @@ mod tests {
         flush(&platform, place);
         assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 0);
         assert!(platform.take_seen(place).is_empty());
-        platform.enter(&viewer("u1"), 9);
+        // The store lost the entry while the user was here, and again while the user was leaving.
+        platform.enter(&ghost("u1"), 9);
+        flush(&platform, place);
+        for incarnation in [2, 3] {
+            platform.slices[place]
+                .lock()
+                .begin_turn(incarnation, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+            assert!(platform.slices[place].lock().reassert());
+            platform.note_unsettled(place, 10);
+            if incarnation == 2 {
+                flush(&platform, place);
+                platform.leave(&user, 10);
+            }
+        }
+        flush(&platform, place);
+        assert!(platform.take_seen(place).is_empty());
+        platform.enter(&conn("u1"), 9);
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user, 9)]);
+    }
+
+    #[test]
+    fn a_visible_visit_is_noted_although_an_invisible_one_follows() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        let ghost = ghost("u1");
+        platform.enter(&conn("u1"), 5);
+        platform.enter(&ghost, 6);
+        platform.enter(&ghost, 7);
+        (8..=10).for_each(|heard| platform.leave(&user, heard));
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user.clone(), 6)]);
+        // The visible visit has ended when the invisible one begins, and the store does not know yet.
+        platform.enter(&conn("u1"), 20);
+        platform.leave(&user, 21);
+        platform.enter(&ghost, 22);
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user.clone(), 21)]);
+        platform.leave(&user, 23);
+        flush(&platform, place);
+        assert!(platform.take_seen(place).is_empty());
+        // A socket that everybody may see becomes invisible.
+        platform.hide(&user, 29);
+        platform.enter(&conn("u1"), 30);
+        platform.hide(&user, 31);
+        platform.hide(&user, 32);
+        platform.leave(&user, 33);
+        assert_eq!(platform.take_seen(place), [(user, 31)]);
     }
 
     #[test]

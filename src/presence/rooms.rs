@@ -14,7 +14,6 @@ use super::platform::Platform;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
-use crate::base::identity::Identity;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::{Config, FanSource, Switch};
 use crate::store::{Info, LiveRecord};
@@ -255,10 +254,17 @@ impl Rooms {
     }
 
     /// Notes a socket of a user who counts as online on the platform.
-    pub fn enter_platform(&self, identity: &Identity, now: Millis) {
+    pub fn enter_platform(&self, conn: &Conn, now: Millis) {
         let Some(platform) = &self.platform else { return };
-        platform.enter(identity, now);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(&identity.user));
+        platform.enter(conn, now);
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(&conn.identity.user));
+    }
+
+    /// Keeps a user with such a socket out of every list.
+    pub fn hide_on_platform(&self, user: &UserId, now: Millis) {
+        let Some(platform) = &self.platform else { return };
+        platform.hide(user, now);
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
     }
 
     /// Forgets such a socket, which was last heard at `heard`.

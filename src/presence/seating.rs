@@ -78,6 +78,11 @@ impl Room {
         Ok(member)
     }
 
+    /// Takes in that a socket of the user keeps the user out of every list by now.
+    pub fn hide(&self, user: &UserId) {
+        self.settle(user, &self.seats_of(user).lock());
+    }
+
     /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
         let mut seats = self.seats_of(&conn.identity.user).lock();

@@ -192,7 +192,7 @@ impl Seats {
 
     /// Whether any socket of the user is in no list.
     pub(super) fn is_invisible(&self, user: &UserId) -> bool {
-        self.by_user.get(user).is_some_and(|seat| seat.conns.iter().any(|conn| conn.identity.invisible))
+        self.by_user.get(user).is_some_and(|seat| seat.conns.iter().any(|conn| conn.is_invisible()))
     }
 
     /// Since when the user has this seat.

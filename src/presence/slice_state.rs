@@ -95,6 +95,11 @@ impl SliceState {
         }
     }
 
+    /// Whether a user is in no list, until the store knows that the user left.
+    pub fn is_invisible(&self, user: &UserId) -> bool {
+        self.invisible.contains(user)
+    }
+
     /// Puts the invisible first; how many they are.
     pub fn sort_invisible(&self, users: &mut [UserId]) -> usize {
         if self.invisible.is_empty() {

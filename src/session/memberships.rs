@@ -85,7 +85,7 @@ impl Memberships {
     fn enter_platform(&mut self) {
         let Self { context, conn, .. } = self;
         if !self.online && conn.identity.counted && conn.role() != Role::Service {
-            context.rooms.enter_platform(&conn.identity, context.clock.now());
+            context.rooms.enter_platform(conn, context.clock.now());
             self.online = true;
         }
     }
@@ -140,9 +140,28 @@ impl Memberships {
         Some(room)
     }
 
+    /// Keeps the user out of every list from now on, until the user's sockets are gone.
+    pub(super) fn hide(&self) {
+        if self.conn.is_invisible() {
+            return;
+        }
+        let (rooms, user) = (&self.context.rooms, &self.conn.identity.user);
+        if let Some(Seat { room, .. }) = &self.seat {
+            self.note_whereabouts(room, Whereabouts::left);
+        }
+        self.conn.set_invisible();
+        if self.online {
+            rooms.hide_on_platform(user, self.context.clock.now());
+        }
+        if let Some(Seat { room, .. }) = &self.seat {
+            room.hide(user);
+            rooms.user_changed(room, user);
+        }
+    }
+
     /// A socket that is in no figure, or in no list, is nowhere.
     fn note_whereabouts(&self, room: &Room, change: fn(&Whereabouts, &UserId, &LiveId)) {
-        let Identity { user, counted, invisible, .. } = &self.conn.identity;
+        let (Identity { user, counted, .. }, invisible) = (&self.conn.identity, self.conn.is_invisible());
         if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| *counted && !invisible) {
             change(whereabouts, user, &room.record.live);
         }
@@ -160,6 +179,9 @@ impl Memberships {
             context.streamers.admit(conn);
         }
         self.enter_platform();
+        if allowed.invisible {
+            self.hide();
+        }
         let (context, conn) = (&self.context, &self.conn);
         if let Some(Seat { room, .. }) = &self.seat {
             room.ask_tokens(&conn.identity.user);

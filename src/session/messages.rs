@@ -44,12 +44,14 @@ pub(crate) struct JoinWish {
     pub(crate) counts: bool,
     /// Whether to push which friends are there.
     pub(crate) friends: bool,
+    /// Whether the user is in no list from now on.
+    pub(crate) invisible: bool,
 }
 
 impl JoinWish {
     /// A join that asks for nothing else.
     pub(crate) fn plain(live: LiveId) -> Self {
-        Self { live, counts: false, friends: false }
+        Self { live, counts: false, friends: false, invisible: false }
     }
 }
 
@@ -155,6 +157,8 @@ struct Fields<'a> {
     counts: Option<bool>,
     #[serde(default)]
     friends: Option<bool>,
+    #[serde(default)]
+    invisible: Option<bool>,
 }
 
 /// The only field that is read of a malformed message: its refusal carries the id.
@@ -200,8 +204,9 @@ impl Fields<'_> {
         Ok(match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,
             "join" => {
-                let (counts, friends) = (self.counts == Some(true), self.friends == Some(true));
-                ClientMessage::Join(JoinWish { live: live()?, counts, friends })
+                let [counts, friends, invisible] =
+                    [self.counts, self.friends, self.invisible].map(|wish| wish == Some(true));
+                ClientMessage::Join(JoinWish { live: live()?, counts, friends, invisible })
             }
             "leave" => ClientMessage::Leave,
             "watch" => ClientMessage::Watch(live()?),

@@ -95,11 +95,14 @@ impl<S: Transport> Session<S> {
     }
 
     async fn join(&mut self, wish: &JoinWish, id: Option<&RequestId>) -> RequestResult {
-        let JoinWish { live, counts, friends } = wish;
+        let JoinWish { live, counts, friends, invisible } = wish;
         self.refuse_early(Action::Join, "this role joins no lives", live)?;
         if *friends && self.context.whereabouts.is_none() {
             let message = "the gateway runs with --track-online off, and does not know where friends are";
             return Err(Refusal::new(ErrorCode::NotAvailable, message).into());
+        }
+        if *invisible {
+            self.memberships.hide();
         }
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;

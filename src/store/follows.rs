@@ -58,8 +58,8 @@ pub trait Follows: Sync {
     /// How many a user follows, or is followed by. Counted in the graph itself, so it cannot drift from it.
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
 
-    /// The users whom a user follows, newest first, `most` of them at most. One that is followed or unfollowed
-    /// meanwhile may be missing or repeated.
+    /// The users whom a user follows, newest first, each once, `most` of them at most. While the user follows and
+    /// unfollows, one may be missing.
     async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
 
     /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.

@@ -53,7 +53,6 @@ pub async fn friends_seen(
     let was_seen = |friend: &Friend| friend.presence.online || friend.presence.last_seen.is_some_and(|at| at >= since);
     let mut friends: Vec<Friend> = friends.filter(was_seen).collect();
     friends.sort_by(|a, b| a.place().cmp(&b.place()));
-    friends.dedup_by(|a, b| a.user == b.user);
     Ok(FriendsSeen { friends, partial })
 }
 

@@ -46,9 +46,9 @@ pub trait LastSeen: Sync {
     /// given another one must not go on.
     async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>;
 
-    /// Notes that users were seen at these times. Of two times of a user the later one stays. A user who is online is
-    /// taken out instead, whatever the time. So to call it after every change of who is online, with those who came and
-    /// those who went, keeps the two apart, in whichever order the calls of several gateways arrive.
+    /// Notes that users were seen at these times. Of two times of a user the later one stays. A user who is online and
+    /// not invisible is taken out instead, whatever the time. So to call it after every change of who is online, with
+    /// those who came and those who went, keeps the two apart, in whichever order the calls of several gateways arrive.
     async fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> StoreResult<()>;
 
     /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is not older than `from`.

@@ -23,7 +23,7 @@ pub struct UserPresence {
     pub online: bool,
     /// When the user was seen last; `None` for a user who is online, or was forgotten.
     pub last_seen: Option<UnixMillis>,
-    /// In which live the user is, as each gateway said. Callers ignore gateways that do not live.
+    /// In which live a user who is online is, as each gateway said. Callers ignore gateways that do not live.
     pub lives: Vec<(GatewayId, LiveId)>,
 }
 
@@ -31,11 +31,6 @@ impl UserPresence {
     /// The live that the user joined last, as the last of the living gateways said that told of the user.
     pub fn live(&self, is_living: impl Fn(&GatewayId) -> bool) -> Option<&LiveId> {
         self.lives.iter().rev().find(|(gateway, _)| is_living(gateway)).map(|(_, live)| live)
-    }
-
-    /// Whether any of the living gateways said that the user is in this live.
-    pub fn is_in(&self, live: &LiveId, is_living: impl Fn(&GatewayId) -> bool) -> bool {
-        self.lives.iter().any(|(gateway, there)| there == live && is_living(gateway))
     }
 }
 
@@ -47,6 +42,10 @@ pub trait OnlineUsers: Sync {
 
     /// What is known of each of some users, in the same order.
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
+
+    /// In which live each of some users is, as each gateway said, in the same order; nothing of the invisible. A user's
+    /// words may come before the user is online.
+    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>>;
 }
 
 #[cfg(test)]

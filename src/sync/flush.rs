@@ -333,7 +333,7 @@ impl Flusher {
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
         let (mut joins, mut leaves) = (draft.joins.clone(), draft.leaves.clone());
-        let (invisible, hidden) = {
+        let (invisible, invisible_leaves) = {
             let state = slice.lock();
             (state.sort_invisible(&mut joins), state.sort_invisible(&mut leaves))
         };
@@ -368,7 +368,11 @@ impl Flusher {
                 audience.room().iter().for_each(|room| room.note_left_told(place, &draft.leaves));
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
-                    events.note(room, &slice.id.set, (&call.joins[invisible..], &call.leaves[hidden..]));
+                    let listed = (&call.joins[invisible..], &call.leaves[invisible_leaves..]);
+                    events.note(room, &slice.id.set, listed);
+                }
+                if invisible > 0 && audience.room().is_none() {
+                    self.outbox.hidden(&call.joins[..invisible]);
                 }
             }
             // The peers may have lost their entries too, and need not find out one by one.

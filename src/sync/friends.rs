@@ -8,17 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::LiveId;
+use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
-use crate::presence::friends_here::{Pace, Work};
-use crate::presence::gateways::Gateways;
+use crate::presence::friends_here::{Pace, Sighting, Work};
+use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::{Room, Rooms};
-use crate::store::{Channel, MAX_BATCH, Store, StoreResult, followed};
+use crate::store::{Channel, MAX_BATCH, Store, StoreError, StoreResult, followed};
 
 /// Rooms served at a time.
 const AT_A_TIME: usize = 16;
@@ -91,9 +92,9 @@ impl FriendsTask {
                 }
                 work => work,
             };
-            if let Err(why) = self.work(room, &work).await {
+            if let Err((left, why)) = self.work(room, work).await {
                 tracing::debug!(live_id = %room.record.live, error = %why, "friends were not read, will try again");
-                room.friends.failed(work);
+                room.friends.failed(left);
                 again = Some(self.clock.now() + RETRY);
                 break;
             }
@@ -121,35 +122,48 @@ impl FriendsTask {
         if now < from { Pace::From(from) } else { Pace::Free }
     }
 
-    async fn work(&self, room: &Arc<Room>, work: &Work) -> StoreResult<()> {
-        let live = &room.record.live;
+    /// Does some work; `Err` has what is left of it.
+    async fn work(&self, room: &Arc<Room>, work: Work) -> Result<(), (Work, StoreError)> {
         match work {
-            Work::Ask => {
-                if room.moves.note_asked() {
-                    self.rooms.publish(room);
-                }
-                let message = self.outbox.friends_asked();
-                self.store.publish(&Channel::Live(live.clone()), message).await?;
-                self.metrics.words_sent.inc();
-            }
+            Work::Ask => self.ask(room).await.map_err(|why| (Work::Ask, why)),
             Work::Load(askers) => {
                 let reads = askers.iter().map(|asker| followed(self.store.as_ref(), asker.user()));
-                let read = futures_util::future::try_join_all(reads).await?;
-                for (asker, (users, partial)) in askers.iter().zip(read) {
-                    self.note_read(users.len());
-                    room.friends.loaded(asker, users, partial);
+                let (mut left, mut failure) = (Vec::new(), None);
+                for (asker, read) in askers.iter().zip(join_all(reads).await) {
+                    match read {
+                        Ok((users, partial)) => {
+                            self.note_read(users.len());
+                            room.friends.loaded(asker, users, partial);
+                        }
+                        Err(why) => {
+                            left.push(asker.clone());
+                            failure = Some(why);
+                        }
+                    }
                 }
+                failure.map_or(Ok(()), |why| Err((Work::Load(left), why)))
             }
-            Work::Look(users) => {
-                let known = self.store.presence_of(users).await?;
-                self.note_read(users.len());
-                let (roster, own) = (self.gateways.roster(), self.gateways.id());
-                let is_living = |gateway: &_| *gateway == own || roster.counts(gateway);
-                let are_here: Vec<bool> = known.iter().map(|presence| presence.is_in(live, is_living)).collect();
-                room.friends.looked(users, &are_here);
-            }
-            Work::Wait(_) | Work::Nothing => {}
+            Work::Look(users) => match self.store.whereabouts_of(&users).await {
+                Ok(known) => {
+                    self.note_read(users.len());
+                    let (roster, own) = (self.gateways.roster(), self.gateways.id());
+                    let seen = known.iter().map(|words| sighting(&room.record.live, words, (&roster, &own)));
+                    room.friends.looked(users.iter().zip(seen));
+                    Ok(())
+                }
+                Err(why) => Err((Work::Look(users), why)),
+            },
+            Work::Wait(_) | Work::Nothing => Ok(()),
         }
+    }
+
+    async fn ask(&self, room: &Arc<Room>) -> StoreResult<()> {
+        if room.moves.note_asked() {
+            self.rooms.publish(room);
+        }
+        let message = self.outbox.friends_asked();
+        self.store.publish(&Channel::Live(room.record.live.clone()), message).await?;
+        self.metrics.words_sent.inc();
         Ok(())
     }
 
@@ -158,6 +172,16 @@ impl FriendsTask {
         let from = self.doubts_from.load(Ordering::Relaxed).max(self.clock.now());
         self.doubts_from.store(from + users as u64 / DOUBTED_PER_MS, Ordering::Relaxed);
     }
+}
+
+/// What these words say of whether a user is in a live.
+fn sighting(live: &LiveId, words: &[(GatewayId, LiveId)], (roster, own): (&Roster, &GatewayId)) -> Sighting {
+    let mut says = words.iter().filter(|(_, there)| there == live).map(|(gateway, _)| gateway);
+    let is_living = |gateway: &GatewayId| gateway == own || roster.counts(gateway);
+    if says.clone().any(is_living) {
+        return Sighting::Here;
+    }
+    if says.any(|gateway| roster.is_unknown(gateway)) { Sighting::Unsure } else { Sighting::Gone }
 }
 
 fn address(room: &Arc<Room>) -> usize {

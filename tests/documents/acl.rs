@@ -305,7 +305,8 @@ async fn users(store: &RedisStore) {
     let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), lives)] };
     store.tell_whereabouts(&call).await.unwrap();
     let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
-    assert_eq!((known[0].last_seen, known[0].lives.len()), (Some(5), 1));
+    let words = store.whereabouts_of(std::slice::from_ref(&one)).await.unwrap();
+    assert_eq!((known[0].last_seen, words[0].len()), (Some(5), 1));
     assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 1);
     assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 1);
     let page = store.whereabouts_page(slice, 0).await.unwrap();

@@ -223,3 +223,72 @@ on_redis! {
         assert_eq!(hidden, json!(["ghost"]));
     }
 }
+
+on_both_stores! {
+    tuned(exact)
+    async fn a_viewer_who_joins_invisibly_is_in_no_list_from_then_on(world) {
+        world.open("42").await;
+        world.open("43").await;
+        world.follow(&["u1"]).await;
+        world.backend().follow("me", "u1").await;
+        let mut me = world.viewer("me").await;
+        me.say(json!({"type": "join", "live_id": "42", "friends": true})).await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+        let mut one = world.viewer_in("u1", "42").await;
+        assert_eq!(me.expect("friends").await["user_ids"], json!(["u1"]));
+        until("the fan is listed", PATIENCE, || async { same(listed(&world, "fans").await, users(&["u1"])) }).await;
+
+        one.say(json!({"type": "join", "live_id": "42", "invisible": true})).await;
+        one.expect("joined").await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+        for (set, there) in [("fans", users(&[])), ("viewers", users(&["me"]))] {
+            let bound = Duration::from_secs(12) + PATIENCE;
+            until("the user is in no list", bound, || async { same(listed(&world, set).await, there.clone()) }).await;
+        }
+        world.dashboard("42").await.sees(viewers(2), fans(1)).await;
+        until("the user was seen", PATIENCE, || async {
+            let said = asked(&world, "u1").await;
+            same((said["online"] == false, said["last_seen"].is_number()), (true, true))
+        }).await;
+        let said = asked(&world, "u1").await;
+
+        // In another live, too.
+        one.join("43").await;
+        world.dashboard("43").await.sees(viewers(1), fans(1)).await;
+        let fans = world.backend().get("/v1/lives/43/fans").await.is(200).body;
+        assert_eq!(fans["items"], json!([]));
+        one.close().await;
+        until("the user has left", PATIENCE, || async { same(online(&world).await, 1) }).await;
+        assert_eq!(asked(&world, "u1").await, said);
+    }
+}
+
+on_both_stores! {
+    /// Nobody forgets when the user was seen.
+    async fn an_invisible_user_whom_a_back_end_sees_is_remembered(world) {
+        let ghost = world.person("ghost", "viewer", "&invisible=1").await;
+        until("the user is online", PATIENCE, || async { same(online(&world).await, 1) }).await;
+        assert_eq!(asked(&world, "ghost").await["last_seen"], Value::Null);
+        world.backend().post("/v1/online/seen", json!({"user_ids": ["ghost"]})).await.is(204);
+        let said = asked(&world, "ghost").await;
+        assert!(said["last_seen"].is_number(), "{said}");
+        ghost.close().await;
+        until("the user has left", PATIENCE, || async { same(online(&world).await, 0) }).await;
+        assert_eq!(asked(&world, "ghost").await, said);
+    }
+}
+
+on_redis! {
+    async fn friends_are_told_when_a_user_becomes_invisible_through_another_gateway(world) {
+        world.open("42").await;
+        let other = world.another_gateway().await;
+        world.backend().follow("me", "u1").await;
+        let mut me = world.viewer("me").await;
+        me.say(json!({"type": "join", "live_id": "42", "friends": true})).await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+        let _plain = world.viewer_in("u1", "42").await;
+        assert_eq!(me.expect("friends").await["user_ids"], json!(["u1"]));
+        let _ghost = other.person("u1", "viewer", "&invisible=true").await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+    }
+}

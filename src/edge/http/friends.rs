@@ -79,11 +79,11 @@ pub(super) async fn online(
         after.is_none_or(|after| friend.place() > after)
     };
     let first = seen.friends.partition_point(|friend| !is_later(friend));
-    let page = &seen.friends[first..];
-    let shown = &page[..paging.limit.min(page.len())];
-    let last = shown.last().filter(|_| shown.len() < page.len());
+    let more = seen.friends.len() - first > paging.limit;
+    let shown: Vec<Friend> = seen.friends.into_iter().skip(first).take(paging.limit).collect();
+    let last = shown.last().filter(|_| more);
     let cursor = last.map(|last| Listing::Friends.cursor(&[&last.seen_at(), &last.user]));
-    let items = shown.iter().map(|friend| UserStatus::of(&state, friend.user.clone(), &friend.presence)).collect();
+    let items = UserStatus::of(&state, shown.into_iter().map(|friend| (friend.user, friend.presence)));
     Ok(Json(FriendsPage { items, cursor, partial: seen.partial }))
 }
 

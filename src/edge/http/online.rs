@@ -182,18 +182,21 @@ pub(super) struct UserStatus {
 }
 
 impl UserStatus {
-    pub(super) fn of(state: &AppState, user_id: UserId, presence: &UserPresence) -> Self {
-        let roster = state.gateways.roster();
-        let live_id = presence.live(|gateway| roster.counts(gateway)).cloned();
-        let last_seen = if presence.online { Some(state.clock.unix()) } else { presence.last_seen };
-        Self { user_id, online: presence.online, last_seen, live_id: live_id.filter(|_| presence.online) }
+    pub(super) fn of(state: &AppState, known: impl Iterator<Item = (UserId, UserPresence)>) -> Vec<Self> {
+        let (roster, now) = (state.gateways.roster(), state.clock.unix());
+        let status = |(user_id, presence): (UserId, UserPresence)| {
+            let live_id = presence.live(|gateway| roster.counts(gateway)).cloned();
+            let last_seen = if presence.online { Some(now) } else { presence.last_seen };
+            Self { user_id, online: presence.online, last_seen, live_id }
+        };
+        known.map(status).collect()
     }
 }
 
 /// What is known of some users, for every route that shows it.
 pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResult<Vec<UserStatus>> {
     let known = state.store_for_clients.presence_of(&users).await?;
-    Ok(users.into_iter().zip(known).map(|(user, presence)| UserStatus::of(state, user, &presence)).collect())
+    Ok(UserStatus::of(state, users.into_iter().zip(known)))
 }
 
 refusals!(QueryRefused = BadMessage, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);

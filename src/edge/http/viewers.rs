@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query, State};
-use axum::http::Uri;
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -12,7 +11,7 @@ use super::fans::load;
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Kind, Problem, refusals};
-use super::requests::InPath;
+use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{LiveId, OnlineSet, SliceId, UserId};
@@ -56,11 +55,9 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
-    uri: Uri,
+    InQuery(only): InQuery<FanQuery>,
     paging: Paging,
 ) -> Result<Json<Page<Viewer>>, Problem> {
-    let Query(only) =
-        Query::<FanQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     if record.state == LiveState::Open && !record.exact_viewers {

@@ -1,6 +1,8 @@
 //! Who is told what, in which order, and what is kept.
 
+use super::follows::MOST_FOLLOWS;
 use super::*;
+use crate::presence::conn::Signals;
 use crate::testing;
 
 fn user(name: &str) -> UserId {
@@ -42,18 +44,21 @@ impl Here {
                 }
                 Work::Look(some) => {
                     looked += some.len();
-                    let are_here: Vec<bool> = some.iter().map(|user| here.contains(&user.as_str())).collect();
-                    self.friends.looked(&some, &are_here);
+                    self.looked(&some, |user| if here.contains(&user) { Sighting::Here } else { Sighting::Gone });
                 }
                 Work::Wait(_) | Work::Nothing => return looked,
             }
         }
     }
 
+    fn looked(&self, users: &[UserId], seen: impl Fn(&str) -> Sighting) {
+        self.friends.looked(users.iter().map(|user| (user, seen(user.as_str()))));
+    }
+
     /// Wakes the sockets; whether this one has news then.
     fn told(&self, asker: &Arc<Asker>) -> Option<Vec<UserId>> {
         self.friends.tell(self.now);
-        let woken = !asker.conn.take(Signals::FRIENDS).is_empty();
+        let woken = !asker.take(Signals::FRIENDS).is_empty();
         woken.then(|| asker.news())?.map(|shown| shown.users)
     }
 }
@@ -68,7 +73,7 @@ fn the_first_answer_comes_when_all_friends_were_looked_for() {
     let Work::Load(askers) = here.next() else { panic!("it is not known whom the viewer follows") };
     here.friends.loaded(&askers[0], users(&["a", "b", "c"]), false);
     let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
-    here.friends.looked(&some, &[true, true]);
+    here.looked(&some, |_| Sighting::Here);
     assert_eq!(here.told(&asker), None, "one is unknown");
     here.work(&[], &["a", "b", "c"]);
     assert_eq!(here.told(&asker), Some(users(&["a", "b", "c"])));
@@ -175,7 +180,7 @@ fn doubt_has_time_and_a_death_has_not() {
     here.work(&["a", "b", "c"], &["a"]);
     assert!(here.friends.doubt() && here.friends.doubt_follows());
     assert!(matches!(here.friends.next(2, 0, Pace::From(9)), Work::Wait(9)));
-    assert!(here.friends.look_for_those_here());
+    assert!(here.friends.roster_changed());
     assert!(matches!(here.friends.next(2, 0, Pace::From(9)), Work::Look(some) if some == users(&["a"])));
     assert_eq!(here.work(&["a", "b", "c"], &[]), 3);
 }
@@ -191,4 +196,69 @@ fn what_is_kept_on_a_gateway_is_bounded() {
     here.friends.tell(0);
     let shown = asker.news().unwrap();
     assert_eq!((shown.count, shown.partial), (2, true));
+}
+
+#[test]
+fn a_followed_user_who_is_named_twice_is_looked_for_once() {
+    let here = Here::new();
+    let asker = here.add("me");
+    here.friends.hears();
+    here.work(&["a", "b", "a"], &["a"]);
+    assert_eq!(here.told(&asker), Some(users(&["a"])));
+    assert_eq!(here.follows.kept(), 2);
+    here.friends.remove(&asker);
+    assert_eq!(here.follows.kept(), 0);
+}
+
+#[test]
+fn a_friend_on_a_gateway_that_nobody_knows_is_looked_for_again_once_the_gateway_is_known() {
+    let mut here = Here::new();
+    let asker = here.add("me");
+    here.friends.hears();
+    assert!(matches!(here.next(), Work::Ask) && matches!(here.next(), Work::Load(_)));
+    here.friends.loaded(&asker, users(&["a", "b"]), false);
+    let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
+    here.looked(&some, |user| if user == "a" { Sighting::Unsure } else { Sighting::Gone });
+    assert_eq!(here.told(&asker), Some(vec![]));
+    assert!(here.friends.roster_changed());
+    assert_eq!(here.work(&[], &["a", "b"]), 1, "nobody says that the other is here");
+    here.now += EVERY;
+    assert_eq!(here.told(&asker), Some(users(&["a"])));
+}
+
+#[test]
+fn those_who_came_first_are_answered_while_others_come() {
+    let here = Here::new();
+    here.friends.hears();
+    let first = here.add("me");
+    assert!(matches!(here.next(), Work::Load(_)));
+    here.friends.loaded(&first, users(&["a", "b"]), false);
+    for n in 0..2 * LOADED_AT_ONCE {
+        here.add(&format!("u{n}"));
+    }
+    let Work::Look(some) = here.next() else { panic!("a full call was not made") };
+    here.looked(&some, |_| Sighting::Here);
+    assert_eq!(here.told(&first), Some(users(&["a", "b"])));
+    assert!(matches!(here.next(), Work::Load(some) if some.len() == LOADED_AT_ONCE));
+}
+
+#[test]
+fn a_viewer_whose_follows_cannot_be_read_keeps_nobody_waiting() {
+    let here = Here::new();
+    here.friends.hears();
+    let (broken, other) = (here.add("broken"), here.add("other"));
+    let Work::Load(both) = here.next() else { panic!("two viewers wait") };
+    assert_eq!(both.len(), 2);
+    here.friends.loaded(&other, users(&["a"]), false);
+    for _ in 0..3 {
+        here.friends.failed(Work::Load(vec![broken.clone()]));
+        here.friends.moved(&users(&["a"]));
+        here.friends.doubt();
+        for _ in 0..2 {
+            let Work::Look(some) = here.next() else { panic!("a friend of the other is looked for first") };
+            here.looked(&some, |_| Sighting::Here);
+        }
+        assert!(matches!(here.next(), Work::Load(some) if Arc::ptr_eq(&some[0], &broken)));
+    }
+    assert_eq!(here.told(&other), Some(users(&["a"])));
 }

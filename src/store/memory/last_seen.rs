@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, USERS_SLICES, UserId};
+use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
 use crate::config::SeenIds;
 use crate::store::{
     LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, TellWhereabouts, ToldWhereabouts,
@@ -28,7 +28,7 @@ impl LastSeen for MemoryStore {
     async fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> StoreResult<()> {
         for (user, at) in seen {
             let slice = user.slice_index(USERS_SLICES);
-            let online = self.online_slice(slice, |online| online.contains(user));
+            let online = self.online_slice(slice, |online| online.is_listed(user));
             let mut known = self.user_slice(slice);
             if online { known.forget(user) } else { known.note(user, *at) }
         }
@@ -77,13 +77,22 @@ impl OnlineUsers for MemoryStore {
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         let presence = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
-            let (there, online) = self.online_slice(slice, |online| (online.contains(user), online.is_listed(user)));
+            let online = self.online_slice(slice, |online| online.is_listed(user));
             let known = self.user_slice(slice);
             let last_seen = known.seen.get(user).copied().filter(|_| !online);
-            let lives = known.lives.get(user).filter(|_| online || !there).cloned().unwrap_or_default();
+            let lives = known.lives.get(user).filter(|_| online).cloned().unwrap_or_default();
             UserPresence { online, last_seen, lives }
         };
         Ok(users.iter().map(presence).collect())
+    }
+
+    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>> {
+        let lives = |user: &UserId| {
+            let slice = user.slice_index(USERS_SLICES);
+            let hidden = self.online_slice(slice, |online| online.contains(user) && !online.is_listed(user));
+            self.user_slice(slice).lives.get(user).filter(|_| !hidden).cloned().unwrap_or_default()
+        };
+        Ok(users.iter().map(lives).collect())
     }
 }
 

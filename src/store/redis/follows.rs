@@ -2,6 +2,8 @@
 //! The fan check reads `followers:` unless it is set to read `following:`, so a follow writes it last and an unfollow
 //! clears it first. A call that got only half way is finished as [`super::changes`] says.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use fred::types::Value;
 use futures_util::future::try_join_all;
@@ -86,6 +88,11 @@ impl RedisStore {
         let (mut all, size) = try_join!(page(0), size)?;
         let others = try_join_all((MAX_BATCH..most.min(size)).step_by(MAX_BATCH).map(page)).await?;
         all.extend(others.into_iter().flatten());
+        if size > MAX_BATCH {
+            // A follow while the pages are read moves the last of a page to the next one.
+            let mut known = HashSet::with_capacity(all.len());
+            all.retain(|user| known.insert(user.clone()));
+        }
         Ok(all)
     }
 

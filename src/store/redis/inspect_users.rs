@@ -2,8 +2,8 @@
 
 use fred::types::Value;
 
-use super::online_users::read_whereabouts;
-use super::reply::{Reply, flag, nonsense, number, score, text};
+use super::online_users::{read_lives, read_time};
+use super::reply::{Reply, flag, nonsense, number};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, UserId};
@@ -59,7 +59,9 @@ impl RedisStore {
             let mut reply = self.router.script(&scripts::INSPECT_USERS, on, args).await?;
             let (mut online, mut seen, mut words) = (reply.list()?, reply.list()?, reply.list()?);
             let read = |_| match (online.piece(), seen.piece(), words.piece()) {
-                (Some(online), Some(seen), Some(words)) => read_user(&online, seen, words),
+                (Some(online), Some(seen), Some(words)) => {
+                    Ok(UserInside { online: flag(&online)?, seen: read_time(seen)?, words: read_lives(&words) })
+                }
                 _ => Err(nonsense("too little of a user")),
             };
             users.iter().map(read).collect()
@@ -106,10 +108,4 @@ impl RedisStore {
             .call("users_time", async { self.router.script(&scripts::NOW, on, Vec::new()).await?.number() })
             .await
     }
-}
-
-fn read_user(online: &Value, seen: Value, words: Value) -> StoreResult<UserInside> {
-    let seen = if seen.is_null() { None } else { Some(score(seen)?.max(0.0) as UnixMillis) };
-    let words = if words.is_null() { Vec::new() } else { read_whereabouts(&text(words)?) };
-    Ok(UserInside { online: flag(online)?, seen, words })
 }

@@ -64,7 +64,8 @@ impl RedisStore {
     pub(super) async fn note_slice(&self, slice: u32, seen: &[(&UserId, UnixMillis)]) -> StoreResult<()> {
         let mut args = args![self.seen_ids().as_str()];
         args.extend(seen.iter().flat_map(|(user, at)| args![user, at]));
-        let on = vec![self.keys().last_seen(slice), self.keys().online_users(slice)];
+        let keys = self.keys();
+        let on = vec![keys.last_seen(slice), keys.online_users(slice), keys.invisible_users(slice)];
         let steps = async { self.router.script(&scripts::NOTE_SEEN, on, args).await?.number() };
         self.router.call("note_seen", steps).await.map(drop)
     }

@@ -45,6 +45,11 @@ impl Reply {
         number(&self.next()?)
     }
 
+    /// The next piece as a number, if there is one.
+    pub(super) fn next_number(&mut self) -> StoreResult<Option<u64>> {
+        self.piece().map(|piece| number(&piece)).transpose()
+    }
+
     /// True for 1.
     pub(super) fn flag(&mut self) -> StoreResult<bool> {
         flag(&self.next()?)

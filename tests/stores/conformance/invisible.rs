@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId, USERS_SLICES, UserId};
-use rollcall::store::{Apply, ApplyReply, OnlineCount, Span, Store, Strays};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::store::{Apply, ApplyReply, OnlineCount, Span, Store, Strays, TellWhereabouts};
 
 use super::{Caller, fans, on_each, slice, user, users};
 
@@ -14,6 +14,9 @@ on_each!(
     a_sweep_and_a_close_forget_the_invisible,
     a_thousand_may_be_invisible,
     what_is_known_of_an_invisible_user_is_what_was_known_before,
+    nobody_knows_where_an_invisible_user_is,
+    an_invisible_user_who_is_seen_without_a_socket_is_remembered,
+    very_many_invisible_users_count_once,
 );
 
 /// A call of a gateway in which all who join are invisible.
@@ -107,10 +110,14 @@ async fn a_thousand_may_be_invisible(store: Arc<dyn Store>) {
     assert_eq!(listed(&store).await, users(1_000, 2_000));
 }
 
+/// The users online of whose slice a user is.
+fn online_with(user: &UserId) -> SliceId {
+    SliceId { set: OnlineSet::Users, index: user.slice_index(USERS_SLICES), of: USERS_SLICES }
+}
+
 async fn what_is_known_of_an_invisible_user_is_what_was_known_before(store: Arc<dyn Store>) {
     let one = user(1);
-    let index = one.slice_index(USERS_SLICES);
-    let online = SliceId { set: OnlineSet::Users, index, of: USERS_SLICES };
+    let online = online_with(&one);
     store.note_seen(&[(one.clone(), 700)]).await.unwrap();
     let before = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
     let mut a = Caller { slice: online.clone(), ..Caller::new(&store, "a") };
@@ -124,4 +131,63 @@ async fn what_is_known_of_an_invisible_user_is_what_was_known_before(store: Arc<
     a.leaves(std::slice::from_ref(&one)).await;
     assert_eq!(store.presence_of(std::slice::from_ref(&one)).await.unwrap(), before);
     assert_eq!(count(0, u64::MAX).await, OnlineCount { online: 0, seen: 1 });
+}
+
+async fn nobody_knows_where_an_invisible_user_is(store: Arc<dyn Store>) {
+    let (one, two) = (user(1), user(2));
+    for user in [&one, &two] {
+        let users = vec![(user.clone(), vec![LiveId::parse("42").unwrap()])];
+        let slice = user.slice_index(USERS_SLICES);
+        let call = TellWhereabouts { slice, gateway: GatewayId::parse("a").unwrap(), number: 1, users };
+        store.tell_whereabouts(&call).await.unwrap();
+    }
+    let words = async || {
+        let words = store.whereabouts_of(&[one.clone(), two.clone()]).await.unwrap();
+        words.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    let mut a = Caller { slice: online_with(&one), ..Caller::new(&store, "a") };
+    hides(&mut a, std::slice::from_ref(&one), &[]).await;
+    assert_eq!(words().await, [0, 1]);
+    a.leaves(std::slice::from_ref(&one)).await;
+    assert_eq!(words().await, [1, 1]);
+}
+
+async fn an_invisible_user_who_is_seen_without_a_socket_is_remembered(store: Arc<dyn Store>) {
+    let one = user(1);
+    let seen = async || store.presence_of(std::slice::from_ref(&one)).await.unwrap().remove(0).last_seen;
+    let mut a = Caller { slice: online_with(&one), ..Caller::new(&store, "a") };
+    a.registers(std::slice::from_ref(&one)).await;
+    hides(&mut a, std::slice::from_ref(&one), &[]).await;
+    for (at, known) in [(700, 700), (900, 900), (800, 900)] {
+        store.note_seen(&[(one.clone(), at)]).await.unwrap();
+        assert_eq!(seen().await, Some(known));
+    }
+    assert_eq!(store.count_online(Span::ALL).await.unwrap(), OnlineCount { online: 1, seen: 0 });
+    a.leaves(std::slice::from_ref(&one)).await;
+    assert_eq!(seen().await, Some(900));
+    // Everybody may know of the next visit.
+    a.joins(std::slice::from_ref(&one)).await;
+    store.note_seen(&[(one.clone(), 950)]).await.unwrap();
+    assert_eq!(store.count_online(Span::ALL).await.unwrap(), OnlineCount { online: 1, seen: 0 });
+    a.leaves(std::slice::from_ref(&one)).await;
+    assert_eq!(seen().await, None);
+}
+
+async fn very_many_invisible_users_count_once(store: Arc<dyn Store>) {
+    let first = user(1);
+    let online = online_with(&first);
+    let mine: Vec<UserId> = (1..).map(user).filter(|user| online_with(user) == online).take(2_500).collect();
+    let mut a = Caller { slice: online, ..Caller::new(&store, "a") };
+    for some in mine.chunks(500) {
+        let seen: Vec<(UserId, u64)> = some.iter().map(|user| (user.clone(), 700)).collect();
+        store.note_seen(&seen).await.unwrap();
+    }
+    hides(&mut a, &mine[..500], &[]).await;
+    for some in mine[500..2_000].chunks(500) {
+        hides(&mut a, some, &[]).await;
+    }
+    let count = async |from, to| store.count_online(Span { from, to }).await.unwrap();
+    assert_eq!(count(0, u64::MAX).await, OnlineCount { online: 2_000, seen: 500 });
+    assert_eq!(count(700, 700).await, OnlineCount { online: 2_000, seen: 500 });
+    assert_eq!(count(701, 900).await, OnlineCount { online: 2_000, seen: 0 });
 }

@@ -14,6 +14,7 @@ on_each_platform!(
     the_words_of_the_dead_are_dropped,
     so_many_words_are_kept_of_a_user,
     a_gateway_says_all_lives_of_a_user_at_once,
+    words_may_come_before_the_user_is_online,
 );
 
 impl Platform {
@@ -25,7 +26,7 @@ impl Platform {
     }
 
     async fn words(&self, user: &UserId) -> Vec<(GatewayId, LiveId)> {
-        self.store.presence_of(std::slice::from_ref(user)).await.unwrap().remove(0).lives
+        self.store.whereabouts_of(std::slice::from_ref(user)).await.unwrap().remove(0)
     }
 }
 
@@ -115,4 +116,13 @@ async fn a_gateway_says_all_lives_of_a_user_at_once(platform: Platform) {
     assert_eq!((words.len(), words[0].1.as_str()), (MAX_WHEREABOUTS, "3"));
     tells(4, &[]).await;
     assert_eq!(platform.words(&user).await, []);
+}
+
+async fn words_may_come_before_the_user_is_online(platform: Platform) {
+    let user = user(1);
+    let shown = async || platform.store.presence_of(std::slice::from_ref(&user)).await.unwrap().remove(0).lives;
+    platform.tells("a", 1, &user, Some("1")).await;
+    assert_eq!((platform.words(&user).await, shown().await), (said(&[("a", "1")]), vec![]));
+    platform.come(std::slice::from_ref(&user)).await;
+    assert_eq!((platform.words(&user).await, shown().await), (said(&[("a", "1")]), said(&[("a", "1")])));
 }

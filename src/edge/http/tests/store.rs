@@ -373,6 +373,7 @@ answered_by_the_embedded_store! {
     OnlineUsers {
         fn count_online(&self, span: Span) -> OnlineCount;
         fn presence_of(&self, users: &[UserId]) -> Vec<UserPresence>;
+        fn whereabouts_of(&self, users: &[UserId]) -> Vec<Vec<(GatewayId, LiveId)>>;
     }
 }
 

@@ -1,5 +1,6 @@
--- Notes when users were seen last. Takes out those who are online.
--- KEYS  1 last seen  2 users online
+-- Notes when users were seen last. Takes out those who are online, but not the invisible: as far as anybody may know,
+-- they are not online.
+-- KEYS  1 last seen  2 users online  3 those of them who are invisible
 -- ARGV  1 text | u32, then for each user: user, time in ms
 -- Returns  1
 local users = {}
@@ -7,10 +8,11 @@ for i = 2, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 local online = redis.call('SMISMEMBER', KEYS[2], unpack(users))
+local hidden = redis.call('EXISTS', KEYS[3]) == 1 and redis.call('SMISMEMBER', KEYS[3], unpack(users)) or {}
 local here, gone = {}, {}
 for i, user in ipairs(users) do
   local member = seen_member(ARGV[1], user)
-  if online[i] == 1 then
+  if online[i] == 1 and hidden[i] ~= 1 then
     here[#here + 1] = member
   else
     gone[#gone + 1] = ARGV[2 * i + 1]
