@@ -191,6 +191,7 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::presence::desired_state::CallLimit;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, HeldMembers, SliceView};
     use crate::testing::viewer;
@@ -202,7 +203,7 @@ mod tests {
     /// Brings a slice to a store that answers as expected.
     fn flush(platform: &Platform, place: usize) {
         let mut state = platform.slices[place].lock();
-        let mut turn = state.begin_turn(1, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        let mut turn = state.begin_turn(1, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
         while let Step::Call(draft) = state.next_step(&mut turn) {
             let held = state.desired().wanted() as u64;
             state.answered(&draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
@@ -268,7 +269,7 @@ mod tests {
         let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
         assert_eq!(noted, [(here.clone(), 90), (gone, 90), (leaving, 70)].into());
         // The entry is gone.
-        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
         assert!(platform.slices[0].lock().reassert());
         platform.note_unsettled(0, 100);
         flush(&platform, 0);

@@ -211,7 +211,7 @@ impl Flusher {
         let own = self.gateways.own.incarnation();
         let context = TurnContext {
             known_open: self.clock.now().saturating_sub(audience.confirmed_open_at()) < millis(self.lease),
-            max_leaves: self.gateways.removals_a_call(),
+            limit: audience.call_limit(place, self.gateways.removals_a_call()),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
         while !audience.has_ended() {
@@ -333,7 +333,8 @@ impl Flusher {
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
         let mut joins = draft.joins.clone();
-        let invisible = slice.lock().sort_invisible(&mut joins);
+        let mut leaves = draft.leaves.clone();
+        let [invisible, left_invisible] = [&mut joins, &mut leaves].map(|users| slice.lock().sort_invisible(users));
         // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
         if let Audience::Room(room) = audience {
             room.unrecorded.add(place, &joins[invisible..]);
@@ -365,7 +366,7 @@ impl Flusher {
                 audience.room().iter().for_each(|room| room.note_left_told(place, &draft.leaves));
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
-                    events.note(room, &slice.id.set, (&draft.joins, &draft.leaves));
+                    events.note(room, &slice.id.set, (&call.joins[invisible..], &leaves[left_invisible..]));
                 }
             }
             // The peers may have lost their entries too, and need not find out one by one.
