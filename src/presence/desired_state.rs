@@ -9,8 +9,8 @@
 //! or twice. When the chain breaks, the flusher reads back what the store holds and then makes one more call even if
 //! nothing differs: its number makes the store refuse every earlier call that may still arrive.
 //!
-//! Memory is bounded by the users who are wanted now, those of one call that had no answer, and the users who left after
-//! the store had added them.
+//! Memory is bounded by the users who are wanted now, those of one call that had no answer, and the users who left
+//! after the store had added them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};

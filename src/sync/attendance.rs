@@ -53,7 +53,8 @@ impl AttendanceUpkeep {
             match looked {
                 Ok(()) => done += 1,
                 Err(why) => {
-                    tracing::debug!(live_id = %of.live, epoch = %of.epoch, error = %why, "could not look after attendance");
+                    let LiveEpoch { live, epoch } = of;
+                    tracing::debug!(live_id = %live, epoch = %epoch, error = %why, "could not look after attendance");
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Checks what is kept of lives with attendance: whether each epoch is noted, listed and ended, whether its keys
-//! expire, whether the sessions of an open epoch are those of the users who are there and, with `--users`, whether every
-//! fan who came has a session.
+//! expire, whether the sessions of an open epoch are those of the users who are there and, with `--users`, whether
+//! every fan who came has a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(super) struct AttendanceInspector<'a> {
 /// What the scan found of an epoch.
 #[derive(Debug, Default)]
 struct Kept {
+    /// Any of its keys: while it is there, something is kept.
+    any: String,
     /// The keys of sessions, whose names only the number of slices tells.
     sessions: BTreeSet<String>,
     /// The keys that never expire.
@@ -105,6 +107,7 @@ impl<'a> AttendanceInspector<'a> {
                     for key in keys {
                         if let Some((of, kind)) = names.read_kept(&key) {
                             let kept = found.entry(of).or_default();
+                            kept.any.clone_from(&key);
                             kept.sessions.extend((kind == KeptKey::Sessions).then_some(key));
                         }
                     }
@@ -185,7 +188,7 @@ impl<'a> AttendanceInspector<'a> {
             let finding = find(FindingKind::EverlastingAttendance, detail);
             seen.findings.push(finding.members(everlasting.len() as u64));
         }
-        if !known.listed || known.noted.is_none() {
+        if (!known.listed || known.noted.is_none()) && self.store.is_there(&kept.any).await? {
             let what = if known.listed { "is not noted" } else { "is not listed, so nobody looks after it" };
             seen.findings.push(find(FindingKind::UnlistedAttendance, format!("the attendance of {of} {what}")));
         }

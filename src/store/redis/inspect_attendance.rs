@@ -1,6 +1,6 @@
 //! What an audit reads of attendance and sessions from outside the protocol, and puts right. No gateway calls it.
 
-use super::reply::{Reply, next_answer};
+use super::reply::{Reply, flag, next_answer};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::ids::{Epoch, SliceId, UserId};
 use crate::store::{LiveEpoch, SESSIONS_A_CALL, StoreError, StoreResult};
@@ -48,6 +48,10 @@ impl RedisStore {
     /// Deletes these keys in the background.
     pub(crate) async fn unlink(&self, some: &[String]) -> StoreResult<()> {
         self.for_each_key("unlink", some, |key| ("UNLINK", args![key])).await
+    }
+
+    pub(crate) async fn is_there(&self, key: &str) -> StoreResult<bool> {
+        self.router.call("is_there", async { flag(&self.router.command("EXISTS", args![key]).await?) }).await
     }
 
     /// Whether the walk looks after the attendance of an epoch.
