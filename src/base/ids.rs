@@ -273,6 +273,11 @@ impl SliceId {
         Self { set: OnlineSet::Fans(live), index, of }
     }
 
+    /// The slice of a user in a set that has `of` of them.
+    pub fn of_user(set: OnlineSet, user: &UserId, of: u32) -> Self {
+        Self { set, index: user.slice_index(of), of }
+    }
+
     /// Every slice of a set that has `of` of them.
     pub fn all(set: OnlineSet, of: u32) -> impl Iterator<Item = Self> {
         (1..=of).map(move |index| Self { set: set.clone(), index, of })

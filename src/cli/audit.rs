@@ -4,6 +4,7 @@
 //! Gateways keep writing while an audit reads. An audit therefore looks at everything suspicious a second time, a
 //! moment later, and reports only what is still wrong then.
 
+mod attendance;
 mod counts;
 mod drift;
 mod finding;
@@ -23,6 +24,7 @@ use anyhow::anyhow;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep};
 
+use self::attendance::AttendanceInspector;
 use self::drift::AskedGateway;
 use self::finding::AuditFinding;
 use self::fix::Fixer;
@@ -73,10 +75,12 @@ async fn audit(
     let (overdue, walked) = (config.lease + GRACE, config.check_every * 2 + GRACE);
     let users = UserInspector { store, overdue: walked, users: args.users };
     let platform = PlatformInspector::new(store, walked, config.remember, args.users);
-    let mut auditor = Auditor { store, overdue, keys: &keys, asked: Vec::new(), users, platform };
+    let attendance = AttendanceInspector::new(store, args.users);
+    let mut auditor = Auditor { store, overdue, keys: &keys, asked: Vec::new(), users, platform, attendance };
     let (leases, mut first) = auditor.inspect(&keys).await?;
     first.findings.extend(auditor.users.inspect().await?);
     first.findings.extend(auditor.platform.inspect(&leases).await?);
+    first.findings.extend(auditor.attendance.inspect().await?);
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     for gateway in &mut auditor.asked {
@@ -91,7 +95,7 @@ async fn audit(
         if args.fix == Fix::Safe && !report.findings.is_empty() {
             let fixer = Fixer { store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
             for finding in &report.findings {
-                report.fixed.extend(fixer.fix(finding, &auditor.platform).await?);
+                report.fixed.extend(fixer.fix(finding, (&auditor.attendance, &auditor.platform)).await?);
             }
             // In the meantime gateways may have repaired what an audit leaves to them.
             report.findings = auditor.confirm(&report.findings).await?.1;
@@ -110,6 +114,7 @@ struct Auditor<'a> {
     asked: Vec<AskedGateway>,
     users: UserInspector<'a>,
     platform: PlatformInspector<'a>,
+    attendance: AttendanceInspector<'a>,
 }
 
 impl Auditor<'_> {
@@ -150,6 +155,7 @@ impl Auditor<'_> {
         }
         findings.extend(self.users.confirm(before).await?);
         findings.extend(self.platform.confirm(&leases, before).await?);
+        findings.extend(self.attendance.confirm(before).await?);
         Ok((leases, findings))
     }
 }

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use super::desired_state::CallLimit;
 use super::platform::Platform;
 use super::room::Room;
 use super::slice::Slice;
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, USERS_EPOCH, UserId};
+use crate::store::{MAX_BATCH, SESSIONS_A_CALL};
 
 /// Whose slices they are.
 #[derive(Debug, Clone)]
@@ -59,6 +61,12 @@ impl Audience {
     /// When the store last confirmed that the epoch is open.
     pub fn confirmed_open_at(&self) -> Millis {
         self.room().map_or(Millis::MAX, |room| room.confirmed_open_at())
+    }
+
+    /// How many users of the slice at this place one call may change, if it may remove so many.
+    pub fn call_limit(&self, place: usize, leaves: usize) -> CallLimit {
+        let keeps_sessions = self.room().is_some_and(|room| room.keeps_sessions(place));
+        CallLimit { users: if keeps_sessions { SESSIONS_A_CALL } else { MAX_BATCH }, leaves }
     }
 
     /// Whether the flusher has something to do for the slice at this place.

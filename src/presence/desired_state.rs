@@ -9,14 +9,14 @@
 //! or twice. When the chain breaks, the flusher reads back what the store holds and then makes one more call even if
 //! nothing differs: its number makes the store refuse every earlier call that may still arrive.
 //!
-//! Memory is bounded by the users who are wanted now, at most [`MAX_BATCH`] users whose calls had no answer, and the
-//! users who left after the store had added them.
+//! Memory is bounded by the users who are wanted now, those of one call that had no answer, and the users who left
+//! after the store had added them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::base::ids::UserId;
-use crate::store::{ApplyReply, MAX_BATCH};
+use crate::store::ApplyReply;
 
 /// Whether the store holds an unsettled user for this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,20 @@ enum Entry {
     /// The entry existed and is gone: this gateway was buried, or the store lost its data. No call is made until the
     /// live's record says that the live is still open.
     Lost,
+}
+
+/// How many users one call may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallLimit {
+    /// In all, at most [`crate::store::MAX_BATCH`].
+    pub users: usize,
+    /// The leaves among them: for each of these the store must look at every gateway of the slice.
+    pub leaves: usize,
+}
+
+#[cfg(test)]
+impl CallLimit {
+    pub(crate) const WHOLE_BATCH: Self = Self { users: crate::store::MAX_BATCH, leaves: crate::store::MAX_BATCH };
 }
 
 /// The next call to make.
@@ -272,19 +286,17 @@ impl DesiredState {
         }
     }
 
-    /// The most calls that it takes to settle everybody who is unsettled now, if each removes at most `max_leaves`
-    /// users.
-    pub(crate) fn calls_due(&self, max_leaves: usize) -> usize {
-        self.unsettled.len().div_ceil(max_leaves.min(MAX_BATCH))
+    /// The most calls that it takes to settle everybody who is unsettled now.
+    pub(crate) fn calls_due(&self, limit: CallLimit) -> usize {
+        self.unsettled.len().div_ceil(limit.leaves.min(limit.users))
     }
 
-    /// The next call, or `None` if none is due. It removes at most `max_leaves` users: for each of them the store must
-    /// look at every gateway of the slice.
-    pub fn next(&mut self, max_leaves: usize) -> Option<Draft> {
+    /// The next call, or `None` if none is due.
+    pub fn next(&mut self, limit: CallLimit) -> Option<Draft> {
         if self.in_flight || self.is_lost() || self.needs_read_back() || !self.is_dirty() {
             return None;
         }
-        let (joins, leaves) = self.batch(max_leaves);
+        let (joins, leaves) = self.batch(limit);
         let follows = self.entry();
         if follows.is_none() {
             self.entry = Entry::Unconfirmed;
@@ -298,18 +310,18 @@ impl DesiredState {
         Some(Draft { number: self.number, follows, joins, leaves })
     }
 
-    /// Up to [`MAX_BATCH`] unsettled users, the unknown ones first, so that at most one batch is ever unknown.
-    fn batch(&self, max_leaves: usize) -> (Vec<UserId>, Vec<UserId>) {
+    /// Some unsettled users, the unknown ones first, so that at most one batch is ever unknown.
+    fn batch(&self, limit: CallLimit) -> (Vec<UserId>, Vec<UserId>) {
         let unknown = self.unsettled.iter().filter(|(_, in_store)| **in_store == InStore::Unsure);
         let others = self.unsettled.iter().filter(|(_, in_store)| **in_store != InStore::Unsure);
         let (mut joins, mut leaves) = (Vec::new(), Vec::new());
         for (user, _) in unknown.chain(others) {
-            if joins.len() + leaves.len() == MAX_BATCH {
+            if joins.len() + leaves.len() == limit.users {
                 break;
             }
             if self.wanted.contains(user) {
                 joins.push(user.clone());
-            } else if leaves.len() < max_leaves {
+            } else if leaves.len() < limit.leaves {
                 leaves.push(user.clone());
             }
         }
@@ -443,7 +455,7 @@ impl DesiredState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::SliceView;
+    use crate::store::{MAX_BATCH, SliceView};
 
     fn user(n: usize) -> UserId {
         UserId::parse(&format!("u{n}")).unwrap()
@@ -454,7 +466,7 @@ mod tests {
     }
 
     fn next(desired: &mut DesiredState) -> Option<Draft> {
-        desired.next(MAX_BATCH)
+        desired.next(CallLimit::WHOLE_BATCH)
     }
 
     /// A state that holds these users, after one call.
@@ -567,10 +579,30 @@ mod tests {
         let mut desired = holding(&(0..300).collect::<Vec<_>>());
         desired.remove_all();
         desired.add(&user(1_000));
-        let call = desired.next(100).unwrap();
+        let call = desired.next(CallLimit { users: MAX_BATCH, leaves: 100 }).unwrap();
         assert_eq!((call.joins.len(), call.leaves.len()), (1, 100));
         desired.answered(&call, &done(201));
-        assert_eq!(desired.next(1_000).unwrap().leaves.len(), 200);
+        assert_eq!(next(&mut desired).unwrap().leaves.len(), 200);
+    }
+
+    #[test]
+    fn a_call_changes_at_most_the_given_number_of_users_and_a_turn_has_time_for_all() {
+        let mut desired = holding(&(0..300).collect::<Vec<_>>());
+        desired.remove_all();
+        for n in 300..700 {
+            desired.add(&user(n));
+        }
+        let limit = CallLimit { users: 250, leaves: MAX_BATCH };
+        assert_eq!(desired.calls_due(limit), 3);
+        let mut held = 300;
+        for changed in [250, 250, 200] {
+            let call = desired.next(limit).unwrap();
+            assert_eq!(call.joins.len() + call.leaves.len(), changed);
+            held += call.joins.len() as u64;
+            held -= call.leaves.len() as u64;
+            assert_eq!(desired.answered(&call, &done(held)), Verdict::Settled);
+        }
+        assert_eq!(desired.next(limit), None);
     }
 
     #[test]

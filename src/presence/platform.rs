@@ -204,6 +204,7 @@ impl Users {
 mod tests {
     use super::*;
     use crate::base::identity::Identity;
+    use crate::presence::desired_state::CallLimit;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, HeldMembers, SliceView};
     use crate::testing::{conn, viewer};
@@ -220,7 +221,7 @@ mod tests {
     /// Brings a slice to a store that answers as expected.
     fn flush(platform: &Platform, place: usize) {
         let mut state = platform.slices[place].lock();
-        let mut turn = state.begin_turn(1, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        let mut turn = state.begin_turn(1, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
         while let Step::Call(draft) = state.next_step(&mut turn) {
             let held = state.desired().wanted() as u64;
             state.answered(&draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
@@ -286,7 +287,7 @@ mod tests {
         let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
         assert_eq!(noted, [(here.clone(), 90), (gone, 90), (leaving, 70)].into());
         // The entry is gone.
-        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
         assert!(platform.slices[0].lock().reassert());
         platform.note_unsettled(0, 100);
         flush(&platform, 0);
@@ -318,7 +319,7 @@ mod tests {
         for incarnation in [2, 3] {
             platform.slices[place]
                 .lock()
-                .begin_turn(incarnation, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+                .begin_turn(incarnation, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
             assert!(platform.slices[place].lock().reassert());
             platform.note_unsettled(place, 10);
             if incarnation == 2 {

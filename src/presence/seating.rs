@@ -133,10 +133,15 @@ impl Room {
         }
     }
 
+    /// Whether the calls on the slice at this place begin and end sessions.
+    pub(super) fn keeps_sessions(&self, place: usize) -> bool {
+        self.record.terms.attendance && self.slices[place].id.set.keeps_since()
+    }
+
     /// When these users of the slice at this place were here last; `None` for one if that is not known, and for a set
     /// without sessions.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
-        if !self.record.terms.attendance || !self.slices[place].id.set.keeps_since() {
+        if !self.keeps_sessions(place) {
             return None;
         }
         let seats = self.seats[place % self.seats.len()].lock();
@@ -145,7 +150,7 @@ impl Room {
 
     /// Takes in that the store has ended the sessions of these users of the slice at this place.
     pub fn note_left_told(&self, place: usize, users: &[UserId]) {
-        if self.record.terms.attendance && self.slices[place].id.set.keeps_since() {
+        if self.keeps_sessions(place) {
             self.seats[place % self.seats.len()].lock().forget_left(users);
         }
     }

@@ -309,10 +309,11 @@ impl SliceState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{MAX_BATCH, SliceView};
+    use crate::presence::desired_state::CallLimit;
+    use crate::store::SliceView;
 
     fn draft(state: &mut SliceState) -> Option<(Draft, usize)> {
-        let mut turn = state.begin_turn(1, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        let mut turn = state.begin_turn(1, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
         let Step::Call(draft) = state.next_step(&mut turn) else { return None };
         let invisible = state.sort_invisible(&mut draft.joins.clone());
         Some((draft, invisible))

@@ -2,7 +2,7 @@
 //! chain of calls is broken, look at the record again before anything is reasserted. [`Turn::next`] says what to do;
 //! the flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as the flusher does.
 
-use crate::presence::desired_state::{DesiredState, Draft, Verdict};
+use crate::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 
 /// How often a turn reads back what the store holds before it gives up until later.
 const MAX_MISMATCHES: u32 = 2;
@@ -12,8 +12,8 @@ const MAX_MISMATCHES: u32 = 2;
 pub struct TurnContext {
     /// The store confirmed not long ago that the live is open.
     pub known_open: bool,
-    /// The most users that one call may remove.
-    pub max_leaves: usize,
+    /// How many users one call may change.
+    pub limit: CallLimit,
 }
 
 /// What the flusher does next.
@@ -39,7 +39,7 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Turn {
     check_record: bool,
-    max_leaves: usize,
+    limit: CallLimit,
     /// How many calls the turn may still make: as many as settle the users who were unsettled when they were counted.
     /// Users who become unsettled later have the next turn.
     calls: usize,
@@ -52,9 +52,9 @@ pub struct Turn {
 impl Turn {
     /// Begins a turn. A gateway that creates an entry must know the epoch to be open.
     pub fn new(context: TurnContext, desired: &DesiredState) -> Self {
-        let TurnContext { known_open, max_leaves } = context;
+        let TurnContext { known_open, limit } = context;
         let check_record = desired.is_dirty() && desired.must_register() && !known_open;
-        Self { check_record, max_leaves, calls: 1, recount: true, mismatches: 0, over: false }
+        Self { check_record, limit, calls: 1, recount: true, mismatches: 0, over: false }
     }
 
     /// The next step. The caller stops asking once the room has ended.
@@ -78,7 +78,7 @@ impl Turn {
             return Step::ReadBack;
         }
         if self.may_call(desired)
-            && let Some(draft) = desired.next(self.max_leaves)
+            && let Some(draft) = desired.next(self.limit)
         {
             return Step::Call(draft);
         }
@@ -92,7 +92,7 @@ impl Turn {
 
     fn may_call(&mut self, desired: &DesiredState) -> bool {
         if std::mem::take(&mut self.recount) {
-            self.calls += desired.calls_due(self.max_leaves);
+            self.calls += desired.calls_due(self.limit);
         }
         let may_call = self.calls > 0;
         self.calls = self.calls.saturating_sub(1);

@@ -19,7 +19,7 @@ const PARTS_OF_A_PAGE: usize = 4;
 pub struct AttendanceQuestion {
     /// Who is asked for.
     pub which: Attending,
-    /// The lives, at most [`super::MAX_ATTENDED`].
+    /// The lives, at most [`super::MAX_ATTENDED`], each once.
     pub lives: Vec<(LiveEpoch, Attended)>,
     /// A fan came to a live if a session of theirs there touches this span.
     pub within: Option<Span>,
@@ -55,7 +55,8 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
     limit: usize,
 ) -> StoreResult<AttendancePage> {
     let lives: Vec<LiveEpoch> = question.lives.iter().map(|(of, _)| of.clone()).collect();
-    let mut parts = store.attendance_parts(&lives).await?;
+    // Nobody came to no live.
+    let mut parts = if lives.is_empty() { Vec::new() } else { store.attendance_parts(&lives).await? };
     parts.retain(|part| start.is_none_or(|start| *part >= start.part));
     let at_a_time = if start.is_none() { PARTS_AT_A_TIME } else { PARTS_OF_A_PAGE };
     let answers = parts.into_iter().map(|part| {

@@ -80,7 +80,7 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
 };
-pub use sessions::{Session, SessionPlace, Sessions, Stay, Stays, Watched};
+pub use sessions::{SESSIONS_A_CALL, Session, SessionPlace, Sessions, Stay, Stays, Watched};
 pub use slices::{
     Apply, ApplyReply, Fence, HeldMembers, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView,
     Slices, Strays, StraysPage, Swept,

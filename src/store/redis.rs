@@ -24,6 +24,7 @@ mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod inspect;
+pub(crate) mod inspect_attendance;
 mod inspect_users;
 pub mod keys;
 mod last_seen;

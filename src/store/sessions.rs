@@ -11,6 +11,9 @@ use super::{Attended, LiveEpoch, MAX_BATCH, Span, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 
+/// The most users of one call that begins or ends sessions. Of users who come back, each takes Redis some 10 µs.
+pub const SESSIONS_A_CALL: usize = MAX_BATCH / 4;
+
 /// A user's stay in a live without a break.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
@@ -22,6 +25,13 @@ pub struct Session {
     pub left_at: Option<UnixMillis>,
     /// What is known of all sessions of the user in this epoch.
     pub watched: Watched,
+}
+
+impl Session {
+    /// When it ended, if the live closed at `closed_at`. The clocks of the two times may differ.
+    pub fn end(&self, closed_at: Option<UnixMillis>) -> Option<UnixMillis> {
+        self.left_at.or(closed_at.map(|at| at.max(self.place.joined_at)))
+    }
 }
 
 /// The order of sessions: by the time of the join.
@@ -66,7 +76,7 @@ impl Stay {
     /// Whether the user was there at any time of `span`. The live closed at `closed_at`, if it did.
     pub fn is_within(&self, span: Span, closed_at: Option<UnixMillis>) -> bool {
         let end = self.left_at.or(closed_at).unwrap_or(UnixMillis::MAX);
-        self.joined_at <= span.to && end >= span.from
+        self.joined_at <= span.to && end.max(self.joined_at) >= span.from
     }
 }
 
@@ -130,6 +140,11 @@ impl Stays {
         .collect()
     }
 
+    /// The user's latest session.
+    pub fn latest(&self, user: &UserId) -> Option<Stay> {
+        self.by_user.get(user)?.last().copied()
+    }
+
     /// Whether a user was here at any time of `span`.
     pub fn was_here(&self, user: &UserId, span: Span, closed_at: Option<UnixMillis>) -> bool {
         self.by_user.get(user).is_some_and(|stays| stays.iter().any(|stay| stay.is_within(span, closed_at)))
@@ -158,6 +173,9 @@ pub trait Sessions: Sync {
         after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<Vec<Session>>;
+
+    /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with so many slices, in the same order.
+    async fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> StoreResult<Vec<Option<Stay>>>;
 
     /// Whether each of up to [`MAX_BATCH`] users was there at any time of `span`, in the same order.
     async fn were_there(

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::StoreResult;
+use super::{SESSIONS_A_CALL, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 
@@ -281,6 +281,8 @@ pub trait Slices: Sync {
         most: usize,
         last_heard: UnixMillis,
     ) -> BoxStream<'a, StoreResult<Swept>> {
+        // Such a set may keep sessions.
+        let most = if slice.set.keeps_since() { most.min(SESSIONS_A_CALL) } else { most };
         pages(move |_| async move {
             let swept = self.sweep(slice, gateway, most, last_heard).await?;
             Ok((swept, (!swept.done).then_some(0)))

@@ -211,7 +211,7 @@ impl Flusher {
         let own = self.gateways.own.incarnation();
         let context = TurnContext {
             known_open: self.clock.now().saturating_sub(audience.confirmed_open_at()) < millis(self.lease),
-            max_leaves: self.gateways.removals_a_call(),
+            limit: audience.call_limit(place, self.gateways.removals_a_call()),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
         while !audience.has_ended() {

@@ -244,6 +244,7 @@ impl Walk {
         if occasion == Occasion::Regular {
             self.tell_found(&open, &found).await;
             self.feeds.announce_missing(&open).await;
+            self.attendance.begin_missing(&open).await;
         }
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {

@@ -510,7 +510,7 @@ async fn a_crash_a_sweep_a_drain_and_an_audit_need_nothing_more() {
         let request = client.put(format!("http://{}{path}", stays.addr)).json(&body);
         async move { request.send().await.unwrap().error_for_status().unwrap() }
     };
-    put("/v1/lives/42".to_owned(), serde_json::json!({"streamer_id": "s1", "slices": 2})).await;
+    put("/v1/lives/42".to_owned(), serde_json::json!({"streamer_id": "s1", "slices": 2, "attendance": true})).await;
     let mut sockets = Vec::new();
     for (gateway, fan) in [(&crashes, "u1"), (&drains, "u2"), (&stays, "u3")] {
         put(format!("/v1/users/{fan}/following/s1"), serde_json::json!({})).await;

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
+use rollcall::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
 use rollcall::store::Fence;
-use rollcall::store::{ApplyReply, SliceView};
+use rollcall::store::{ApplyReply, MAX_BATCH, SliceView};
 
 use super::budget::Mutation;
 use super::store::{Answer, Call, Picture, Record, State};
@@ -22,8 +22,8 @@ const FRESH: u64 = 5_000;
 /// How late a call that makes an entry may arrive.
 const MAY_BE_LATE: u64 = 5_000;
 
-/// The most users that one call removes.
-const LEAVES: usize = 10;
+/// How many users one call changes.
+const LIMIT: CallLimit = CallLimit { users: MAX_BATCH, leaves: 10 };
 
 impl World {
     // ------------------------------------------------------------------------------------------------------- rooms
@@ -112,7 +112,7 @@ impl World {
         if std::mem::replace(&mut room.life, id.life) != id.life {
             room.desired.lose_entry();
         }
-        let turn = Turn::new(TurnContext { known_open: knows_open, max_leaves: LEAVES }, &room.desired);
+        let turn = Turn::new(TurnContext { known_open: knows_open, limit: LIMIT }, &room.desired);
         self.go_on(id, turn);
     }
 
@@ -327,9 +327,9 @@ impl Room {
 
 /// The desired state as if nothing had told it to move on.
 fn stay(desired: &mut DesiredState) {
-    let Some(draft) = desired.clone().next(LEAVES) else { return };
+    let Some(draft) = desired.clone().next(LIMIT) else { return };
     if draft.follows.is_some() && draft.joins.is_empty() && draft.leaves.is_empty() {
-        desired.next(LEAVES);
+        desired.next(LIMIT);
         let view = SliceView { card: 0, held: desired.wanted() as u64, version: 0 };
         desired.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
     }

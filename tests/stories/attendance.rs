@@ -1,11 +1,13 @@
 //! Attendance: which fans came to which lives, and from when to when each user was there, on real gateways.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use rollcall::base::clock::unix_now;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use serde_json::{Value, json};
 
+use super::audit::audit;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
@@ -83,7 +85,10 @@ on_both_stores! {
             ("op=any&streamer_id=s1&days=1", &["u1", "u2", "u3"]),
             ("streamer_id=nobody", &[]),
             ("op=all&streamer_id=s1&live_ids=b", &["u1"]),
+            // Named by itself and as one of the streamer's, a live counts once.
+            ("op=not&streamer_id=s1&live_ids=b", &["u3"]),
             ("op=any", &[]),
+            ("op=not&from=1", &[]),
         ] {
             assert_eq!(came(&world, question).await, names(users), "{question}");
         }
@@ -191,6 +196,83 @@ on_redis! {
         .await;
         assert_eq!(world.backend().get("/v1/lives/42/sessions").await.problem(409), "not_available");
     }
+}
+
+on_redis! {
+    async fn what_is_kept_of_an_open_live_stays_although_its_note_is_lost(world) {
+        world.follow(&["u1"]).await;
+        let epoch = open(&world, "42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        become_those_who_came(&world, "live_ids=42", &["u1"]).await;
+        let redis = world.redis();
+        let (of, key) = (format!("42@{epoch}"), format!("attendance:42@{epoch}"));
+        redis.ask(&["DEL", &key]).await;
+        redis.ask(&["ZADD", "rollcall:attendance", "1", &of]).await;
+        world.takes_the_sweepers_turn().await;
+        until("it is noted again, and looked after", world.config.check_every * 2 + PATIENCE, || async {
+            let due = redis.ask(&["ZSCORE", "rollcall:attendance", &of]).await;
+            same((redis.ask(&["EXISTS", &key]).await, due != "1"), (json!(1), true))
+        })
+        .await;
+        assert_eq!(came(&world, &format!("live_ids={of}")).await, names(&["u1"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_safe() {
+    within_deadline(async {
+        // The gateway repairs nothing meanwhile.
+        let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
+        world.follow(&["u1", "u2"]).await;
+        let (epoch, over) = (open(&world, "42").await, open(&world, "43").await);
+        let _viewers = [world.viewer_in("u1", "42").await, world.viewer_in("u2", "42").await];
+        become_those_who_came(&world, "live_ids=42", &["u1", "u2"]).await;
+        become_sessions(&world, "42", &[("u1", false), ("u2", false)]).await;
+        let closed = world.backend().close("43").await;
+        world.open("44").await;
+        let redis = world.redis();
+        let look = async |code: i32, more: &[&str]| {
+            let leases = ["--users", "--lease", "2500ms", "--lease-refresh", "500ms"];
+            let report = audit(&redis.url(), code, &[&leases, more].concat()).await;
+            let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let findings = report["findings"].as_array().unwrap().iter();
+            findings.map(|it| (word(&it["kind"]), word(&it["live_id"]))).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(look(0, &[]).await, BTreeSet::new());
+
+        let (stays, of) = (format!("{{online-viewers:42}}:stays@{epoch}"), format!("42@{epoch}"));
+        let (noted, ended) = (format!("attendance:{of}"), format!("attendance:43@{over}"));
+        redis.ask(&["HSET", &stays, "ghost", "1 0 9 1000 -"]).await;
+        redis.ask(&["HDEL", &stays, "u2"]).await;
+        redis.ask(&["PERSIST", &noted]).await;
+        redis.ask(&["ZREM", "rollcall:attendance", &of]).await;
+        redis.ask(&["HDEL", &ended, "closed_at"]).await;
+        redis.ask(&["SADD", "attendance:44@1:{p5}", "u9"]).await;
+        redis.ask(&["EXPIRE", "attendance:44@1:{p5}", "100"]).await;
+        let left = [("attendance_without_session", "42"), ("missing_sessions", "42")];
+        let repaired = [
+            ("everlasting_attendance", "42"),
+            ("ghost_sessions", "42"),
+            ("unended_attendance", "43"),
+            ("unlisted_attendance", "42"),
+            ("unlisted_attendance", "44"),
+        ];
+        let all = |some: &[(&str, &str)]| -> BTreeSet<(String, String)> {
+            some.iter().map(|(kind, live)| ((*kind).to_owned(), (*live).to_owned())).collect()
+        };
+        assert_eq!(look(1, &[]).await, all(&[&left[..], &repaired].concat()));
+        assert_eq!(look(1, &["--fix"]).await, all(&left));
+
+        let ghost = redis.ask(&["HGET", &stays, "ghost"]).await;
+        assert!(!ghost.as_str().unwrap().ends_with('-'), "{ghost}");
+        assert!(redis.ask(&["TTL", &noted]).await.as_i64().unwrap() > 0);
+        assert!(!redis.ask(&["ZSCORE", "rollcall:attendance", &of]).await.is_null());
+        let closed_at = redis.ask(&["HGET", &ended, "closed_at"]).await;
+        assert_eq!(closed_at.as_str().unwrap(), closed["closed_at"].to_string());
+        assert_eq!(redis.keys("attendance:44*").await, BTreeSet::new());
+        assert_eq!(came(&world, "live_ids=42").await, names(&["u1", "u2"]));
+    })
+    .await;
 }
 
 on_redis! {

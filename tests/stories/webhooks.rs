@@ -278,6 +278,49 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
         }
         until("all fans have left", PATIENCE, async || same(told("fan.left").0, all.clone())).await;
         assert_eq!(told("live.opened").1, 0, "only what was asked for is sent");
+        assert!(webhook.taken().iter().all(|event| event.get("session_ids").is_none()), "the live keeps no sessions");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_invisible_are_not() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let world = World::on_redis(|config| {
+            webhook.hears(config);
+            config.fan_events = rollcall::config::Switch::On;
+            config.webhook_events = vec![EventKind::FanJoined, EventKind::FanLeft];
+        })
+        .await;
+        world.follow(&["u1", "ghost"]).await;
+        let body = serde_json::json!({"streamer_id": "s1", "attendance": true});
+        world.backend().put("/v1/lives/42", body).await.is(201);
+        let session = async |place: usize| {
+            let all = world.backend().list("/v1/lives/42/sessions", 9).await;
+            all.get(place).map(|session| session["session_id"].as_str().unwrap().to_owned())
+        };
+        let told = |kind: &str| {
+            let of_kind = webhook.taken().into_iter().filter(|event| event["type"] == kind);
+            let pairs = of_kind.flat_map(|event| {
+                let words = |name: &str| event[name].as_array().unwrap().clone();
+                words("user_ids").into_iter().zip(words("session_ids")).collect::<Vec<_>>()
+            });
+            pairs.map(|(user, session)| (user.to_string(), session.as_str().map(str::to_owned))).collect::<Vec<_>>()
+        };
+        let mut wanted = Vec::new();
+        for round in 0..2 {
+            let mut ghost = world.person("ghost", "viewer", "&live_id=42&invisible=true").await;
+            ghost.expect("joined").await;
+            let fan = world.viewer_in("u1", "42").await;
+            until("the fan's session", PATIENCE, async || session(round).await.ok_or("none yet")).await;
+            wanted.push(("\"u1\"".to_owned(), session(round).await));
+            until("the fan has joined", PATIENCE, async || same(told("fan.joined"), wanted.clone())).await;
+            ghost.close().await;
+            fan.close().await;
+            until("the fan has left", PATIENCE, async || same(told("fan.left"), wanted.clone())).await;
+        }
+        assert_ne!(wanted[0], wanted[1]);
     })
     .await;
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use fred::clients::Client;
-use fred::interfaces::{ClientLike, SortedSetsInterface, StreamsInterface};
-use fred::types::Builder;
+use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::config::Config;
+use fred::types::{Builder, ClusterHash, CustomCommand};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
 use serde_json::json;
@@ -128,7 +128,8 @@ impl Redis {
     /// Waits until every follower was told of the lives that have opened.
     pub(crate) async fn followers_told(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        while self.client.xlen::<u64, _>("rollcall:fanout").await? > 0 {
+        let length = CustomCommand::new_static("XLEN", ClusterHash::FirstKey, false);
+        while self.client.custom::<u64, _>(length.clone(), vec!["rollcall:fanout"]).await? > 0 {
             ensure!(began.elapsed() < TOLD_WITHIN, "followers are still being told after {TOLD_WITHIN:?}");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }

@@ -92,6 +92,18 @@ kinds! {
     StaleLogin = "stale_login" Warning,
     /// A profile whose login is claimed for nobody, or for another user
     UnclaimedLogin = "unclaimed_login" Error,
+    /// Sessions that go on although their users are not among the viewers of the live
+    GhostSessions = "ghost_sessions" Error,
+    /// Viewers of a live with attendance who have no session
+    MissingSessions = "missing_sessions" Error,
+    /// Attendance of an epoch that is over, without its end, so that its sessions seem to go on
+    UnendedAttendance = "unended_attendance" Error,
+    /// Attendance of an epoch that is not noted or not in `rollcall:attendance`, so that nobody looks after it
+    UnlistedAttendance = "unlisted_attendance" Warning,
+    /// Keys of attendance or of sessions that never expire
+    EverlastingAttendance = "everlasting_attendance" Warning,
+    /// Fans who came to a live and have no session
+    AttendanceWithoutSession = "attendance_without_session" Warning,
     /// An open live that is missing from `lives`
     UnlistedLive = "unlisted_live" Warning,
     /// Counts in the record of an open live that differ from those of the gateways

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use serde::Serialize;
 
+use super::attendance::{self, AttendanceInspector};
 use super::finding::{AuditFinding, FindingKind, Subject};
 use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
@@ -14,6 +15,7 @@ use crate::base::clock::unix_now;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
+use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
     CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Slices, StoreResult, Strays, Viewers,
 };
@@ -41,7 +43,7 @@ impl Fixer<'_> {
     pub(super) async fn fix(
         &self,
         finding: &AuditFinding,
-        platform: &PlatformInspector<'_>,
+        (attendance, platform): (&AttendanceInspector<'_>, &PlatformInspector<'_>),
     ) -> StoreResult<Option<Fixed>> {
         let Subject { live_id, slice, gateway_id, .. } = &finding.subject;
         let done = match (finding.kind, slice, gateway_id) {
@@ -50,6 +52,8 @@ impl Fixer<'_> {
             }
             (FindingKind::GhostMembers, Some(slice), _) => Some(self.drop_strays(slice).await?),
             (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
+            (FindingKind::GhostSessions, Some(slice), _) => self.end_ghost_sessions(slice).await?,
+            (kind, ..) if attendance::KINDS.contains(&kind) => attendance.fix(finding).await?,
             _ => match live_id {
                 Some(live) => self.fix_live(finding.kind, live, gateway_id.as_ref()).await?,
                 None => match UserInspector::fix(self.store, finding).await? {
@@ -102,6 +106,14 @@ impl Fixer<'_> {
         let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Drop);
         let dropped = pages.try_fold(0, async |sum, page| Ok(sum + page.strays)).await?;
         Ok(format!("{dropped} members removed"))
+    }
+
+    /// Ends the sessions of users who are not in the slice of an open epoch.
+    async fn end_ghost_sessions(&self, slice: &SliceId) -> StoreResult<Option<String>> {
+        let Some(live) = slice.live() else { return Ok(None) };
+        let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
+        let (ended, _) = self.store.stray_sessions((slice, record.epoch), StraySessions::EndGhosts).await?;
+        Ok((ended > 0).then(|| format!("{ended} sessions ended")))
     }
 
     /// Closes a slice for the epoch that is over. The fence of a newer epoch refuses this.

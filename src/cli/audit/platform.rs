@@ -223,7 +223,7 @@ impl<'a> PlatformInspector<'a> {
             return Ok(false);
         }
         let set = OnlineSet::Viewers(live.clone());
-        let slice = SliceId { set, index: user.slice_index(of), of };
+        let slice = SliceId::of_user(set, user, of);
         Ok(self.store.are_online(&slice, std::slice::from_ref(user)).await? == [false])
     }
 

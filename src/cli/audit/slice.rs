@@ -67,6 +67,9 @@ impl Inspector<'_> {
             if inside.fence == Some(Fence::Open(epoch)) || used && inside.fence.is_none() {
                 self.check_gateways(slice, &without_entry, &mut seen);
                 self.check_members(slice, &inside, &mut seen).await?;
+                if record.is_some_and(|record| record.terms.attendance) && slice.set.keeps_since() {
+                    self.check_sessions((slice, epoch), &mut seen).await?;
+                }
             }
         }
         seen.findings.extend(self.problem(&inside, record, due, used).map(|(kind, detail)| {

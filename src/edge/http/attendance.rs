@@ -1,5 +1,6 @@
 //! The route of attendance: which fans came to which lives.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -139,6 +140,9 @@ async fn lives(state: &AppState, query: &AttendanceQuery) -> Result<Vec<(LiveEpo
     if let Some(streamer) = &query.streamer_id {
         lives.extend(of_streamer(state, &UserId::parse(streamer)?, days).await?);
     }
+    // Named by itself and as one of the streamer's, a live counts once: otherwise nobody came to it and not to it.
+    let mut known = HashSet::new();
+    lives.retain(|(of, _)| known.insert(of.clone()));
     if lives.len() > MAX_ATTENDED {
         return wrong(format!("more than {MAX_ATTENDED} lives altogether; ask for fewer days"));
     }

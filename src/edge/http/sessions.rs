@@ -120,7 +120,7 @@ pub(super) async fn list(
     let items = page.iter().map(|session| ListedSession {
         session_id: session.id.to_string(),
         joined_at: session.place.joined_at,
-        left_at: session.left_at.or(attended.closed_at),
+        left_at: session.end(attended.closed_at),
         fan: fans.get(&session.place.user).copied().unwrap_or(false),
         watched_ms: session.watched.until(end),
         user_id: session.place.user.clone(),
@@ -134,19 +134,25 @@ pub(super) async fn recorded(
     live: LiveId,
     epoch: Option<Epoch>,
 ) -> Result<(LiveEpoch, Attended), Problem> {
-    let of = match epoch {
-        Some(epoch) => LiveEpoch { live, epoch },
+    let (epoch, record) = match epoch {
         None => {
             let record = load(state, &live).await?;
-            if !record.terms.attendance {
-                return Err(Problem::new(Kind::NotKept, format!("live {live} was opened without attendance")));
-            }
-            if record.state == LiveState::Open {
-                return Ok((record.live_epoch(), record.attended()));
-            }
-            record.live_epoch()
+            (record.epoch, Some(record))
+        }
+        Some(epoch) => {
+            let record = state.store_for_clients.load_live(&live).await?;
+            (epoch, record.filter(|record| record.epoch == epoch))
         }
     };
+    let of = LiveEpoch { live, epoch };
+    if let Some(record) = record {
+        if !record.terms.attendance {
+            return Err(Problem::new(Kind::NotKept, format!("live {} was opened without attendance", of.live)));
+        }
+        if record.state == LiveState::Open {
+            return Ok((of, record.attended()));
+        }
+    }
     match state.store_for_clients.attended(&of).await? {
         Some(attended) => Ok((of, attended)),
         None => Err(Problem::new(Kind::NotKept, format!("no attendance of {of} is kept"))),

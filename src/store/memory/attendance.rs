@@ -13,7 +13,7 @@ use crate::config::AttendanceForm;
 use crate::store::slice::Slice;
 use crate::store::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, Fence,
-    LiveEpoch, Session, SessionPlace, Sessions, Span, StoreResult,
+    LiveEpoch, Session, SessionPlace, Sessions, Span, Stay, StoreResult,
 };
 
 fn part_of(user: &UserId) -> u32 {
@@ -145,6 +145,14 @@ impl Sessions for MemoryStore {
         Ok(self.read(slice, page).unwrap_or_default())
     }
 
+    async fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> StoreResult<Vec<Option<Stay>>> {
+        let latest = |user: &UserId| {
+            let slice = SliceId::of_user(OnlineSet::Viewers(of.live.clone()), user, slices);
+            self.read(&slice, |it| it.stays(of.epoch).and_then(|stays| stays.latest(user)))
+        };
+        Ok(users.iter().map(latest).collect())
+    }
+
     async fn were_there(
         &self,
         of: &LiveEpoch,
@@ -153,8 +161,7 @@ impl Sessions for MemoryStore {
         span: Span,
     ) -> StoreResult<Vec<bool>> {
         let was_there = |user: &UserId| {
-            let (index, of_slices) = (user.slice_index(attended.slices), attended.slices);
-            let slice = SliceId { set: OnlineSet::Viewers(of.live.clone()), index, of: of_slices };
+            let slice = SliceId::of_user(OnlineSet::Viewers(of.live.clone()), user, attended.slices);
             let closed_at = attended.closed_at;
             self.read(&slice, |it| it.stays(of.epoch).is_some_and(|stays| stays.was_here(user, span, closed_at)))
         };

@@ -45,19 +45,25 @@ impl RedisStore {
         self.attendance_form.get().copied().unwrap_or_default()
     }
 
-    async fn do_fix_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
-        self.attendance_form.get_or_init(|| form);
-        let key = self.keys().attendance_form();
-        let mut fixed = self.router.command("GET", args![key]).await?;
+    pub(super) async fn fixed_attendance_form(&self) -> StoreResult<Option<AttendanceForm>> {
+        let fixed = self.router.command("GET", args![self.keys().attendance_form()]).await?;
         if fixed.is_null() {
-            self.router.command("SET", args![key, form.as_str(), "NX"]).await?;
-            fixed = self.router.command("GET", args![key]).await?;
+            return Ok(None);
         }
         match text(fixed)?.as_str() {
-            "set" => Ok(AttendanceForm::Set),
-            "bitmap" => Ok(AttendanceForm::Bitmap),
+            "set" => Ok(Some(AttendanceForm::Set)),
+            "bitmap" => Ok(Some(AttendanceForm::Bitmap)),
             other => Err(nonsense(format!("attendance as {other}"))),
         }
+    }
+
+    async fn do_fix_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
+        self.attendance_form.get_or_init(|| form);
+        if let Some(fixed) = self.fixed_attendance_form().await? {
+            return Ok(fixed);
+        }
+        self.router.command("SET", args![self.keys().attendance_form(), form.as_str(), "NX"]).await?;
+        Ok(self.fixed_attendance_form().await?.unwrap_or(form))
     }
 
     async fn all_done(&self, commands: Vec<Command>) -> StoreResult<()> {
@@ -151,7 +157,7 @@ impl RedisStore {
     }
 
     /// Carries out one command for each key, in as many calls as it takes.
-    async fn for_each_key(
+    pub(super) async fn for_each_key(
         &self,
         name: &'static str,
         keys: &[String],

@@ -216,7 +216,7 @@ impl RedisStore {
         self.router.call("listed_at", self.score(&self.keys().lives(), live.as_str())).await
     }
 
-    async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
+    pub(super) async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
         let score = self.router.command("ZSCORE", args![key, member]).await?;
         if score.is_null() {
             return Ok(None);

@@ -85,6 +85,15 @@ pub enum SliceKey {
     Invisible,
 }
 
+/// Of what a key is that outlasts a close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptKey {
+    /// Of the fans who came.
+    Attendance,
+    /// Of the sessions of a slice.
+    Sessions,
+}
+
 /// Makes the keys and channels of one installation, and reads them back. Without a prefix by default.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
@@ -489,6 +498,24 @@ impl Keys {
         Some(ReadKey::Slice(set, index, companion))
     }
 
+    /// Globs that every key of attendance and of sessions matches, but the lists of epochs, and few others do.
+    pub fn kept_keys(&self) -> [String; 2] {
+        [self.key("attendance:*"), self.beside(&self.key(format_args!("{VIEWERS}*")), "s*@*")]
+    }
+
+    /// Reads one of these keys back.
+    pub fn read_kept(&self, key: &str) -> Option<(LiveEpoch, KeptKey)> {
+        if let Some(of) = key.strip_prefix(self.prefix.as_str())?.strip_prefix("attendance:") {
+            return Some((LiveEpoch::parse(of.split(':').next()?)?, KeptKey::Attendance));
+        }
+        let name = key.strip_prefix(self.prefix.as_str())?.strip_prefix('{')?;
+        let (beside, companion) = name.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
+        let epoch = companion.strip_prefix("stays@").or_else(|| companion.strip_prefix("sessions@"))?;
+        let epoch = epoch.parse().ok()?;
+        let (OnlineSet::Viewers(live), _) = read_slice(beside)? else { return None };
+        Some((LiveEpoch { live, epoch: Epoch(epoch) }, KeptKey::Sessions))
+    }
+
     /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on the gateways' channel.
     /// A live's channel shares the hash slot of its record, so that a script which changes the record publishes in the
     /// same step.
@@ -573,6 +600,35 @@ mod tests {
         let users = SliceId::all(OnlineSet::Users, USERS_SLICES).last().unwrap();
         assert_eq!(keys.slice(&users), "online-users_slice64");
         assert_eq!(app.slice(&users), "app:online-users_slice64");
+    }
+
+    #[test]
+    fn what_outlasts_a_close_is_read_back_and_matches_its_glob() {
+        let of = LiveEpoch { live: LiveId::parse("my.live").unwrap(), epoch: Epoch(7) };
+        let all = OnlineSet::Viewers(of.live.clone());
+        for keys in installations() {
+            let [attendance, sessions] = keys.kept_keys().map(|glob| glob.split('*').map(str::to_owned).collect());
+            let fits =
+                |key: &str, parts: &Vec<String>| key.starts_with(&parts[0]) && parts.iter().all(|it| key.contains(it));
+            for key in [
+                keys.attended(&of),
+                keys.attendance_set(&of, 5),
+                keys.attendance_bits(&of, 5),
+                keys.attendance_parts(&of),
+            ] {
+                assert_eq!(keys.read_kept(&key), Some((of.clone(), KeptKey::Attendance)), "{key}");
+                assert!(fits(&key, &attendance), "{key}");
+            }
+            for slice in SliceId::all(all.clone(), 1).chain(SliceId::all(all.clone(), 2)) {
+                for key in [keys.stays(&slice, of.epoch), keys.sessions(&slice, of.epoch)] {
+                    assert_eq!(keys.read_kept(&key), Some((of.clone(), KeptKey::Sessions)), "{key}");
+                    assert!(fits(&key, &sessions), "{key}");
+                }
+                assert_eq!(keys.read_kept(&keys.since(&slice)), None);
+            }
+        }
+        assert_eq!(Keys::default().read_kept("attendance:42"), None);
+        assert_eq!(Keys::default().read_kept("{online-fans:42}:stays@7"), None);
     }
 
     /// The keys of a live and of slices, each with what it is.

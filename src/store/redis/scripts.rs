@@ -85,6 +85,7 @@ scripts! {
     KEEP_FANOUT = "keep_fanout.lua",
     FINISH_FANOUT = "finish_fanout.lua",
     ATTENDEES = "attendees.lua",
+    STRAY_SESSIONS = "stray_sessions.lua",
     PROBE = "probe.lua",
     NOTE_COUNTS = "note_counts.lua",
     APPEND_EVENTS = "append_events.lua",

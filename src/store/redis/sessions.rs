@@ -1,10 +1,11 @@
 //! The calls on sessions. The scripts that change a slice of all viewers write them; this file reads them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::node::Command;
 use super::reply::{Reply, nonsense, number, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
@@ -37,6 +38,24 @@ impl Latest {
     }
 }
 
+/// Asks for some fields of the stays of a slice, at most [`MAX_BATCH`].
+fn ask_stays(key: &str, fields: impl Iterator<Item = impl Into<Value>>) -> Command {
+    let mut args = args![key];
+    args.extend(fields.map(Into::into));
+    ("HMGET", args)
+}
+
+fn read_fields(answer: Value, asked: usize) -> StoreResult<Vec<Option<String>>> {
+    let mut reply = Reply::of(answer)?;
+    let read = |value: Value| if value.is_null() { Ok(None) } else { text(value).map(Some) };
+    let values: Vec<_> = std::iter::from_fn(|| reply.piece()).map(read).collect::<StoreResult<_>>()?;
+    if values.len() == asked { Ok(values) } else { Err(nonsense("an answer for other fields")) }
+}
+
+fn read_latest(field: Option<String>) -> StoreResult<Option<Latest>> {
+    field.map(|field| garbled(Latest::read(&field))).transpose()
+}
+
 /// Reads `<id> <joined_at> <left_at or ->`.
 fn read_stay(words: &str) -> Option<Stay> {
     let mut words = words.split(' ');
@@ -53,31 +72,35 @@ fn garbled<T>(read: Option<T>) -> StoreResult<T> {
 }
 
 impl RedisStore {
-    /// Some fields of the stays of a slice, at most [`MAX_BATCH`].
-    async fn stays(&self, key: &str, fields: &[String]) -> StoreResult<Vec<Option<String>>> {
-        if fields.is_empty() {
-            return Ok(Vec::new());
+    /// The keys of the stays of these users, each with the places of those who are in it.
+    fn stays_of(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<(String, Vec<usize>)> {
+        let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, user) in users.iter().enumerate() {
+            let slice = SliceId::of_user(OnlineSet::Viewers(of.live.clone()), user, slices);
+            by_key.entry(self.keys().stays(&slice, of.epoch)).or_default().push(place);
         }
-        let mut args = args![key];
-        args.extend(fields.iter().map(|field| Value::from(field.as_str())));
-        let mut reply = Reply::of(self.router.command("HMGET", args).await?)?;
-        let read = |value: Value| if value.is_null() { Ok(None) } else { text(value).map(Some) };
-        let values: Vec<_> = std::iter::from_fn(|| reply.piece()).map(read).collect::<StoreResult<_>>()?;
-        if values.len() == fields.len() { Ok(values) } else { Err(nonsense("an answer for other fields")) }
+        by_key.into_iter().collect()
     }
 
-    async fn latest(&self, key: &str, users: &[&UserId]) -> StoreResult<Vec<Option<Latest>>> {
-        let fields: Vec<String> = users.iter().map(|user| user.to_string()).collect();
-        let read = self.stays(key, &fields).await?;
-        read.into_iter().map(|field| field.map(|field| garbled(Latest::read(&field))).transpose()).collect()
+    /// The latest session of each of these users, asked of all their slices at once.
+    async fn latest(&self, keys: &[(String, Vec<usize>)], users: &[UserId]) -> StoreResult<Vec<Option<Latest>>> {
+        let ask = |(key, places): &(String, Vec<usize>)| ask_stays(key, places.iter().map(|at| users[*at].as_str()));
+        let answers = self.router.read_all(keys.iter().map(ask).collect()).await;
+        let mut latest = vec![None; users.len()];
+        for ((_, places), answer) in keys.iter().zip(answers) {
+            for (place, field) in places.iter().zip(read_fields(answer?, places.len())?) {
+                latest[*place] = read_latest(field)?;
+            }
+        }
+        Ok(latest)
     }
 
     /// Earlier sessions of users, by their number.
     async fn earlier(&self, key: &str, wanted: &[(&UserId, u64)]) -> StoreResult<Vec<Stay>> {
         let mut found = Vec::with_capacity(wanted.len());
         for wanted in wanted.chunks(MAX_BATCH) {
-            let fields: Vec<String> = wanted.iter().map(|(user, number)| format!("{user} {number}")).collect();
-            for field in self.stays(key, &fields).await? {
+            let (ask, args) = ask_stays(key, wanted.iter().map(|(user, number)| format!("{user} {number}")));
+            for field in read_fields(self.router.command(ask, args).await?, wanted.len())? {
                 found.push(garbled(field.as_deref().and_then(read_stay))?);
             }
         }
@@ -106,7 +129,12 @@ impl RedisStore {
         let places: Vec<SessionPlace> =
             entries.iter().map(|entry| garbled(place(entry))).collect::<StoreResult<_>>()?;
         let key = self.keys().stays(slice, of.epoch);
-        let latest = self.latest(&key, &places.iter().map(|place| &place.user).collect::<Vec<_>>()).await?;
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (ask, args) = ask_stays(&key, places.iter().map(|place| place.user.as_str()));
+        let latest = read_fields(self.router.command(ask, args).await?, places.len())?;
+        let latest = latest.into_iter().map(read_latest).collect::<StoreResult<Vec<_>>>()?;
         let mut known = Vec::with_capacity(places.len());
         for (place, latest) in places.into_iter().zip(latest) {
             // Forgotten between the two reads.
@@ -123,27 +151,25 @@ impl RedisStore {
         garbled(sessions.collect())
     }
 
-    /// Whether each of these users of one slice was there at any time of `span`.
-    async fn were_in_slice(
+    /// Which of these users of one slice were there at any time of `span` in one of so many earlier sessions.
+    async fn were_there_earlier<'a>(
         &self,
-        (key, closed_at): (&str, Option<UnixMillis>),
-        users: &[&UserId],
+        key: &str,
+        users: &[(&'a UserId, u64)],
         span: Span,
-    ) -> StoreResult<Vec<bool>> {
-        let latest = self.latest(key, users).await?;
-        let is_within = |stay: &Stay| stay.is_within(span, closed_at);
-        let mut there: Vec<bool> = latest.iter().map(|it| it.is_some_and(|it| is_within(&it.stay))).collect();
-        let mut wanted = Vec::new();
-        for (place, latest) in latest.iter().enumerate().filter(|(place, _)| !there[*place]).collect::<Vec<_>>() {
-            match latest.map_or(0, |latest| latest.number - 1) {
-                few @ 0..=READ_AT_ONCE => wanted.extend((1..=few).map(|number| (place, number))),
-                many => there[place] = self.search_stays(key, (users[place], many), span).await?,
+    ) -> StoreResult<HashSet<&'a UserId>> {
+        let (mut there, mut wanted) = (HashSet::new(), Vec::new());
+        for (user, earlier) in users {
+            match *earlier {
+                few @ 0..=READ_AT_ONCE => wanted.extend((1..=few).map(|number| (*user, number))),
+                many if self.search_stays(key, (user, many), span).await? => drop(there.insert(*user)),
+                _ => {}
             }
         }
-        let asked: Vec<_> = wanted.iter().map(|(place, number)| (users[*place], *number)).collect();
-        for ((place, _), stay) in wanted.iter().zip(self.earlier(key, &asked).await?) {
-            there[*place] |= is_within(&stay);
-        }
+        let stays = self.earlier(key, &wanted).await?;
+        // Every earlier session has ended.
+        let within = wanted.iter().zip(stays).filter(|(_, stay)| stay.is_within(span, None));
+        there.extend(within.map(|((user, _), _)| *user));
         Ok(there)
     }
 
@@ -185,6 +211,12 @@ impl Sessions for RedisStore {
         self.router.call("sessions_in_slice", self.read_sessions(of, (from, after), limit)).await
     }
 
+    async fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> StoreResult<Vec<Option<Stay>>> {
+        let keys = self.stays_of(of, slices, users);
+        let latest = self.router.call("latest_sessions", self.latest(&keys, users)).await?;
+        Ok(latest.into_iter().map(|latest| latest.map(|latest| latest.stay)).collect())
+    }
+
     async fn were_there(
         &self,
         of: &LiveEpoch,
@@ -192,19 +224,16 @@ impl Sessions for RedisStore {
         users: &[UserId],
         span: Span,
     ) -> StoreResult<Vec<bool>> {
-        let mut by_slice: HashMap<u32, Vec<usize>> = HashMap::new();
-        for (place, user) in users.iter().enumerate() {
-            by_slice.entry(user.slice_index(attended.slices)).or_default().push(place);
-        }
-        let mut there = vec![false; users.len()];
-        for (index, places) in by_slice {
-            let slice = SliceId { set: OnlineSet::Viewers(of.live.clone()), index, of: attended.slices };
-            let key = self.keys().stays(&slice, of.epoch);
-            let asked: Vec<&UserId> = places.iter().map(|place| &users[*place]).collect();
-            let steps = self.were_in_slice((&key, attended.closed_at), &asked, span);
-            for (place, was) in places.iter().zip(self.router.call("were_there", steps).await?) {
-                there[*place] = was;
-            }
+        let keys = self.stays_of(of, attended.slices, users);
+        let latest = self.router.call("were_there", self.latest(&keys, users)).await?;
+        let is_within = |latest: &Latest| latest.stay.is_within(span, attended.closed_at);
+        let mut there: Vec<bool> = latest.iter().map(|latest| latest.as_ref().is_some_and(is_within)).collect();
+        for (key, places) in keys {
+            let open = places.iter().filter(|place| !there[**place]);
+            let asked: Vec<_> =
+                open.filter_map(|at| Some((&users[*at], latest[*at]?.number.saturating_sub(1)))).collect();
+            let found = self.router.call("were_there", self.were_there_earlier(&key, &asked, span)).await?;
+            places.iter().for_each(|at| there[*at] |= found.contains(&users[*at]));
         }
         Ok(there)
     }

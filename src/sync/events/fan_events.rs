@@ -1,6 +1,7 @@
 //! Writes `fan.joined` and `fan.left`: the fans whom this gateway put into a live's set or took out, a batch per second
-//! and live. Who leaves and comes back within a second is told neither. Unlike the other events, these are noted in no
-//! record: a gateway that dies loses the batch of its last second, and nobody tells that its fans left.
+//! and live, with their sessions if the live has attendance. Who leaves and comes back within a second is told neither.
+//! Unlike the other events, these are noted in no record: a gateway that dies loses the batch of its last second, and
+//! nobody tells that its fans left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +13,19 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::head;
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, UnixMillis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::Room;
 use crate::presence::gateways::Gateways;
-use crate::store::{Event, LiveRecord, MAX_BATCH, Store, StoreResult, one_append};
+use crate::store::{Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append};
 
 /// How often a live's batch is written.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How long a batch waits for the sessions of those who came: the set of all viewers is flushed by itself.
+const SESSION_WAIT: Duration = Duration::from_millis(500);
 
 /// The most users who wait to be written, in all lives together.
 const MOST_WAITING: usize = 100_000;
@@ -30,6 +34,14 @@ const MOST_WAITING: usize = 100_000;
 struct Batch {
     record: LiveRecord,
     changes: HashMap<UserId, EventKind>,
+    since: UnixMillis,
+}
+
+impl Batch {
+    /// Whether anybody's session may not have begun yet.
+    fn waits_for_sessions(&self) -> bool {
+        self.record.terms.attendance && self.changes.values().any(|kind| *kind == EventKind::FanJoined)
+    }
 }
 
 #[derive(Default)]
@@ -37,6 +49,13 @@ struct Waiting {
     /// By live and epoch.
     batches: HashMap<(LiveId, u64), Batch>,
     users: usize,
+}
+
+/// Taken from what waits, and not written yet. Nothing more is taken before it is.
+#[derive(Default)]
+struct Unwritten {
+    batches: Vec<Batch>,
+    events: Vec<Event>,
 }
 
 pub struct FanEvents {
@@ -47,8 +66,7 @@ pub struct FanEvents {
     kept: u64,
     number: AtomicU64,
     waiting: Mutex<Waiting>,
-    /// Made from batches and not written yet.
-    unwritten: tokio::sync::Mutex<Vec<Event>>,
+    unwritten: tokio::sync::Mutex<Unwritten>,
 }
 
 impl FanEvents {
@@ -77,7 +95,8 @@ impl FanEvents {
             }
             let key = (room.record.live.clone(), room.record.epoch.0);
             let batch = waiting.batches.entry(key);
-            let batch = batch.or_insert_with(|| Batch { record: room.record.clone(), changes: HashMap::new() });
+            let new = || Batch { record: room.record.clone(), changes: HashMap::new(), since: self.clock.unix() };
+            let batch = batch.or_insert_with(new);
             match batch.changes.remove(user) {
                 // The two cancel out.
                 Some(before) if before != kind => waiting.users -= 1,
@@ -104,37 +123,70 @@ impl FanEvents {
     /// Writes what waits. What cannot be written is tried again, before anything newer.
     pub async fn write(&self) {
         let mut unwritten = self.unwritten.lock().await;
-        let mut written = self.append(&mut unwritten).await;
+        let mut written = self.write_all(&mut unwritten).await;
         if written.is_ok() {
-            let batches = std::mem::take(&mut *self.waiting.lock()).batches;
-            *unwritten = batches.into_values().flat_map(|batch| self.events_of(batch)).collect();
-            written = self.append(&mut unwritten).await;
+            unwritten.batches = std::mem::take(&mut *self.waiting.lock()).batches.into_values().collect();
+            if unwritten.batches.iter().any(Batch::waits_for_sessions) {
+                tokio::time::sleep(SESSION_WAIT).await;
+            }
+            written = self.write_all(&mut unwritten).await;
         }
         if let Err(why) = written {
             tracing::debug!(error = %why, "fans' events were not written, will try again");
         }
     }
 
-    async fn append(&self, events: &mut Vec<Event>) -> StoreResult<()> {
-        while !events.is_empty() {
-            let some = one_append(events);
-            self.store.append_events(&events[..some], self.kept).await?;
-            events.drain(..some);
+    async fn write_all(&self, unwritten: &mut Unwritten) -> StoreResult<()> {
+        while let Some(batch) = unwritten.batches.last() {
+            let events = self.events_of(batch).await?;
+            unwritten.events.extend(events);
+            unwritten.batches.pop();
+        }
+        while !unwritten.events.is_empty() {
+            let some = one_append(&unwritten.events);
+            self.store.append_events(&unwritten.events[..some], self.kept).await?;
+            unwritten.events.drain(..some);
         }
         Ok(())
     }
 
-    fn events_of(&self, Batch { record, changes }: Batch) -> Vec<Event> {
+    async fn events_of(&self, batch: &Batch) -> StoreResult<Vec<Event>> {
         let gateway = self.gateways.id();
         let mut events = Vec::new();
         for kind in [EventKind::FanJoined, EventKind::FanLeft] {
-            let users: Vec<&UserId> = changes.iter().filter(|(_, of)| **of == kind).map(|(user, _)| user).collect();
-            events.extend(users.chunks(MAX_BATCH).map(|users| self.event(&record, (kind, &gateway), users)));
+            let changed = batch.changes.iter().filter(|(_, of)| **of == kind);
+            let users: Vec<UserId> = changed.map(|(user, _)| user.clone()).collect();
+            for users in users.chunks(MAX_BATCH) {
+                let sessions = self.sessions(batch, kind, users).await?;
+                events.push(self.event(&batch.record, (kind, &gateway), (users, sessions)));
+            }
         }
-        events
+        Ok(events)
     }
 
-    fn event(&self, record: &LiveRecord, (kind, gateway): (EventKind, &GatewayId), users: &[&UserId]) -> Event {
+    /// The sessions of users who came or left, `None` for a user without one; `None` if the live keeps none. A session
+    /// that ended before the batch began is not that of a join.
+    async fn sessions(
+        &self,
+        Batch { record, since, .. }: &Batch,
+        kind: EventKind,
+        users: &[UserId],
+    ) -> StoreResult<Option<Vec<Option<String>>>> {
+        if !record.terms.attendance {
+            return Ok(None);
+        }
+        let ended_before = |stay: &Stay| stay.left_at.is_some_and(|left_at| left_at < *since);
+        let is_of_change = |stay: &Stay| kind == EventKind::FanLeft || !ended_before(stay);
+        let latest = self.store.latest_sessions(&record.live_epoch(), record.slices, users).await?;
+        Ok(Some(latest.into_iter().map(|stay| Some(stay.filter(is_of_change)?.id.to_string())).collect()))
+    }
+
+    fn event(
+        &self,
+        record: &LiveRecord,
+        (kind, gateway): (EventKind, &GatewayId),
+        (users, sessions): (&[UserId], Option<Vec<Option<String>>>),
+    ) -> Event {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = Event::id(&record.live, record.epoch, kind, format_args!("{gateway}.{number}"));
         let mut data = head(&id, (kind.as_str(), &record.live), (record.epoch.0, self.clock.unix()));
@@ -143,6 +195,7 @@ impl FanEvents {
             ("gateway_id".to_owned(), json!(gateway)),
             ("user_ids".to_owned(), json!(users)),
         ]);
+        data.extend(sessions.map(|sessions| ("session_ids".to_owned(), json!(sessions))));
         Event { id, kind, live: record.live.clone(), data: Value::Object(data).to_string() }
     }
 }

@@ -99,6 +99,8 @@ async fn one_live_and_lives_without_anybody(store: Arc<dyn Store>) {
         assert_eq!(found(&store, &ask(which, &["b"]), 2).await.len(), 0, "{which:?}");
         assert_eq!(found(&store, &ask(which, &[]), 2).await.len(), 0, "{which:?}");
     }
+    let at_any_time = question(Attending::Not, &[], Some(Span::ALL));
+    assert_eq!(found(&store, &at_any_time, 2).await.len(), 0, "the first of no lives");
     let counts = [(Attending::All, 0), (Attending::Any, 5), (Attending::Not, 5)];
     for (which, count) in counts {
         assert_eq!(found(&store, &ask(which, &["a", "b"]), 2).await.len(), count, "{which:?}");

@@ -105,6 +105,10 @@ async fn a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways(st
     let of_u0: Vec<&Session> = all.iter().filter(|it| it.place.user == u0).collect();
     assert_eq!(of_u0.iter().map(|it| it.watched.until(4_500)).collect::<Vec<_>>(), [2_500; 2]);
     assert_ne!(of_u0[0].id, of_u0[1].id);
+    let latest = store.latest_sessions(&of(7), SLICES, &[user(7), u0.clone(), u1]).await.unwrap();
+    let known = |at: usize| latest[at].map(|stay| (stay.joined_at, stay.left_at));
+    assert_eq!([known(0), known(1), known(2)], [None, Some((4_000, None)), Some((1_000, Some(4_000)))]);
+    assert_eq!(latest[1].map(|stay| stay.id), Some(of_u0[1].id));
     assert_eq!(of_u0[1].place, SessionPlace { joined_at: 4_000, user: u0, number: 2 });
 }
 

@@ -412,6 +412,7 @@ answered_by_the_embedded_store! {
             after: Option<&SessionPlace>,
             limit: usize,
         ) -> Vec<Session>;
+        fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>;
         fn were_there(&self, of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span) -> Vec<bool>;
     }
 }
