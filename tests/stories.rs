@@ -31,6 +31,7 @@ mod support {
 #[path = "stories"]
 mod stories {
     mod address_limits;
+    mod away;
     mod after_a_crash;
     mod attendance;
     mod audit;
@@ -46,6 +47,7 @@ mod stories {
     mod drift;
     mod errors;
     mod exact_viewers;
+    mod history;
     mod fan_database;
     mod fan_service;
     mod fans;

@@ -6,7 +6,7 @@
 //! newest state when it gets there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -84,6 +84,8 @@ pub struct Conn {
     opened: u32,
     signals: AtomicU16,
     phase: AtomicU8,
+    /// The client said that nobody looks.
+    hidden: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -97,6 +99,7 @@ impl Conn {
             opened: now as u32,
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
+            hidden: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
     }
@@ -170,6 +173,20 @@ impl Conn {
 
     pub(crate) fn close(&self) {
         self.advance(Phase::Closed);
+    }
+
+    /// Notes that the client said `away`; a room does that under the lock of the seat.
+    pub(super) fn hide(&self) {
+        self.hidden.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the client said `back`, or joined; as [`Self::hide`].
+    pub(super) fn unhide(&self) {
+        self.hidden.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_hidden(&self) -> bool {
+        self.hidden.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+mod arrivals;
 mod attendance;
 mod attendees;
 mod bus;
@@ -20,6 +21,7 @@ pub mod fans;
 mod feeds;
 mod follows;
 mod friends;
+mod history;
 mod last_seen;
 mod leases;
 mod limits;
@@ -43,6 +45,7 @@ mod timelines;
 mod viewers;
 mod whereabouts;
 
+pub use arrivals::{Arrivals, Arrived, MAX_ORIGINS};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
     LiveEpoch, MAX_ATTENDED,
@@ -64,6 +67,9 @@ pub use feeds::{
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
+pub use history::{
+    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary, Sums, Uniques,
+};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
@@ -99,6 +105,7 @@ pub trait Store:
     + Viewers
     + LeaseStore
     + Counts
+    + History
     + Checks
     + Streamers
     + Moderation

@@ -21,6 +21,7 @@ mod errors;
 mod events;
 mod fanout_jobs;
 mod follows;
+mod history;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod inspect;

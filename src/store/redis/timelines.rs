@@ -90,13 +90,13 @@ impl Timelines for RedisStore {
 
     async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> StoreResult<()> {
         let steps = async {
-            let mut calls = Vec::with_capacity(to.len());
+            let (mut keys, mut calls) = (Vec::with_capacity(to.len()), Vec::with_capacity(to.len()));
             for timeline in to {
                 let key = self.timeline_key(timeline);
                 let until = self.router.not_after(&key).await?.saturating_sub(millis(since));
-                calls.push((key, args![until, timeline.most(), entry.at, entry.id]));
+                calls.push((vec![key.clone()], args![until, timeline.most(), entry.at, entry.id]));
+                keys.push(key);
             }
-            let keys: Vec<String> = calls.iter().map(|(key, _)| key.clone()).collect();
             let answers = self.router.script_each(&scripts::ADD_STATUSES, calls).await;
             for (key, answer) in keys.iter().zip(answers) {
                 in_time(self, key, answer?)?;
