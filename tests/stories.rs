@@ -31,10 +31,10 @@ mod support {
 #[path = "stories"]
 mod stories {
     mod address_limits;
-    mod away;
     mod after_a_crash;
     mod attendance;
     mod audit;
+    mod away;
     mod browsers;
     mod claims;
     mod clocks;
@@ -47,7 +47,6 @@ mod stories {
     mod drift;
     mod errors;
     mod exact_viewers;
-    mod history;
     mod fan_database;
     mod fan_service;
     mod fans;
@@ -58,6 +57,7 @@ mod stories {
     mod gateways_walk;
     mod handshakes;
     mod heartbeats;
+    mod history;
     mod http_fans;
     mod http_follows;
     mod http_lives;

@@ -91,8 +91,7 @@ impl CountsTask {
             let since = self.clock.at(room.unconfirmed_since()?);
             Some(Underway { since, flush: millis(self.flush) })
         };
-        let show =
-            || Shown { at: now, figures: room.figures(), away: room.away(), quality: self.trust.quality(&room) };
+        let show = || Shown { at: now, figures: room.figures(), away: room.away(), quality: self.trust.quality(&room) };
         let shown = show();
         let step = room.throttle.lock().step(shown, underway);
         match step {

@@ -114,7 +114,7 @@ impl Publisher {
             for ((room, CountUniques { viewers, fans, .. }), answer) in rooms.into_iter().zip(&calls).zip(answers) {
                 let Some(uniques) = &room.uniques else { continue };
                 if let Err(why) = answer {
-                    tracing::debug!(live_id = %room.record.live, error = %why, "who came was not counted, will try again");
+                    tracing::debug!(live_id = %room.record.live, error = %why, "who came is not counted yet");
                     uniques.put_back(viewers, fans);
                     self.checks.check_at(room, self.clock.now() + AGAIN);
                 } else if !uniques.is_empty() {

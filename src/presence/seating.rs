@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::conn::{Conn, Signals};
 use super::room::{NoSeat, Room};
-use super::uniques::Uniques;
 use super::seats::{ExpiredFans, Member, SeatView, Seats};
 use super::tally::{SeatChange, SeatState};
+use super::uniques::Uniques;
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::{OnlineSet, UserId};

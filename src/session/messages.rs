@@ -12,11 +12,11 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::base::secret::Secret;
-use crate::presence::{Away, Fan};
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
 use crate::presence::room_info::KnownInfo;
+use crate::presence::{Away, Fan};
 use crate::store::{CloseReason, Info, LiveRecord};
 
 #[derive(Debug)]

@@ -114,7 +114,10 @@ mod tests {
         assert!(all.note(&origin("a"), arrived(5, 2)) && all.note(&origin("b"), arrived(1, 0)));
         assert!(!all.note(&origin("a"), arrived(4, 1)) && !all.note(&origin("c"), arrived(0, 0)));
         assert!(all.note(&origin("a"), arrived(5, 3)));
-        assert_eq!((all.sum(), all.of(&origin("a")), all.of(&origin("c"))), (arrived(6, 3), arrived(5, 3), arrived(0, 0)));
+        assert_eq!(
+            (all.sum(), all.of(&origin("a")), all.of(&origin("c"))),
+            (arrived(6, 3), arrived(5, 3), arrived(0, 0))
+        );
         assert_eq!(Arrivals::parse(&all.to_string()), all);
         let fewer = Arrivals::parse("a:5:2");
         assert!(all.covers(&fewer) && !fewer.covers(&all));

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{Arrivals, Arrived, Figures, LiveEpoch, LiveRecord, StoreResult};
@@ -103,6 +103,7 @@ pub struct Summary {
     pub unique_fans: Option<u64>,
     /// The minutes that all viewers were there together.
     #[schema(example = 12.5)]
+    #[serde(deserialize_with = "hundredths")]
     pub viewer_minutes: f64,
     /// How often somebody came, on any gateway.
     pub joins: u64,
@@ -126,11 +127,20 @@ impl LiveRecord {
             peak_fans: self.peaks.fans,
             unique_viewers: uniques.map(|uniques| uniques.viewers),
             unique_fans: uniques.map(|uniques| uniques.fans),
-            // Hundredths of minutes.
-            viewer_minutes: (*watched_ms as f64 / 600.0).round() / 100.0,
+            viewer_minutes: round(*watched_ms as f64 / 60_000.0),
             joins: arrivals.sum().joins,
         })
     }
+}
+
+/// The nearest number of hundredths.
+fn round(minutes: f64) -> f64 {
+    (minutes * 100.0).round() / 100.0
+}
+
+/// Reads the very number that was written, of whichever digits the parser made another one.
+fn hundredths<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    f64::deserialize(from).map(round)
 }
 
 /// Where a list of past lives goes on: after this one.

@@ -68,7 +68,8 @@ pub use feeds::{
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use history::{
-    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary, Sums, Uniques,
+    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary, Sums,
+    Uniques,
 };
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};

@@ -21,9 +21,9 @@ mod errors;
 mod events;
 mod fanout_jobs;
 mod follows;
-mod history;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod history;
 pub(crate) mod inspect;
 mod inspect_users;
 pub mod keys;

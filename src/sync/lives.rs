@@ -156,7 +156,8 @@ impl Lives {
         self.parts.counted(lives).await
     }
 
-    /// Up to `limit` past lives of a streamer, newest first, after the given one: as long as their records would be kept.
+    /// Up to `limit` past lives of a streamer, newest first, after the given one: as long as their records would be
+    /// kept.
     pub async fn past(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>> {
         let parts = &self.parts;
         let mut lives = parts.store.past_lives(streamer, after, limit).await?;

@@ -7,21 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{
+    Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId,
+};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds, Switch};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel,
-    CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts, DeadEvent, Edge, Entry, Event, Events,
-    ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, History, InfoReply, Job, LastSeen, LeaseReply,
-    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank,
-    ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, Slices, Span, Standing, StatusId,
-    Statuses, Strays, Streamers, Summary, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers,
-    Whereabouts, WriteInfo, find_attendees,
+    AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
+    Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
+    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, History,
+    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post,
+    Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    Sessions, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts, Terms, Timeline,
+    Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo, find_attendees,
 };
 
 use super::{read, root};

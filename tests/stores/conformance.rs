@@ -13,8 +13,8 @@ use rollcall::config::Switch;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrivals, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, RecordEvents,
-    SliceView, Store, StoreResult, Terms,
+    Apply, ApplyReply, Arrivals, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks,
+    RecordEvents, SliceView, Store, StoreResult, Terms,
 };
 
 use crate::redis_server::RedisServer;

@@ -78,7 +78,8 @@ on_redis! {
             let mut dashboard = gateway.dashboard("42").await;
             dashboard.sees_that("both are away", |counts| counts.number("away") == 2).await;
         }
-        let mut late = world.another_gateway().await.dashboard("42").await;
+        let third = world.another_gateway().await;
+        let mut late = third.dashboard("42").await;
         late.sees(viewers(4), fans(0)).await;
         late.sees_that("both are away", |counts| counts.number("away") == 2).await;
         there.clear();

@@ -142,6 +142,10 @@ async fn what_a_killed_gateway_counted_stays() {
         let _here = world.crowd("h", 2, "42").await;
         let totals = |counts: &crate::support::dashboard::Counts| (counts.number("joins"), counts.number("leaves"));
         dashboard.sees_that("all who came", |counts| totals(counts) == (6, 1)).await;
+        until("all are counted", PATIENCE, async || {
+            same(redis.ask(&["PFCOUNT", "{live:42}:unique-viewers"]).await, json!(6))
+        })
+        .await;
         doomed.process().kill();
         dashboard.sees_that("the dead one's viewers are gone", |counts| counts.number("viewers") == 2).await;
         assert_eq!(totals(dashboard.log.last().unwrap()), (6, 1));

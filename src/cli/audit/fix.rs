@@ -15,8 +15,7 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Arrivals,
-    CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers,
+    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -156,7 +155,9 @@ impl Fixer<'_> {
                 OnlineSet::Users => {}
             }
         }
-        self.store.count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures, arrivals: Arrivals::default() }).await?;
+        self.store
+            .count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures, arrivals: Arrivals::default() })
+            .await?;
         self.rank(live).await?;
         Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))
     }

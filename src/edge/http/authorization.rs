@@ -138,7 +138,9 @@ impl Guard {
                 parts.extensions.insert(OwnLive(record));
                 Ok(())
             }
-            (_, Action::ReadPastLives, _) if in_path(parts, "streamer_id").await?.as_deref() == Some(claims.user.as_str()) => {
+            (_, Action::ReadPastLives, _)
+                if in_path(parts, "streamer_id").await?.as_deref() == Some(claims.user.as_str()) =>
+            {
                 Ok(())
             }
             (_, _, None) => forbidden("a streamer may do this to their own lives only"),

@@ -19,8 +19,8 @@ use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives, middleware,
-    online, openapi, pages, removals, sessions, sharing, statuses, upgrade, users, viewers,
+    attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives,
+    middleware, online, openapi, pages, removals, sessions, sharing, statuses, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 

@@ -72,7 +72,10 @@ fn counts_that_are_due_wait_for_a_flush_that_is_about_to_be_over() {
     // Beside changes that are new it does not wait, and not for a quality either.
     assert_eq!(step_with(&mut throttle, 2_020, figures(8, 6), 1_900), Step::Send);
     let changes = Underway { since: 1_900, flush: FLUSH };
-    assert_eq!(throttle.step(Shown { quality: Quality::Stale, ..shown(2_100, figures(8, 6)) }, || Some(changes)), Step::Send);
+    assert_eq!(
+        throttle.step(Shown { quality: Quality::Stale, ..shown(2_100, figures(8, 6)) }, || Some(changes)),
+        Step::Send
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Histories and summaries in the embedded store. It keeps the hashes of all who came to an open live, so its numbers of
-//! unique users are exact.
+//! Histories and summaries in the embedded store. It keeps the hashes of all who came to an open live, so its numbers
+//! of unique users are exact.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -25,7 +25,8 @@ impl History for MemoryStore {
         let mut lives = self.lives.lock();
         for CountUniques { live, epoch, viewers, fans } in of {
             let kept = lives.kept.get_mut(live);
-            if let Some(kept) = kept.filter(|kept| (kept.record.state, kept.record.epoch) == (LiveState::Open, *epoch)) {
+            if let Some(kept) = kept.filter(|kept| (kept.record.state, kept.record.epoch) == (LiveState::Open, *epoch))
+            {
                 let [came, came_as_fans] = &mut kept.came;
                 came.extend(viewers);
                 came_as_fans.extend(fans);

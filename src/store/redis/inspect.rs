@@ -195,7 +195,8 @@ impl RedisStore {
         self.router.call("has_uniques", steps).await
     }
 
-    /// Deletes the removals, bans, viewers and users to be counted of a live if its record is closed or gone. True if it is.
+    /// Deletes the removals, bans, viewers and users to be counted of a live if its record is closed or gone. True if
+    /// it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
         let steps =
             async { self.router.script(&scripts::DROP_LEFT_OVERS, self.record_keys(live), Vec::new()).await?.flag() };

@@ -185,7 +185,7 @@ impl Keys {
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
     /// | `arrivals` | how many came and left, as each process counts: `<process>:<joins>:<leaves>`, a space between |
     /// | `watched_ms` | how long all viewers were there together, up to `counted_at` |
-    /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, and if nobody counted them |
+    /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
     pub fn live(&self, live: &LiveId) -> String {
         self.key(format_args!("live:{live}"))

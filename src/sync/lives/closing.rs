@@ -13,7 +13,8 @@ use crate::base::metrics::Metrics;
 use crate::presence::uniques::Uniques;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, CountUniques, Entry, LiveRecord, LiveState, Store, StoreResult, withdraw,
+    CloseLive, CloseReason, CloseReply, Closure, CountUniques, Entry, LiveRecord, LiveState, Store, StoreResult,
+    withdraw,
 };
 use crate::sync::events::announce;
 
@@ -147,9 +148,9 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary and the events, withdraws the
-/// status, then closes the record, which is kept for so long. Returns the record as it is then, which may belong to a
-/// newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary and the events,
+/// withdraws the status, then closes the record, which is kept for so long. Returns the record as it is then, which may
+/// belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,

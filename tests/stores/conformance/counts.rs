@@ -7,7 +7,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::{Epoch, LiveId};
-use rollcall::store::{Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, LiveRecord, Rank, RankedLive, Standing, Store};
+use rollcall::store::{
+    Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, LiveRecord, Rank, RankedLive, Standing, Store,
+};
 use tokio::time::{Instant, sleep};
 
 use super::{LONG, end, live, on_each, opened};

@@ -84,7 +84,10 @@ async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn Store>)
     assert_eq!(count(&store, &record, figures(3, 0), "b:1:0 a:4:2").await, CountReply::Same);
     assert_eq!(count(&store, &record, figures(3, 0), "a:4:3 c:2:0").await, CountReply::Counted, "somebody came");
     let arrivals = loaded(&store, &record).await.sums.arrivals;
-    assert_eq!((arrivals.sum(), arrivals.of(&gateway("a"))), (Arrived { joins: 8, leaves: 4 }, Arrived { joins: 5, leaves: 3 }));
+    assert_eq!(
+        (arrivals.sum(), arrivals.of(&gateway("a"))),
+        (Arrived { joins: 8, leaves: 4 }, Arrived { joins: 5, leaves: 3 })
+    );
     assert_eq!(points(&store, &record).await.last(), Some(&(3, 0, 8, 4)));
     let many: Vec<String> = (0..MAX_ORIGINS + 3).map(|n| format!("p{n}:1:0")).collect();
     let closing = CloseLive { arrivals: Arrivals::parse(&many.join(" ")), ..end(&record) };

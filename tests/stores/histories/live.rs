@@ -13,9 +13,9 @@ use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::config::Switch;
 use rollcall::store::Fence;
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures,
-    Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
-    Standing, Store, Strays, ViewerTotals,
+    AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice,
+    Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease,
+    SliceReading, Standing, Store, Strays, ViewerTotals,
 };
 
 use super::agree_on;

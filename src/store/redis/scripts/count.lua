@@ -1,4 +1,5 @@
--- Writes the figures of an open live into its record, unless they were written a moment ago, and a point of its history.
+-- Writes the figures of an open live into its record, unless they were written a moment ago, and a point of its
+-- history.
 -- KEYS  1 record  2 history of the epoch
 -- ARGV  1 epoch  2 viewers  3 fans  4 least time between two writes, ms  5 how many came and left  6 most processes
 --       7 length of a bucket, ms  8 about the most points  9 lifetime of the history, s

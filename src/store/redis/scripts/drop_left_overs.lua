@@ -1,5 +1,5 @@
--- Forgets the removals, bans, viewers and unique users of an epoch if no epoch is open. A lost record that is written again begins
--- without them in any case.
+-- Forgets the removals, bans, viewers and unique users of an epoch if no epoch is open. A lost record that is written
+-- again begins without them in any case.
 -- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans
 -- Returns  1 if the record is closed or gone
 local state = redis.call('HGET', KEYS[1], 'state')
