@@ -399,7 +399,7 @@ async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record
     // The second time, the first is too old.
     store.add_past_live(&Summary { closed_at: 1, epoch: Epoch(1), ..summary.clone() }, Duration::ZERO).await.unwrap();
     store.add_past_live(&summary, Duration::from_secs(60)).await.unwrap();
-    assert_eq!(store.past_lives(&record.streamer, None, 10).await.unwrap(), [summary.clone()]);
+    assert_eq!(store.past_lives(&record.streamer, None, 10).await.unwrap(), std::slice::from_ref(&summary));
     assert_eq!(store.past_live(&record.streamer, &record.live_epoch()).await.unwrap(), Some(summary));
     store.finish_close(&record.live, record.epoch, Duration::from_secs(60)).await.unwrap();
     redis.cli(&["ZADD", &format!("{prefix}lives"), "1", "42"]);
