@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{Arrivals, Arrived, Figures, LiveEpoch, LiveRecord, StoreResult};
+use super::{Arrived, Figures, LiveEpoch, LiveRecord, StoreResult, Sums};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 
@@ -37,26 +37,6 @@ pub struct Point {
     pub figures: Figures,
     /// How many had come and left since the opening.
     pub arrived: Arrived,
-}
-
-/// What a record adds up of its epoch.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sums {
-    /// How many came and left.
-    pub arrivals: Arrivals,
-    /// The time that all viewers were there together, in ms, by the figures of the record.
-    pub watched_ms: u64,
-    /// How many different users came; `None` before the close, and if nobody counted them.
-    pub uniques: Option<Uniques>,
-}
-
-/// How many different users came, within about 1 % of the truth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Uniques {
-    /// All of them.
-    pub viewers: u64,
-    /// The fans among them.
-    pub fans: u64,
 }
 
 /// Users who came to an open live, by a hash of the user.

@@ -41,6 +41,7 @@ mod slices;
 mod status;
 mod statuses;
 mod streamers;
+mod sums;
 mod timelines;
 mod viewers;
 mod whereabouts;
@@ -68,8 +69,7 @@ pub use feeds::{
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use history::{
-    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary, Sums,
-    Uniques,
+    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary,
 };
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
@@ -95,6 +95,7 @@ pub use slices::{
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{Presence, Streamers};
+pub use sums::{Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
