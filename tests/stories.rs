@@ -36,6 +36,7 @@ mod stories {
     mod after_a_crash;
     mod attendance;
     mod audit;
+    mod away;
     mod browsers;
     mod claims;
     mod clocks;
@@ -58,6 +59,7 @@ mod stories {
     mod gateways_walk;
     mod handshakes;
     mod heartbeats;
+    mod history;
     mod http_fans;
     mod http_follows;
     mod http_lives;

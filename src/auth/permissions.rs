@@ -19,6 +19,8 @@ pub(crate) enum Action {
     ListBans,
     /// Read one live, and who is or was in it.
     ReadLive,
+    /// Read the summaries of a streamer's past lives.
+    ReadPastLives,
     /// Read who came to lives of all streamers.
     ReadAttendance,
     /// List the lives of all streamers.
@@ -146,6 +148,7 @@ const TABLE: &[Row] = &[
     row(Action::Moderate, [No, OwnLives, Yes], MODERATE, "remove or ban a user, lift a ban"),
     row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "list the bans of a live"),
     row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is or was in it"),
+    row(Action::ReadPastLives, [No, OwnLives, Yes], READ, "list the past lives of a streamer"),
     row(Action::ReadAttendance, [No, No, Yes], READ, "ask which fans came to which lives"),
     row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
     row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),

@@ -365,6 +365,16 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "uniques",
+        group: PRESENCE,
+        hint: "off|on",
+        default: Some("on"),
+        doc: "Whether the summary of a closed live says how many different viewers and fans came",
+        more: "The same for all gateways. Costs a call to the store for each live and flush in which somebody came.",
+        take: |c, text| set(&mut c.uniques, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
         name: "auth",
         group: WHO,
         hint: "off|jwt",

@@ -59,6 +59,8 @@ pub struct Config {
     pub closed_ttl: Duration,
     pub exact_viewers: Switch,
     pub track_online: Switch,
+    /// Whether to count how many different users come to each live.
+    pub uniques: Switch,
     /// How long it is remembered when a user was seen last.
     pub remember: Duration,
     pub last_seen_ids: SeenIds,
@@ -141,6 +143,7 @@ impl Default for Config {
             closed_ttl: Duration::from_secs(30 * 24 * 3600),
             exact_viewers: Switch::Off,
             track_online: Switch::On,
+            uniques: Switch::On,
             remember: Duration::from_secs(30 * 24 * 3600),
             last_seen_ids: SeenIds::Text,
             attendance: AttendanceForm::Set,

@@ -91,9 +91,9 @@ impl CountsTask {
             let since = self.clock.at(room.unconfirmed_since()?);
             Some(Underway { since, flush: millis(self.flush) })
         };
-        let show = || Shown { at: now, figures: room.figures(), quality: self.trust.quality(&room) };
-        let Shown { figures, quality, .. } = show();
-        let step = room.throttle.lock().step(now, figures, quality, underway);
+        let show = || Shown { at: now, figures: room.figures(), away: room.away(), quality: self.trust.quality(&room) };
+        let shown = show();
+        let step = room.throttle.lock().step(shown, underway);
         match step {
             Step::Nothing => {}
             Step::Send => room.signal_counts(),

@@ -17,6 +17,7 @@ mod follows;
 mod friends;
 pub mod gateway;
 mod health;
+mod history;
 mod infos;
 mod lists;
 mod live_lists;

@@ -151,6 +151,7 @@ impl Parts {
             metrics,
             clock,
             exact_viewers: config.exact_viewers == Switch::On,
+            uniques: config.uniques,
             closed_ttl,
             events_kept,
             tasks,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::store::Arrived;
 
 const VERSION: u32 = 2;
 
@@ -69,6 +70,12 @@ pub struct Counts {
     /// Viewers among them who were sent to another gateway and may have arrived there.
     #[serde(default, skip_serializing_if = "is_none")]
     pub moving: u64,
+    /// Viewers among them who are away.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub away: u64,
+    /// How many came to the sender's process and left it, in this epoch, and the name of that process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<(GatewayId, Arrived)>,
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
@@ -90,6 +97,9 @@ pub struct SurveyedLive {
     pub counted: (u64, u64),
     /// The highest viewers and fans of the epoch that the record has.
     pub peaks: (u64, u64),
+    /// How many came and left; a former version of this program does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<Arrived>,
     /// The viewers that living gateways announced, and the numbers of their announcements, each added up.
     pub viewers: (u64, u64),
     /// All slices, in their order.
@@ -175,6 +185,8 @@ mod tests {
             number: 9,
             viewers: 12,
             moving: 2,
+            away: 1,
+            arrived: Some((GatewayId::random(), Arrived { joins: 20, leaves: 8 })),
             slices: vec![(2, 5, 1_732_000_000_000_000)],
             viewer_slices: vec![(1, 7, 9)],
         };
@@ -198,6 +210,7 @@ mod tests {
                     info: 3,
                     counted: (5, 4),
                     peaks: (9, 4),
+                    arrived: Some(Arrived { joins: 9, leaves: 4 }),
                     viewers: (5, 1_732),
                     slices: vec![(4, vec![(0, 7, 3)]), (0, Vec::new())],
                 }],
@@ -214,6 +227,8 @@ mod tests {
             number: 9,
             viewers: 12,
             moving: 0,
+            away: 0,
+            arrived: None,
             slices: vec![(2, 5, 17)],
             viewer_slices: vec![],
         };

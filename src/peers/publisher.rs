@@ -18,10 +18,13 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
-use crate::store::{AnnounceReply, AnnounceViewers, Channel, Store, StoreResult};
+use crate::store::{AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, Store, StoreResult};
 
 /// Messages sent at a time.
 const AT_A_TIME: usize = 32;
+
+/// Rooms whose users one call counts.
+const ROOMS_A_CALL: usize = 100;
 
 /// A live whose counts could not be sent is checked after this time, in ms.
 const AGAIN: Millis = 1_000;
@@ -51,7 +54,8 @@ impl Publisher {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
-                    stream::iter(rooms).for_each_concurrent(AT_A_TIME, |room| self.publish(room)).await;
+                    stream::iter(rooms.clone()).for_each_concurrent(AT_A_TIME, |room| self.publish(room)).await;
+                    self.count_uniques(&rooms).await;
                 }
             }
         }
@@ -92,6 +96,34 @@ impl Publisher {
         self.tell_moves(&room).await;
     }
 
+    /// Has the store count the users who came to these rooms.
+    async fn count_uniques(&self, rooms: &[Arc<Room>]) {
+        for some in rooms.chunks(ROOMS_A_CALL) {
+            let waiting = some.iter().filter(|room| room.end().is_none());
+            let waiting = waiting.filter_map(|room| Some((room, room.uniques.as_ref()?.take()?)));
+            let (rooms, calls): (Vec<_>, Vec<_>) = waiting
+                .map(|(room, [viewers, fans])| {
+                    let (live, epoch) = (room.record.live.clone(), room.record.epoch);
+                    (room, CountUniques { live, epoch, viewers, fans })
+                })
+                .unzip();
+            if calls.is_empty() {
+                continue;
+            }
+            let answers = self.store.count_uniques(&calls).await;
+            for ((room, CountUniques { viewers, fans, .. }), answer) in rooms.into_iter().zip(&calls).zip(answers) {
+                let Some(uniques) = &room.uniques else { continue };
+                if let Err(why) = answer {
+                    tracing::debug!(live_id = %room.record.live, error = %why, "who came is not counted yet");
+                    uniques.put_back(viewers, fans);
+                    self.checks.check_at(room, self.clock.now() + AGAIN);
+                } else if !uniques.is_empty() {
+                    self.rooms.publish(room);
+                }
+            }
+        }
+    }
+
     /// Tells who came and who left, if a gateway wants to hear it.
     async fn tell_moves(&self, room: &Arc<Room>) {
         let Some(batch) = room.moves.take() else { return };
@@ -111,24 +143,27 @@ impl Publisher {
         let required = room.announced.take_required();
         let number = self.outbox.next_number();
         let count = room.own_viewers();
+        let (_, arrived) = room.arrivals.here();
+        let is_news = !slices.is_empty() || room.arrivals.owes() || count.away != room.announced.away_told();
         let on = || Channel::Live(room.record.live.clone());
         if room.record.exact_viewers {
             // The store has the viewers in slices. That this gateway has some tells the peers whose lease matters.
-            return if slices.is_empty() {
-                Ok(())
-            } else {
-                self.send(&on(), &counts(room, number, count, slices), &own.id).await.map(drop)
-            };
+            if is_news {
+                self.send(&on(), &counts(room, number, count, slices), &own.id).await?;
+                note_told(room, count, arrived);
+            }
+            return Ok(());
         }
         let stored = room.announced.stored(own.number);
         if !required && !room.announced.is_due(own.number, count) {
-            if slices.is_empty() {
-                return Ok(());
+            if is_news {
+                // The store need not write anything.
+                let (viewers, number) = stored.unwrap_or_default();
+                let told = ViewerCount { viewers, moving: count.moving.min(viewers), away: count.away.min(viewers) };
+                self.send(&on(), &counts(room, number, told, slices), &own.id).await?;
+                note_told(room, count, arrived);
             }
-            // News of slices only: the store need not write anything.
-            let (viewers, number) = stored.unwrap_or_default();
-            let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
-            return self.send(&on(), &counts(room, number, told, slices), &own.id).await.map(drop);
+            return Ok(());
         }
         if stored.is_none() {
             // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
@@ -139,6 +174,7 @@ impl Publisher {
             AnnounceReply::Announced => {
                 self.metrics.words_sent.inc();
                 room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
+                note_told(room, count, arrived);
             }
             // The check reads the record and ends the room if the live is over.
             AnnounceReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
@@ -188,10 +224,26 @@ impl News {
     }
 }
 
+/// Notes what the peers were told at least; whoever came meanwhile is told next.
+fn note_told(room: &Room, count: ViewerCount, arrived: Arrived) {
+    room.announced.note_away_told(count.away);
+    room.arrivals.note_told(arrived);
+}
+
 fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessage {
-    let ViewerCount { viewers, moving } = count;
+    let ViewerCount { viewers, moving, away } = count;
+    let arrived = Some(room.arrivals.here());
     let News { fans: slices, viewers: viewer_slices } = news;
-    PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices, viewer_slices })
+    PeerMessage::Counts(Counts {
+        epoch: room.record.epoch,
+        number,
+        viewers,
+        moving,
+        away,
+        arrived,
+        slices,
+        viewer_slices,
+    })
 }
 
 fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: News) -> AnnounceViewers {
@@ -200,6 +252,7 @@ fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Ne
         epoch: room.record.epoch,
         gateway: own.clone(),
         viewers: count.viewers,
+        away: count.away,
         number,
         message: counts(room, number, count, slices).text(own),
     }

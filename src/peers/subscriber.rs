@@ -143,7 +143,8 @@ impl Subscriber {
     fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
         let cards = counts.slices.iter().chain(&counts.viewer_slices).map(|(_, card, _)| *card);
-        let most = std::iter::once(counts.viewers).chain(cards).max();
+        let arrived = counts.arrived.iter().flat_map(|(_, arrived)| [arrived.joins, arrived.leaves]);
+        let most = [counts.viewers, counts.away].into_iter().chain(arrived).chain(cards).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
         }
@@ -155,7 +156,12 @@ impl Subscriber {
             self.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
         }
-        let count = ViewerCount { viewers: counts.viewers, moving: counts.moving };
+        if let Some((origin, arrived)) = &counts.arrived
+            && room.arrivals.heard(origin, *arrived)
+        {
+            self.rooms.record(room);
+        }
+        let count = ViewerCount { viewers: counts.viewers, moving: counts.moving, away: counts.away };
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
         }

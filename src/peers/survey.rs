@@ -13,7 +13,7 @@ use crate::presence::Room;
 use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSurvey, ViewerTotals};
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
-const LIVE_BYTES: usize = 96 + 10 * 20;
+const LIVE_BYTES: usize = 128 + 12 * 20;
 const SLICE_BYTES: usize = 7 + 20;
 const PART_BYTES: usize = 5 + 3 * 20;
 const ENVELOPE_BYTES: usize = 256;
@@ -57,6 +57,7 @@ impl Surveys {
             info: record.info.version,
             counted: (counted.viewers, counted.fans),
             peaks: (record.peaks.viewers, record.peaks.fans),
+            arrived: Some(record.sums.arrivals.sum()),
             viewers: (viewers.viewers, viewers.numbers),
             slices,
         });
@@ -118,6 +119,7 @@ impl Subscriber {
         (found.epoch, found.removals, found.info) == record
             // A change that waits for its write is no difference.
             && (room.counting.queued.is_set() || counted == room.figures())
+            && (room.counting.queued.is_set() || found.arrived.is_none_or(|arrived| arrived == room.arrivals.sum()))
             // A failed announcement of viewers is made again with the next check, which must not be put off.
             && !room.owes_viewers(incarnation)
             && viewers == room.expected_viewers(&self.gateways.roster(), incarnation)
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId, UserId};
     use crate::peers::message;
-    use crate::store::{Info, LiveState, OpenedBy, RecordEvents, SlicePart, Terms};
+    use crate::store::{Arrivals, Info, LiveState, OpenedBy, RecordEvents, SlicePart, Sums, Terms};
 
     /// A live in which every number is as long as it can be.
     fn surveyed(surveys: &mut Surveys, live: &str, slices: u32, gateways: &[GatewayId]) {
@@ -154,6 +156,7 @@ mod tests {
             terms: Terms::default(),
             info: Info { version: u64::MAX, ..Info::default() },
             counted: None,
+            sums: Sums { arrivals: Arrivals::parse(&format!("a:{0}:{0}", u64::MAX)), ..Sums::default() },
             events: RecordEvents::default(),
         };
         let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };

@@ -1,7 +1,7 @@
 //! What the store and the peers were told of a room's viewers on this gateway, and whether they must be told again. The
 //! publisher announces; the checker and the keeper ask for another announcement.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -17,6 +17,8 @@ pub struct Announced {
     required: AtomicBool,
     /// The last announcement; `None` if there was none, or the store may have something else.
     last: Mutex<Option<Announcement>>,
+    /// How many viewers were away when the peers were told last.
+    away_told: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,14 @@ impl Announced {
     /// Forgets the last announcement: the store may have something else.
     pub fn forget(&self) {
         *self.last.lock() = None;
+    }
+
+    pub fn note_away_told(&self, away: u64) {
+        self.away_told.store(away, Ordering::Relaxed);
+    }
+
+    pub fn away_told(&self) -> u64 {
+        self.away_told.load(Ordering::Relaxed)
     }
 
     pub fn require(&self) {

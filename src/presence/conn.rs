@@ -86,6 +86,8 @@ pub struct Conn {
     phase: AtomicU8,
     /// The user is in no list.
     invisible: AtomicBool,
+    /// The client said that nobody looks.
+    hidden: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -100,6 +102,7 @@ impl Conn {
             opened: now as u32,
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
+            hidden: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
     }
@@ -183,6 +186,20 @@ impl Conn {
 
     pub(crate) fn close(&self) {
         self.advance(Phase::Closed);
+    }
+
+    /// Notes that the client said `away`; a room does that under the lock of the seat.
+    pub(super) fn hide(&self) {
+        self.hidden.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the client said `back`, or joined; as [`Self::hide`].
+    pub(super) fn unhide(&self) {
+        self.hidden.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_hidden(&self) -> bool {
+        self.hidden.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -66,7 +66,7 @@ impl Pace {
 
 /// Whether clients would see no difference.
 fn is_same((one, one_info): &(Shown, u32), (other, other_info): &(Shown, u32)) -> bool {
-    (one.figures, one.quality, one_info) == (other.figures, other.quality, other_info)
+    one.is_same(other) && one_info == other_info
 }
 
 /// Made when the first viewer asks for counts: most rooms have none.
@@ -203,7 +203,7 @@ mod tests {
     use crate::testing;
 
     fn shown(at: Millis, viewers: u64) -> Shown {
-        Shown { at, figures: Figures { viewers, fans: 0 }, quality: Quality::Exact }
+        Shown { at, figures: Figures { viewers, fans: 0 }, away: 0, quality: Quality::Exact }
     }
 
     fn step(pushed: &PushedCounts, at: Millis, viewers: u64, info: u32) -> Step {

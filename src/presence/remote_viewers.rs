@@ -22,6 +22,8 @@ struct Peer {
     viewers: u64,
     /// Viewers among them who may be on another gateway by now; only messages say so.
     moving: u64,
+    /// Viewers among them who are away.
+    away: u64,
     number: u64,
     /// The last reading of the store had nothing of this gateway.
     missing_in_store: bool,
@@ -62,8 +64,9 @@ impl RemoteViewers {
     /// Takes in how many viewers a peer has. True if the figures or the doubt changed.
     pub(crate) fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         let mut known = self.0.lock();
-        let moving = count.moving.min(count.viewers);
-        known.note(peer, Peer { viewers: count.viewers, moving, number, missing_in_store: false });
+        let ViewerCount { viewers, moving, away } = count;
+        let (moving, away) = (moving.min(viewers), away.min(viewers));
+        known.note(peer, Peer { viewers, moving, away, number, missing_in_store: false });
         known.sum_up(roster)
     }
 
@@ -72,9 +75,10 @@ impl RemoteViewers {
     /// as for [`RemoteViewers::heard`].
     pub fn read(&self, said: &[GatewayViewers], roster: &Roster) -> bool {
         let mut known = self.0.lock();
-        for GatewayViewers { gateway, viewers, number } in said {
+        for GatewayViewers { gateway, viewers, away, number } in said {
             let moving = known.peers.get(gateway).map_or(0, |there| there.moving.min(*viewers));
-            known.note(gateway, Peer { viewers: *viewers, moving, number: *number, missing_in_store: false });
+            let (viewers, number, away) = (*viewers, *number, *away.min(viewers));
+            known.note(gateway, Peer { viewers, moving, away, number, missing_in_store: false });
         }
         let there: HashSet<&GatewayId> = said.iter().map(|said| &said.gateway).collect();
         known.peers.retain(|gateway, peer| {
@@ -120,6 +124,7 @@ impl Known {
         let count = counted.fold(ViewerCount::default(), |sum, (_, peer)| ViewerCount {
             viewers: sum.viewers.saturating_add(peer.viewers),
             moving: sum.moving.saturating_add(peer.moving),
+            away: sum.away.saturating_add(peer.away),
         });
         let doubt = self.peers.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
         let before = (self.count, self.doubt);
@@ -154,11 +159,11 @@ mod tests {
     }
 
     fn said(name: &str, viewers: u64, number: u64) -> GatewayViewers {
-        GatewayViewers { gateway: gateway(name), viewers, number }
+        GatewayViewers { gateway: gateway(name), viewers, away: 0, number }
     }
 
     fn count(viewers: u64) -> ViewerCount {
-        ViewerCount { viewers, moving: 0 }
+        ViewerCount { viewers, moving: 0, away: 0 }
     }
 
     #[test]
@@ -197,10 +202,10 @@ mod tests {
     #[test]
     fn moving_viewers_are_known_from_messages_and_stay_known_when_the_store_is_read() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
-        peers.heard(&gateway("a"), ViewerCount { viewers: 5, moving: 2 }, 1, &all);
-        peers.heard(&gateway("b"), ViewerCount { viewers: 3, moving: 1 }, 1, &all);
+        peers.heard(&gateway("a"), ViewerCount { viewers: 5, moving: 2, away: 1 }, 1, &all);
+        peers.heard(&gateway("b"), ViewerCount { viewers: 3, moving: 1, away: 0 }, 1, &all);
         peers.read(&[said("a", 5, 2), said("b", 0, 2)], &all);
-        assert_eq!(peers.viewers(), ViewerCount { viewers: 5, moving: 2 });
+        assert_eq!(peers.viewers(), ViewerCount { viewers: 5, moving: 2, away: 0 });
         assert!(peers.heard(&gateway("a"), count(5), 3, &all));
         assert_eq!(peers.viewers(), count(5));
     }

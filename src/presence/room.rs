@@ -23,14 +23,16 @@ use super::moves::Moves;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
+use super::room_arrivals::RoomArrivals;
 use super::room_info::RoomInfo;
 use super::seats::Seats;
 use super::slice::Slice;
 use super::tally::{Tally, ViewerCount};
 use super::throttle::Throttle;
+use super::uniques::Uniques;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, OnlineSet, SliceId};
-use crate::config::FanSource;
+use crate::config::{FanSource, Switch};
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, ViewerTotals};
 
@@ -67,6 +69,22 @@ pub enum NoSeat {
     Crowded,
 }
 
+/// What all rooms of a gateway have in common.
+#[derive(Debug, Clone)]
+pub struct RoomTerms {
+    pub fan_source: FanSource,
+    /// Whether the users who come are counted.
+    pub uniques: Switch,
+    /// Names this process among those that count who came and left.
+    pub origin: GatewayId,
+}
+
+impl Default for RoomTerms {
+    fn default() -> Self {
+        Self { fan_source: FanSource::default(), uniques: Switch::On, origin: GatewayId::random() }
+    }
+}
+
 #[derive(Debug)]
 pub struct Room {
     /// The live as it was when the room was made: its epoch, streamer, slices and terms do not change.
@@ -80,6 +98,10 @@ pub struct Room {
     /// again.
     leaving: AtomicBool,
     pub(super) tally: Tally,
+    /// How many came and left.
+    pub arrivals: RoomArrivals,
+    /// The users who came and are not counted yet; `None` if nobody counts them.
+    pub uniques: Option<Uniques>,
     pub bans: Bans,
     remote: RemoteViewers,
     pub announced: Announced,
@@ -121,7 +143,8 @@ pub struct Room {
 
 impl Room {
     /// A room of an open live, with nobody in it.
-    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, fan_source: FanSource) -> Self {
+    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, terms: RoomTerms) -> Self {
+        let RoomTerms { fan_source, uniques, origin } = terms;
         let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
         let seats = (0..record.slices).map(|_| Mutex::new(Seats::new(by_token.cloned()))).collect();
         let slices = record.all_slices().map(|id| Slice::new(id, now)).collect();
@@ -131,6 +154,8 @@ impl Room {
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             tally: Tally::default(),
+            arrivals: RoomArrivals::new(origin, &record.sums.arrivals),
+            uniques: (uniques == Switch::On).then(Uniques::default),
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
             announced: Announced::default(),
@@ -187,6 +212,11 @@ impl Room {
 
     pub fn own_viewers(&self) -> ViewerCount {
         self.tally.here()
+    }
+
+    /// Viewers on all gateways who are away, as each gateway counts them; never more than there are viewers.
+    pub fn away(&self) -> u64 {
+        self.tally.away().min(self.figures().viewers)
     }
 
     /// This and the next two return true if the figures or their quality changed.

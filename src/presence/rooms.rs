@@ -12,10 +12,10 @@ use super::conn::Conn;
 use super::friends_here::{Asker, Follows};
 use super::platform::Platform;
 use super::queue::Queue;
-use super::room::Room;
+use super::room::{Room, RoomTerms};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
-use crate::config::{Config, FanSource, Switch};
+use crate::config::{Config, Switch};
 use crate::store::{Info, LiveRecord};
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Rooms {
     pub platform: Option<Arc<Platform>>,
     by_live: DashMap<LiveId, Arc<Room>>,
     by_streamer: DashMap<UserId, DashSet<LiveId>>,
-    fan_source: FanSource,
+    terms: RoomTerms,
     /// Slices for the flusher, each by its place in the room or the platform.
     pub to_flush: Queue<(Audience, usize)>,
     /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere has to ask.
@@ -57,12 +57,13 @@ pub enum Installed {
 impl Rooms {
     pub fn new(config: &Config, now: Millis) -> Self {
         let platform = (config.track_online == Switch::On).then(|| Arc::new(Platform::new(now)));
-        Self { fan_source: config.fan_source, platform, ..Self::default() }
+        let terms = RoomTerms { fan_source: config.fan_source, uniques: config.uniques, ..RoomTerms::default() };
+        Self { terms, platform, ..Self::default() }
     }
 
     /// A room of an open live, with nobody in it, for [`Self::install`].
     pub fn prepare(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Room {
-        Room::new(record, bans, now, self.fan_source)
+        Room::new(record, bans, now, self.terms.clone())
     }
 
     /// The room of a live, if this gateway has one that has not ended.
@@ -362,7 +363,7 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
-    use crate::store::{LiveState, OpenedBy, Peaks, RecordEvents, Terms};
+    use crate::store::{LiveState, OpenedBy, Peaks, RecordEvents, Sums, Terms};
 
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
@@ -382,6 +383,7 @@ mod tests {
             terms: Terms::default(),
             info: Info::default(),
             counted: None,
+            sums: Sums::default(),
             events: RecordEvents::default(),
         };
         let Installed::New(room, _) = rooms.install(rooms.prepare(record, KnownBans::default(), 0)) else {

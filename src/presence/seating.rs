@@ -9,12 +9,22 @@ use parking_lot::Mutex;
 use super::conn::{Conn, Signals};
 use super::room::{NoSeat, Room};
 use super::seats::{ExpiredFans, Member, SeatView, Seats};
-use super::tally::SeatChange;
+use super::tally::{SeatChange, SeatState};
+use super::uniques::Uniques;
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::{OnlineSet, UserId};
 use crate::store::MAX_BATCH;
 use crate::store::fans::FanAnswers;
+
+/// What a client said of whether anybody looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Away {
+    /// Nobody does.
+    Gone,
+    /// Somebody does again.
+    Back,
+}
 
 impl Room {
     /// The places of a user's slices in [`Room::slices`]: among the fans and, if they are kept, among all viewers.
@@ -40,6 +50,9 @@ impl Room {
                 OnlineSet::Fans(_) | OnlineSet::Users => seats.has_fan(user),
             };
             let mut state = slice.lock();
+            if wanted && matches!(slice.id.set, OnlineSet::Fans(_)) && !state.desired().contains(user) {
+                self.uniques.iter().for_each(|uniques| uniques.came_as_fan(user));
+            }
             match wanted {
                 true if seats.is_invisible(user) => state.add_invisible(user),
                 true => state.add(user),
@@ -72,6 +85,9 @@ impl Room {
             return Err(NoSeat::Crowded);
         }
         let (member, change) = seats.join(conn, at);
+        if change.before == SeatState::Uncounted && change.after != SeatState::Uncounted {
+            self.uniques.iter().for_each(|uniques| uniques.came(user));
+        }
         self.settle(user, &seats);
         self.count_seat(change, now);
         self.note_peaks();
@@ -89,6 +105,18 @@ impl Room {
         if let Some(change) = seats.hold(conn) {
             self.count_seat(change, now);
         }
+    }
+
+    /// A socket's client said that nobody looks, or that somebody does again. True if that changed how its user counts.
+    pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Millis) -> bool {
+        let mut seats = self.seats_of(&conn.identity.user).lock();
+        let change = match away {
+            Away::Gone => Conn::hide,
+            Away::Back => Conn::unhide,
+        };
+        let Some(change) = seats.look_away(conn, change) else { return false };
+        self.count_seat(change, now);
+        change.before != change.after
     }
 
     pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
@@ -159,6 +187,7 @@ impl Room {
     fn count_seat(&self, change: SeatChange, now: Millis) {
         self.note_used(now);
         self.tally.apply(change);
+        self.arrivals.count(change);
     }
 
     /// A user's seat; `None` if the user has none.
@@ -186,11 +215,22 @@ impl Room {
         }
     }
 
+    /// Has everybody counted once more among those who came: the store has forgotten them.
+    pub fn count_uniques_again(&self) {
+        let Some(uniques) = &self.uniques else { return };
+        for seats in &self.seats {
+            let seats = seats.lock();
+            seats.viewers().for_each(|user| uniques.came(user));
+            seats.viewers().filter(|user| seats.has_fan(user)).for_each(|user| uniques.came_as_fan(user));
+        }
+    }
+
     /// Whether nobody sits here, and the store needs no call.
     pub(super) fn is_empty(&self) -> bool {
         self.seats.iter().all(|seats| seats.lock().is_empty())
             && self.slices.iter().all(|slice| slice.lock().is_idle())
             && self.unrecorded.is_empty()
+            && self.uniques.as_ref().is_none_or(Uniques::is_empty)
     }
 
     /// Tells the sockets of the users of one slice that the room has ended, and forgets them. Returns how many there

@@ -84,6 +84,7 @@ impl Seat {
         match self.counts() {
             false => SeatState::Uncounted,
             true if self.conns.iter().all(|conn| conn.is_held() || !conn.identity.counted) => SeatState::Moving,
+            true if self.conns.iter().all(|conn| conn.is_hidden() || !conn.identity.counted) => SeatState::Away,
             true => SeatState::Here,
         }
     }
@@ -134,6 +135,7 @@ impl Seats {
         if seat.conns.is_empty() && self.by_token.is_none() {
             self.unchecked.push_back(seat.member.clone());
         }
+        conn.unhide();
         seat.conns.push(conn.clone());
         self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
         let (member, after) = (seat.member.clone(), seat.state());
@@ -146,6 +148,14 @@ impl Seats {
         let seat = self.by_user.get(&conn.identity.user)?;
         let before = seat.state();
         conn.set_held();
+        Some(SeatChange { before, after: seat.state() })
+    }
+
+    /// Changes whether a socket's user is away; `None` if the user has no seat.
+    pub(super) fn look_away(&mut self, conn: &Arc<Conn>, change: fn(&Conn)) -> Option<SeatChange> {
+        let seat = self.by_user.get(&conn.identity.user)?;
+        let before = seat.state();
+        change(conn);
         Some(SeatChange { before, after: seat.state() })
     }
 
@@ -188,6 +198,11 @@ impl Seats {
     /// Whether a user who counts has this seat.
     pub(super) fn has_viewer(&self, user: &UserId) -> bool {
         self.by_user.get(user).is_some_and(Seat::counts)
+    }
+
+    /// The users who count.
+    pub(super) fn viewers(&self) -> impl Iterator<Item = &UserId> {
+        self.by_user.iter().filter(|(_, seat)| seat.counts()).map(|(user, _)| user)
     }
 
     /// Whether any socket of the user is in no list.

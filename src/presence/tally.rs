@@ -16,6 +16,8 @@ pub(crate) enum SeatState {
     Uncounted,
     /// Counts as a viewer.
     Here,
+    /// Counts as a viewer who is away: every socket that counts has said so.
+    Away,
     /// Counts as a viewer who was sent to another gateway and may have arrived there.
     Moving,
 }
@@ -34,6 +36,8 @@ pub struct ViewerCount {
     pub viewers: u64,
     /// Viewers among them who may also be counted on another gateway.
     pub moving: u64,
+    /// Viewers among them who are away.
+    pub away: u64,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +63,12 @@ impl Tally {
         self.counted.lock().here
     }
 
+    /// Viewers on all gateways who are away. A user who is away on two gateways counts twice.
+    pub(crate) fn away(&self) -> u64 {
+        let counted = self.counted.lock();
+        counted.here.away.saturating_add(counted.elsewhere.away)
+    }
+
     pub(crate) fn apply(&self, change: SeatChange) {
         if change.before == change.after {
             return;
@@ -68,11 +78,13 @@ impl Tally {
         match change.before {
             SeatState::Uncounted => here.viewers += 1,
             SeatState::Here => {}
+            SeatState::Away => here.away -= 1,
             SeatState::Moving => here.moving -= 1,
         }
         match change.after {
             SeatState::Uncounted => here.viewers -= 1,
             SeatState::Here => {}
+            SeatState::Away => here.away += 1,
             SeatState::Moving => here.moving += 1,
         }
         self.update_shown(&counted);
@@ -104,7 +116,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::SeatState::{Here, Moving, Uncounted};
+    use super::SeatState::{Away, Here, Moving, Uncounted};
     use super::*;
 
     fn turn(tally: &Tally, before: SeatState, after: SeatState) -> u64 {
@@ -113,7 +125,7 @@ mod tests {
     }
 
     fn elsewhere(tally: &Tally, viewers: u64, moving: u64) -> u64 {
-        tally.set_elsewhere(|| ViewerCount { viewers, moving });
+        tally.set_elsewhere(|| ViewerCount { viewers, moving, away: 0 });
         tally.shown()
     }
 
@@ -160,6 +172,17 @@ mod tests {
         turn(&tally, Uncounted, Here);
         turn(&tally, Here, Moving);
         assert_eq!(turn(&tally, Moving, Here), 1);
-        assert_eq!(tally.here(), ViewerCount { viewers: 1, moving: 0 });
+        assert_eq!(tally.here(), ViewerCount { viewers: 1, moving: 0, away: 0 });
+    }
+
+    #[test]
+    fn who_is_away_counts_as_before_and_is_told_apart() {
+        let tally = Tally::default();
+        tally.set_elsewhere(|| ViewerCount { viewers: 4, moving: 0, away: 1 });
+        turn(&tally, Uncounted, Here);
+        assert_eq!((turn(&tally, Here, Away), tally.away()), (5, 2));
+        assert_eq!((turn(&tally, Away, Moving), tally.away()), (5, 1));
+        assert_eq!((turn(&tally, Moving, Away), tally.away()), (5, 2));
+        assert_eq!((turn(&tally, Away, Uncounted), tally.away()), (4, 1));
     }
 }

@@ -30,7 +30,16 @@ pub struct Shown {
     /// Unique within a live.
     pub at: Millis,
     pub figures: Figures,
+    /// Viewers who are away.
+    pub away: u64,
     pub quality: Quality,
+}
+
+impl Shown {
+    /// Whether clients would see no difference.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Self { at: 0, ..*self } == Self { at: 0, ..*other }
+    }
 }
 
 /// What to do with a change.
@@ -65,19 +74,13 @@ impl Underway {
 
 impl Throttle {
     /// Decides, and notes what is sent. Calls `underway` only when it matters.
-    pub fn step(
-        &mut self,
-        now: Millis,
-        figures: Figures,
-        quality: Quality,
-        underway: impl FnOnce() -> Option<Underway>,
-    ) -> Step {
-        let next = Shown { at: now, figures, quality };
+    pub fn step(&mut self, next: Shown, underway: impl FnOnce() -> Option<Underway>) -> Step {
+        let Shown { at: now, figures, quality, .. } = next;
         let Some(shown) = self.sent else {
             self.sent = Some(next);
             return Step::Send;
         };
-        if (shown.figures, shown.quality) == (figures, quality) && !self.owed {
+        if shown.is_same(&next) && !self.owed {
             return Step::Nothing;
         }
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
@@ -96,11 +99,11 @@ impl Throttle {
     }
 
     /// Notes that a dashboard began to watch and was told these figures. True if dashboards must be told again.
-    pub fn told(&mut self, now: Millis, figures: Figures, quality: Quality) -> bool {
+    pub fn told(&mut self, told: Shown) -> bool {
         match self.sent {
             // No dashboard was told before, so the next change is the first and goes out at once.
-            None => self.sent = Some(Shown { at: now.saturating_sub(GAP), figures, quality }),
-            Some(shown) => self.owed |= (shown.figures, shown.quality) != (figures, quality),
+            None => self.sent = Some(Shown { at: told.at.saturating_sub(GAP), ..told }),
+            Some(shown) => self.owed |= !shown.is_same(&told),
         }
         self.owed
     }

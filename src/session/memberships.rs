@@ -16,7 +16,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::whereabouts::Whereabouts;
-use crate::presence::{Member, NoSeat, Room};
+use crate::presence::{Away, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
 use crate::store::LiveRecord;
@@ -104,9 +104,11 @@ impl Memberships {
         self.seat.as_ref().is_some_and(|seat| seat.room.end().is_some())
     }
 
-    /// Joins a live and leaves any other. Joining the same live again changes nothing but what is pushed.
+    /// Joins a live and leaves any other. Joining the same live again changes nothing but what is pushed, and says that
+    /// somebody looks.
     pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
         if self.seat.as_ref().is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none()) {
+            self.look_away(Away::Back);
             return Ok(());
         }
         let clock = &self.context.clock;
@@ -156,6 +158,15 @@ impl Memberships {
         if let Some(Seat { room, .. }) = &self.seat {
             room.hide(user);
             rooms.user_changed(room, user);
+        }
+    }
+
+    /// Notes whether anybody looks; nothing comes of it while no live is joined.
+    pub(super) fn look_away(&self, away: Away) {
+        let Some(Seat { room, .. }) = &self.seat else { return };
+        if room.look_away(&self.conn, away, self.context.clock.now()) {
+            self.context.rooms.show(room);
+            self.context.rooms.publish(room);
         }
     }
 

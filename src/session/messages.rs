@@ -12,17 +12,19 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::base::secret::Secret;
-use crate::presence::Fan;
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
 use crate::presence::room_info::KnownInfo;
+use crate::presence::{Away, Fan};
 use crate::store::{CloseReason, Info, LiveRecord};
 
 #[derive(Debug)]
 pub(crate) enum ClientMessage {
     Join(JoinWish),
     Heartbeat,
+    /// Whether anybody looks.
+    LookAway(Away),
     Leave,
     Watch(LiveId),
     /// Stop watching this live, or all.
@@ -208,6 +210,8 @@ impl Fields<'_> {
                     [self.counts, self.friends, self.invisible].map(|wish| wish == Some(true));
                 ClientMessage::Join(JoinWish { live: live()?, counts, friends, invisible })
             }
+            "away" => ClientMessage::LookAway(Away::Gone),
+            "back" => ClientMessage::LookAway(Away::Back),
             "leave" => ClientMessage::Leave,
             "watch" => ClientMessage::Watch(live()?),
             "unwatch" => ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
@@ -309,6 +313,11 @@ pub(crate) struct CountsMessage<'a> {
     /// When these figures were last known to be correct.
     pub(crate) as_of: UnixMillis,
     pub(crate) quality: Quality,
+    /// Viewers among them who are away.
+    pub(crate) away: u64,
+    /// How often users came to the live, and how often they left it, on all gateways together.
+    pub(crate) joins: u64,
+    pub(crate) leaves: u64,
     #[serde(flatten)]
     pub(crate) told: Option<InfoTold<'a>>,
 }

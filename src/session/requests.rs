@@ -75,6 +75,10 @@ impl<S: Transport> Session<S> {
                 return self.put(Some(Message::Text(ack))).await;
             }
             Ok(ClientMessage::Join(wish)) => self.join(&wish, id).await,
+            Ok(ClientMessage::LookAway(away)) => {
+                self.memberships.look_away(away);
+                Ok(())
+            }
             Ok(ClientMessage::Leave) => self.leave(id).await,
             Ok(ClientMessage::Watch(live)) => self.watch(&live, id).await,
             Ok(ClientMessage::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,

@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Figures, GatewayViewers, SliceReading, StoreResult};
+use super::{Arrivals, Figures, GatewayViewers, SliceReading, StoreResult};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -25,6 +25,8 @@ pub struct CheckLive {
     pub info: u64,
     /// The figures in the record, zero if there are none; `None` leaves them unread: they are about to be written.
     pub counted: Option<Figures>,
+    /// How many came and left, as far as the gateway knows.
+    pub arrivals: Arrivals,
     /// The viewers that the living gateways announced, the asking gateway among them.
     pub viewers: ViewerTotals,
     /// Every slice.
@@ -72,6 +74,8 @@ pub enum Finding {
     Record,
     /// The record has other figures.
     Counted,
+    /// The record knows of others who came and left.
+    Arrivals(Arrivals),
     /// The list of open lives does not have it.
     Unlisted,
     /// The living gateways announced other viewers.

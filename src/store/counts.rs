@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::StoreResult;
+use super::{Arrivals, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId};
 
@@ -41,7 +41,7 @@ pub struct Counted {
     pub at: UnixMillis,
 }
 
-/// A request to write the figures of an open live.
+/// A request to write the figures of an open live, and a point of its history.
 #[derive(Debug, Clone)]
 pub struct CountLive {
     /// The live.
@@ -50,6 +50,8 @@ pub struct CountLive {
     pub epoch: Epoch,
     /// The counts.
     pub figures: Figures,
+    /// How many came and left, as far as the caller knows; the store keeps what it knows besides.
+    pub arrivals: Arrivals,
 }
 
 /// The outcome of a [`CountLive`].
@@ -57,7 +59,8 @@ pub struct CountLive {
 pub enum CountReply {
     /// They are written.
     Counted,
-    /// The record has them already; figures that were never written are zero. Nothing was done.
+    /// The record has them already, and knows of as many who came and left; figures that were never written are zero.
+    /// Nothing was done.
     Same,
     /// The last write was less than [`COUNT_EVERY`] ago: nothing was done, and after this time it would be.
     Early(Duration),

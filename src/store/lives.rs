@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Attended, Counted, LiveEpoch, RecordEvents, StoreResult};
+use super::{Arrivals, Attended, Counted, LiveEpoch, RecordEvents, StoreResult, Sums};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
+use crate::config::Switch;
 
 /// The phase of a live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +144,8 @@ pub struct LiveRecord {
     pub info: Info,
     /// The counts that other services read, see [`super::Counts`].
     pub counted: Option<Counted>,
+    /// What it adds up of the epoch.
+    pub sums: Sums,
     /// The events of the epoch that are not in the stream yet.
     pub events: RecordEvents,
 }
@@ -242,6 +245,10 @@ pub struct CloseLive {
     pub reason: CloseReason,
     /// Highest counts that this gateway saw; they replace lower ones in the record.
     pub peaks: Peaks,
+    /// How many came and left, as far as this gateway knows.
+    pub arrivals: Arrivals,
+    /// Whether the users who came were counted.
+    pub uniques: Switch,
     /// Published on the live's channel in the same step.
     pub message: String,
 }

@@ -15,6 +15,7 @@ mod fanout;
 mod feeds;
 mod follows;
 mod graph;
+mod history;
 mod last_seen;
 mod leases;
 mod lives;

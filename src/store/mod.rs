@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+mod arrivals;
 mod attendance;
 mod attendees;
 mod bus;
@@ -20,6 +21,7 @@ pub mod fans;
 mod feeds;
 mod follows;
 mod friends;
+mod history;
 mod last_seen;
 mod leases;
 mod limits;
@@ -39,10 +41,12 @@ mod slices;
 mod status;
 mod statuses;
 mod streamers;
+mod sums;
 mod timelines;
 mod viewers;
 mod whereabouts;
 
+pub use arrivals::{Arrivals, Arrived, MAX_ORIGINS};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
     LiveEpoch, MAX_ATTENDED,
@@ -64,6 +68,9 @@ pub use feeds::{
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
+pub use history::{
+    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary,
+};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
@@ -88,6 +95,7 @@ pub use slices::{
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{Presence, Streamers};
+pub use sums::{Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
@@ -99,6 +107,7 @@ pub trait Store:
     + Viewers
     + LeaseStore
     + Counts
+    + History
     + Checks
     + Streamers
     + Moderation

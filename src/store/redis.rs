@@ -23,6 +23,7 @@ mod fanout_jobs;
 mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod history;
 pub(crate) mod inspect;
 pub(crate) mod inspect_attendance;
 mod inspect_users;

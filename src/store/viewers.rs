@@ -25,6 +25,8 @@ pub struct AnnounceViewers {
     pub gateway: GatewayId,
     /// How many users are in the live on this gateway.
     pub viewers: u64,
+    /// How many of them are away: all their sockets there said so.
+    pub away: u64,
     /// Grows with each announcement of the gateway; one that is not above the last stores nothing.
     pub number: u64,
     /// What the live's channel is told in the same step.
@@ -47,6 +49,8 @@ pub struct GatewayViewers {
     pub gateway: GatewayId,
     /// Its viewers.
     pub viewers: u64,
+    /// How many of them are away.
+    pub away: u64,
     /// The number of the announcement.
     pub number: u64,
 }
@@ -70,16 +74,16 @@ pub trait Viewers {
 
 /// Viewers of one epoch of a live: the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct AnnouncedViewers(BTreeMap<GatewayId, (u64, u64)>);
+pub struct AnnouncedViewers(BTreeMap<GatewayId, (u64, u64, u64)>);
 
 impl AnnouncedViewers {
     /// See [`Viewers::announce_viewers`], of an epoch that is open. False if a gateway's first announcement comes after
     /// `not_after`: the gateway may have let go of the live since.
     pub fn announce(&mut self, call: &AnnounceViewers, not_after: UnixMillis, now: UnixMillis) -> bool {
         match self.0.get(&call.gateway) {
-            Some((_, number)) if *number >= call.number => {}
+            Some((.., number)) if *number >= call.number => {}
             None if now > not_after => return false,
-            _ => drop(self.0.insert(call.gateway.clone(), (call.viewers, call.number))),
+            _ => drop(self.0.insert(call.gateway.clone(), (call.viewers, call.away, call.number))),
         }
         true
     }
@@ -88,9 +92,10 @@ impl AnnouncedViewers {
     pub fn view(&self) -> Vec<GatewayViewers> {
         let announced = self.0.iter();
         announced
-            .map(|(gateway, (viewers, number))| GatewayViewers {
+            .map(|(gateway, (viewers, away, number))| GatewayViewers {
                 gateway: gateway.clone(),
                 viewers: *viewers,
+                away: *away,
                 number: *number,
             })
             .collect()

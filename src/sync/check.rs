@@ -104,6 +104,7 @@ impl Checker {
             info: room.info.newest().info.version,
             // A change that waits for its write is no difference.
             counted: (!room.counting.queued.is_set()).then(|| room.figures()),
+            arrivals: room.arrivals.all(),
             viewers: room.expected_viewers(roster, incarnation),
             slices,
         };
@@ -134,6 +135,15 @@ impl Checker {
                 Finding::Counted => {
                     room.counting.require(now);
                     self.rooms.record(room);
+                    Ok(())
+                }
+                Finding::Arrivals(said) => {
+                    room.arrivals.read(&said);
+                    // A change that waits for its write is no difference.
+                    if !room.counting.queued.is_set() && !said.covers(&room.arrivals.all()) {
+                        room.counting.require(now);
+                        self.rooms.record(room);
+                    }
                     Ok(())
                 }
                 Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
@@ -204,7 +214,8 @@ impl Checker {
         if room.announced.is_older_than(now.saturating_sub(WRITE_AGAIN)) {
             room.announced.forget();
         }
-        if room.owes_viewers(self.gateways.own.incarnation().number) {
+        let owes_uniques = room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
+        if owes_uniques || room.owes_viewers(self.gateways.own.incarnation().number) {
             self.rooms.publish(room);
         }
     }

@@ -50,15 +50,7 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
         Happened::Opened => {
             json!({"title": record.terms.title, "opened_by": record.opened_by.as_str(), "opened_at": record.opened_at})
         }
-        Happened::Closed => json!({
-            "title": record.terms.title,
-            "reason": record.closure.map(|closure| closure.reason.as_str()),
-            "opened_at": record.opened_at,
-            "closed_at": record.closure.map(|closure| closure.at),
-            "duration_ms": record.duration_ms(),
-            "peak_viewers": record.peaks.viewers,
-            "peak_fans": record.peaks.fans,
-        }),
+        Happened::Closed => json!(record.summary()),
         Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
         Happened::Removed(user) => json!({"user_id": user}),
         Happened::Banned(user, until) => json!({"user_id": user, "banned_until": until}),

@@ -42,6 +42,7 @@ impl Keeper {
                     self.store.begin_attendance(&room.record.live_epoch(), &room.record.attended()).await?;
                 }
                 room.announced.forget();
+                room.count_uniques_again();
                 self.rooms.publish(room);
                 room.counting.require(now);
                 self.rooms.record(room);

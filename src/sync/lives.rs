@@ -14,9 +14,10 @@ use dashmap::DashMap;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use crate::base::ids::LiveId;
+use crate::base::clock::millis;
+use crate::base::ids::{LiveId, UserId};
 use crate::presence::Room;
-use crate::store::{CloseReason, LiveRecord, LiveState, StoreError, StoreResult};
+use crate::store::{CloseReason, LiveRecord, LiveState, PastLive, StoreError, StoreResult, Summary};
 
 pub(crate) use closing::{finish_in_store, leave_channel};
 pub use parts::LivesParts;
@@ -153,6 +154,16 @@ impl Lives {
     /// If the store cannot tell about any of them.
     pub async fn counted(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<LiveRecord>>> {
         self.parts.counted(lives).await
+    }
+
+    /// Up to `limit` past lives of a streamer, newest first, after the given one: as long as their records would be
+    /// kept.
+    pub async fn past(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>> {
+        let parts = &self.parts;
+        let mut lives = parts.store.past_lives(streamer, after, limit).await?;
+        let oldest = parts.clock.unix().saturating_sub(millis(parts.closed_ttl));
+        lives.retain(|live| live.closed_at >= oldest);
+        Ok(lives)
     }
 
     pub async fn view(&self, live: &LiveId) -> Result<LiveView, LiveError> {

@@ -7,21 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{
+    Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId,
+};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::{AttendanceForm, Config, SeenIds};
+use rollcall::config::{AttendanceForm, Config, SeenIds, Switch};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel,
-    CheckLive, Checks, CloseLive, CloseReason, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
-    ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, InfoReply, Job, LastSeen, LeaseReply,
-    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank,
-    ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, Slices, Span, Standing, StatusId,
-    Statuses, Strays, Streamers, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers,
-    Whereabouts, WriteInfo, find_attendees,
+    AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
+    Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
+    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, History,
+    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post,
+    Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    Sessions, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts, Terms, Timeline,
+    Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -116,8 +118,16 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
         WriteInfo { live: record.live.clone(), epoch: record.epoch, json: Some("{}".into()), message: String::new() };
     assert!(matches!(store.write_info(&info).await.unwrap(), InfoReply::Written(_)));
     let figures = Figures { viewers: 1, fans: 1 };
-    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures };
+    let arrivals = Arrivals::parse("a:1:0");
+    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures, arrivals };
     assert_eq!(store.count_live(&count).await.unwrap(), CountReply::Counted);
+    // Once more within the same ten seconds, although it is early for that.
+    redis.cli(&["HDEL", &format!("{prefix}live:42"), "counted_at"]);
+    let more = CountLive { arrivals: Arrivals::parse("a:2:0"), ..count };
+    assert_eq!(store.count_live(&more).await.unwrap(), CountReply::Counted);
+    assert!(!store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().is_empty());
+    let came = CountUniques { live: record.live.clone(), epoch: record.epoch, viewers: vec![1, 2], fans: vec![2] };
+    store.count_uniques(&[came]).await.remove(0).unwrap();
     store.rank_lives(&[(record.live.clone(), figures)]).await.unwrap();
     assert_eq!(store.ranked_figures(std::slice::from_ref(&record.live)).await.unwrap(), [Some(figures)]);
     store.top_lives(Rank::Viewers, None, 10).await.unwrap();
@@ -174,6 +184,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         removals: 0,
         info: 0,
         counted: Some(Figures::default()),
+        arrivals: Arrivals::default(),
         viewers: ViewerTotals::default(),
         slices: vec![expected],
     };
@@ -201,6 +212,7 @@ async fn gateways(store: &RedisStore, record: &LiveRecord) {
         epoch: record.epoch,
         gateway: one.clone(),
         viewers,
+        away: 0,
         number,
         message: "word".to_owned(),
     };
@@ -380,9 +392,17 @@ async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record
         epoch: record.epoch,
         reason: CloseReason::Requested,
         peaks: Peaks::default(),
+        arrivals: Arrivals::default(),
+        uniques: Switch::On,
         message: "word".to_owned(),
     };
-    store.begin_close(&close).await.unwrap();
+    let CloseReply::Closing(closing) = store.begin_close(&close).await.unwrap() else { panic!("closing") };
+    let summary = closing.summary().unwrap();
+    // The second time, the first is too old.
+    store.add_past_live(&Summary { closed_at: 1, epoch: Epoch(1), ..summary.clone() }, Duration::ZERO).await.unwrap();
+    store.add_past_live(&summary, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(store.past_lives(&record.streamer, None, 10).await.unwrap(), std::slice::from_ref(&summary));
+    assert_eq!(store.past_live(&record.streamer, &record.live_epoch()).await.unwrap(), Some(summary));
     store.finish_close(&record.live, record.epoch, Duration::from_secs(60)).await.unwrap();
     redis.cli(&["ZADD", &format!("{prefix}lives"), "1", "42"]);
     store.delist(&record.live).await.unwrap();

@@ -271,6 +271,7 @@ impl Store {
             epoch: Epoch(epoch),
             gateway: id.name(),
             viewers,
+            away: 0,
             number,
             message: String::new(),
         };

@@ -17,7 +17,12 @@ impl Gateway {
         let said: Vec<GatewayViewers> = room
             .peers
             .iter()
-            .map(|(id, peer)| GatewayViewers { gateway: id.name(), viewers: peer.viewers, number: peer.number })
+            .map(|(id, peer)| GatewayViewers {
+                gateway: id.name(),
+                viewers: peer.viewers,
+                away: 0,
+                number: peer.number,
+            })
             .collect();
         let roster = self.roster();
         peers.read(&said, &roster);

@@ -9,11 +9,12 @@ use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::config::Switch;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, RecordEvents,
-    SliceView, Store, StoreResult, Terms,
+    Apply, ApplyReply, Arrivals, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks,
+    RecordEvents, SliceView, Store, StoreResult, Terms,
 };
 
 use crate::redis_server::RedisServer;
@@ -25,6 +26,7 @@ mod events;
 mod feeds;
 mod follows;
 mod former;
+mod history;
 mod infos;
 mod invisible;
 mod leases;
@@ -165,6 +167,8 @@ pub fn end(record: &LiveRecord) -> CloseLive {
         epoch: record.epoch,
         reason: CloseReason::Requested,
         peaks: Peaks::default(),
+        arrivals: Arrivals::default(),
+        uniques: Switch::On,
         message: format!("{} closes", record.live),
     }
 }

@@ -49,6 +49,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         epoch: record.epoch,
         gateway: gateway("a"),
         viewers,
+        away: 0,
         number,
         message: String::new(),
     };

@@ -96,3 +96,27 @@ on_redis! {
         }
     }
 }
+
+on_both_stores! {
+    async fn fans_are_found_by_what_their_ids_begin_with(world) {
+        world.open("42").await;
+        let ids = ["a", "ann", "ann.b", "anna", "bob", "Ann"];
+        world.follow(&ids).await;
+        let mut sockets = Vec::new();
+        for id in ids {
+            sockets.push(world.viewer_in(id, "42").await);
+        }
+        world.fans_become("42", &ids).await;
+        let found = async |prefix: &str, limit| {
+            let fans = world.backend().list(&format!("/v1/lives/42/fans?prefix={prefix}"), limit).await;
+            fans.iter().map(|fan| fan["user_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        for limit in [1, 2, 100] {
+            assert_eq!(found("ann", limit).await, ["ann", "ann.b", "anna"], "pages of {limit}");
+        }
+        assert_eq!(found("ann.", 10).await, ["ann.b"]);
+        assert_eq!((found("", 10).await.len(), found("zz", 10).await.len()), (6, 0));
+        let answer = world.backend().get("/v1/lives/42/fans?prefix=a%20b").await;
+        assert_eq!(answer.problem(400), "invalid_query");
+    }
+}

@@ -11,7 +11,7 @@ use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
+use rollcall::store::{Arrivals, CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
 use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
@@ -235,6 +235,8 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
             epoch: records[1].epoch,
             reason: CloseReason::Moderated,
             peaks: Peaks::default(),
+            arrivals: Arrivals::default(),
+            uniques: rollcall::config::Switch::On,
             message: String::new(),
         };
         store.begin_close(&close).await.unwrap();

@@ -64,6 +64,8 @@ impl World {
     pub async fn keys_of(&self, live: &str) -> BTreeSet<String> {
         let mut keys = self.redis().keys(&format!("*{live}*")).await;
         keys.retain(|key| !key.contains("online-users_slice") && !key.starts_with("last-seen:"));
+        // How its figures moved outlasts the close, as the record does.
+        keys.retain(|key| !key.starts_with(&format!("{{live:{live}}}:history@")));
         keys
     }
 

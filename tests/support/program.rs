@@ -55,7 +55,11 @@ impl Program {
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);
         }
-        for (name, switch) in [("--exact-viewers", config.exact_viewers), ("--track-online", config.track_online)] {
+        for (name, switch) in [
+            ("--exact-viewers", config.exact_viewers),
+            ("--track-online", config.track_online),
+            ("--uniques", config.uniques),
+        ] {
             command.args([name, if switch == Switch::On { "on" } else { "off" }]);
         }
         command.args(["--fanout-limit", &config.fanout_limit.to_string()]);

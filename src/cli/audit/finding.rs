@@ -68,6 +68,8 @@ kinds! {
     OrphanedViewers = "orphaned_viewers" Warning,
     /// Bans or removals of a closed live
     OrphanedBans = "orphaned_bans" Warning,
+    /// Users to be counted of a closed live
+    OrphanedUniques = "orphaned_uniques" Warning,
     /// Viewer counts of a gateway that was buried or has no lease
     StaleViewers = "stale_viewers" Warning,
     /// Users who are online and also remembered as seen, so that they count twice

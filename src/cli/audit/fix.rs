@@ -17,7 +17,8 @@ use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
-    CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Slices, StoreResult, Strays, Viewers,
+    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Slices, StoreResult, Strays,
+    Viewers,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -73,7 +74,7 @@ impl Fixer<'_> {
         gateway: Option<&GatewayId>,
     ) -> StoreResult<Option<String>> {
         Ok(match (kind, gateway) {
-            (FindingKind::OrphanedViewers | FindingKind::OrphanedBans, ..) => {
+            (FindingKind::OrphanedViewers | FindingKind::OrphanedBans | FindingKind::OrphanedUniques, ..) => {
                 self.store.drop_left_overs(live).await?.then(|| "viewers, bans and removals unlinked".to_owned())
             }
             (FindingKind::StaleViewers, Some(gateway)) if self.leases.is_dead(gateway) => {
@@ -166,7 +167,9 @@ impl Fixer<'_> {
                 OnlineSet::Users => {}
             }
         }
-        self.store.count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures }).await?;
+        self.store
+            .count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures, arrivals: Arrivals::default() })
+            .await?;
         self.rank(live).await?;
         Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))
     }

@@ -44,6 +44,7 @@ pub(super) struct LiveKeys {
     pub slices: Holders,
     pub viewers: bool,
     pub removals: bool,
+    pub uniques: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,9 +88,10 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
             ReadKey::Live(live, key) => {
                 let of_live = found.lives.entry(live).or_default();
                 match key {
-                    LiveKey::Record => {}
+                    LiveKey::Record | LiveKey::History(_) => {}
                     LiveKey::Viewers => of_live.viewers = true,
                     LiveKey::Removals => of_live.removals = true,
+                    LiveKey::Uniques => of_live.uniques = true,
                 }
             }
             ReadKey::Slice(set, number, key) => {
@@ -156,7 +158,8 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
                 KeyType::Hash
             }
             // These keys stay small.
-            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals) | ReadKey::Slice(.., SliceKey::Fence) => return None,
+            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::Uniques | LiveKey::History(_))
+            | ReadKey::Slice(.., SliceKey::Fence) => return None,
         };
         Some((key, kind))
     });

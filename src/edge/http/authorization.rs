@@ -138,14 +138,22 @@ impl Guard {
                 parts.extensions.insert(OwnLive(record));
                 Ok(())
             }
+            (_, Action::ReadPastLives, _)
+                if in_path(parts, "streamer_id").await?.as_deref() == Some(claims.user.as_str()) =>
+            {
+                Ok(())
+            }
             (_, _, None) => forbidden("a streamer may do this to their own lives only"),
         }
     }
 }
 
 async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {
+    Ok(in_path(parts, "live_id").await?.map(|live| LiveId::parse(&live)).transpose()?)
+}
+
+async fn in_path(parts: &mut Parts, name: &str) -> Result<Option<String>, Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
     let params = params.map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
-    let live = params.iter().find_map(|(name, value)| (name == "live_id").then_some(value));
-    Ok(live.map(LiveId::parse).transpose()?)
+    Ok(params.iter().find_map(|(there, value)| (there == name).then(|| value.to_owned())))
 }

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::base::ids::UserId;
+use crate::store::HISTORY_STEP;
+
 /// The largest [`Whole`]: up to it, every whole number is exact in JSON, and as a score of the store.
 const MAX_WHOLE: u64 = (1 << 53) - 1;
 
@@ -30,6 +33,71 @@ impl PartialSchema for Whole {
 }
 
 impl ToSchema for Whole {}
+
+/// How far the points of a history are apart, in seconds: a multiple of ten, up to a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step(u64);
+
+/// The least [`Step`]; every one is a multiple of it.
+const STEP: u64 = HISTORY_STEP.as_secs();
+const MAX_STEP: u64 = 24 * 3_600;
+
+impl Step {
+    pub(super) fn seconds(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn millis(self) -> u64 {
+        self.0 * 1_000
+    }
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        Self(STEP)
+    }
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let seconds = u64::deserialize(from)?;
+        if !(STEP..=MAX_STEP).contains(&seconds) || seconds % STEP != 0 {
+            return Err(D::Error::custom(format!("step is a multiple of {STEP} from {STEP} to {MAX_STEP}")));
+        }
+        Ok(Self(seconds))
+    }
+}
+
+impl PartialSchema for Step {
+    fn schema() -> RefOr<Schema> {
+        let step = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(STEP)).maximum(Some(MAX_STEP));
+        step.multiple_of(Some(STEP)).default(Some(STEP.into())).into()
+    }
+}
+
+impl ToSchema for Step {}
+
+/// What ids begin with: none, or up to 64 characters that a user id may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct IdPrefix(pub(super) String);
+
+impl<'de> Deserialize<'de> for IdPrefix {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        if !text.is_empty() && UserId::parse(&text).is_err() {
+            return Err(D::Error::custom("prefix is what user ids may begin with"));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl PartialSchema for IdPrefix {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[A-Za-z0-9_.:@-]{0,64}$")).into()
+    }
+}
+
+impl ToSchema for IdPrefix {}
 
 /// A text for people: `MIN` to `MAX` characters, none of them a control character.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +137,15 @@ mod tests {
         assert_eq!(read(json!(9_007_199_254_740_991_u64)), Some(9_007_199_254_740_991));
         for wrong in [json!(9_007_199_254_740_992_u64), json!(u64::MAX), json!(-1), json!(1.5), json!("1")] {
             assert_eq!(read(wrong.clone()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_a_multiple_of_ten_seconds() {
+        let read = |seconds: u64| Step::deserialize(json!(seconds)).map(Step::millis).ok();
+        assert_eq!((read(10), read(60), read(86_400)), (Some(10_000), Some(60_000), Some(86_400_000)));
+        for wrong in [0, 5, 15, 86_410] {
+            assert_eq!(read(wrong), None, "{wrong}");
         }
     }
 

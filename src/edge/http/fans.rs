@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use super::bounded::IdPrefix;
 use super::paging::{Listing, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Problem, refusals};
-use super::requests::InPath;
+use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::ids::{LiveId, SliceId, UserId};
 use crate::store::{LiveRecord, LiveState};
@@ -32,6 +33,16 @@ pub(super) struct Presence {
     online: bool,
 }
 
+/// Which fans are asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PrefixQuery {
+    /// Only those whose ids begin so; later pages need the same.
+    #[serde(default)]
+    #[param(inline)]
+    prefix: IdPrefix,
+}
+
 paging_query!(FansQuery = Fans);
 refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
 
@@ -40,17 +51,18 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 /// Each fan at most once, without the invisible. A fan who joins or leaves while the pages are read may be in them or
 /// not. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
-    params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery),
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery, PrefixQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
+    InQuery(PrefixQuery { prefix }): InQuery<PrefixQuery>,
     paging: Paging,
 ) -> Result<Json<Page<Fan>>, Problem> {
     let position = Position::read(Listing::Fans, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
-        Some(position) => page(&state, &record, position, paging.limit).await.map(Json),
+        Some(position) => page(&state, &record, position, (&prefix.0, paging.limit)).await.map(Json),
         None => Ok(Json(Page::empty())),
     }
 }
@@ -60,14 +72,14 @@ async fn page(
     state: &AppState,
     record: &LiveRecord,
     mut position: Position,
-    limit: usize,
+    (prefix, limit): (&str, usize),
 ) -> Result<Page<Fan>, Problem> {
     let mut items = Vec::new();
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
         let slice = SliceId::of_fans(record.live.clone(), index, record.slices);
         let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
-        for user in snapshot.after(after.take().as_ref()) {
+        for user in snapshot.beginning_with(prefix, after.take().as_ref()) {
             if items.len() == limit {
                 // There is one fan more than fits, so the next page will not be empty.
                 return Ok(Page { items, cursor: Some(position.cursor(Listing::Fans)) });

@@ -16,7 +16,7 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
-use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Terms};
+use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Summary, Terms};
 use crate::sync::lives::OpenWish;
 
 /// A request to open a live.
@@ -147,6 +147,8 @@ pub(super) struct LiveNow {
     /// Fans online now.
     #[schema(example = 3)]
     fans: u64,
+    /// What is left of it when it is over; null while it is open.
+    summary: Option<Summary>,
 }
 
 /// A live with the figures of a moment ago.
@@ -290,5 +292,6 @@ pub(super) async fn show(
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveNow>, Problem> {
     let view = state.lives.view(&live).await?;
-    Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
+    let summary = view.record.summary();
+    Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans, summary }))
 }

@@ -42,6 +42,7 @@ pub(crate) enum Listing {
     Held,
     Sessions,
     Attendance,
+    PastLives,
 }
 
 impl Listing {
@@ -62,6 +63,7 @@ impl Listing {
             Self::Held => "h",
             Self::Sessions => "s",
             Self::Attendance => "w",
+            Self::PastLives => "c",
         }
     }
 
@@ -82,6 +84,7 @@ impl Listing {
             Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
             Self::Sessions => &[NUMBER, NUMBER, NUMBER, USER, NUMBER],
             Self::Attendance => &[NUMBER, SLICE, USER],
+            Self::PastLives => &[NUMBER, LIVE, NUMBER],
             Self::Held => &[SET, SLICE],
             Self::Feed => &[NUMBER, USER, LIVE_STATUS],
             Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],

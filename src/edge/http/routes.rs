@@ -19,8 +19,8 @@ use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, feeds, follows, friends, gateway, health, infos, lists, live_lists, lives, middleware,
-    online, openapi, pages, removals, sessions, sharing, statuses, upgrade, users, viewers,
+    attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives,
+    middleware, online, openapi, pages, removals, sessions, sharing, statuses, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -79,6 +79,8 @@ impl Routes {
             .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
+            .only_for(Action::ReadLive, routes!(history::show))
+            .only_for(Action::ReadPastLives, routes!(history::past))
             .only_for(Action::ReadLive, routes!(sessions::list))
             .only_for(Action::ReadAttendance, routes!(attendance::find))
             .only_for(Action::Moderate, routes!(removals::remove))

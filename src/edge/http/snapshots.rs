@@ -48,6 +48,13 @@ impl Snapshot {
         &self.users[from..]
     }
 
+    /// Those of them whose ids begin so.
+    pub(crate) fn beginning_with(&self, prefix: &str, last: Option<&UserId>) -> &[UserId] {
+        let users = self.after(last);
+        let users = &users[users.partition_point(|user| user.as_str() < prefix)..];
+        &users[..users.partition_point(|user| user.as_str().starts_with(prefix))]
+    }
+
     fn weight(&self) -> u32 {
         let bytes: usize = self.users.iter().map(|user| user.as_str().len() + USER_OVERHEAD).sum();
         u32::try_from(bytes).unwrap_or(u32::MAX)

@@ -8,14 +8,18 @@ fn figures(viewers: u64, fans: u64) -> Figures {
     Figures { viewers, fans }
 }
 
+fn shown(at: Millis, figures: Figures) -> Shown {
+    Shown { at, figures, away: 0, quality: Quality::Exact }
+}
+
 /// A step while the store has confirmed everything.
 fn step(throttle: &mut Throttle, now: Millis, figures: Figures) -> Step {
-    throttle.step(now, figures, Quality::Exact, || None)
+    throttle.step(shown(now, figures), || None)
 }
 
 /// A step while something is unconfirmed since then.
 fn step_with(throttle: &mut Throttle, now: Millis, figures: Figures, since: Millis) -> Step {
-    throttle.step(now, figures, Quality::Exact, || Some(Underway { since, flush: FLUSH }))
+    throttle.step(shown(now, figures), || Some(Underway { since, flush: FLUSH }))
 }
 
 #[test]
@@ -32,9 +36,9 @@ fn the_first_change_goes_out_at_once_and_the_rest_are_throttled() {
 #[test]
 fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
     let mut throttle = Throttle::default();
-    assert!(!throttle.told(1_000, figures(1, 0), Quality::Exact));
+    assert!(!throttle.told(shown(1_000, figures(1, 0))));
     assert_eq!(step(&mut throttle, 1_001, figures(2, 0)), Step::Send, "the first change goes out at once");
-    assert!(throttle.told(1_100, figures(3, 0), Quality::Exact));
+    assert!(throttle.told(shown(1_100, figures(3, 0))));
     assert_eq!(step(&mut throttle, 1_200, figures(2, 0)), Step::At(1_501));
     assert_eq!(step(&mut throttle, 1_501, figures(2, 0)), Step::Send, "it was told 3");
     assert_eq!(step(&mut throttle, 2_100, figures(2, 0)), Step::Nothing);
@@ -68,7 +72,10 @@ fn counts_that_are_due_wait_for_a_flush_that_is_about_to_be_over() {
     // Beside changes that are new it does not wait, and not for a quality either.
     assert_eq!(step_with(&mut throttle, 2_020, figures(8, 6), 1_900), Step::Send);
     let changes = Underway { since: 1_900, flush: FLUSH };
-    assert_eq!(throttle.step(2_100, figures(8, 6), Quality::Stale, || Some(changes)), Step::Send);
+    assert_eq!(
+        throttle.step(Shown { quality: Quality::Stale, ..shown(2_100, figures(8, 6)) }, || Some(changes)),
+        Step::Send
+    );
 }
 
 #[test]
@@ -80,6 +87,16 @@ fn a_flush_that_takes_too_long_is_not_waited_for() {
     assert_eq!(step_with(&mut throttle, 2_250, figures(3, 1), 1_260), Step::Send, "the store does not answer");
     // Turns that are further apart than counts: what is known does not wait for what is far.
     let rare = |since| move || Some(Underway { since, flush: 4 * GAP });
-    assert_eq!(throttle.step(2_750, figures(4, 1), Quality::Exact, rare(1_700)), Step::Send);
-    assert_eq!(throttle.step(3_250, figures(5, 1), Quality::Exact, rare(1_300)), Step::At(3_500));
+    assert_eq!(throttle.step(shown(2_750, figures(4, 1)), rare(1_700)), Step::Send);
+    assert_eq!(throttle.step(shown(3_250, figures(5, 1)), rare(1_300)), Step::At(3_500));
+}
+
+#[test]
+fn who_goes_away_is_told_as_other_changes_are() {
+    let mut throttle = Throttle::default();
+    step(&mut throttle, 1_000, figures(2, 1));
+    let away = |at| Shown { away: 1, ..shown(at, figures(2, 1)) };
+    assert_eq!(throttle.step(away(1_100), || None), Step::At(1_500));
+    assert_eq!(throttle.step(away(1_500), || None), Step::Send);
+    assert_eq!(throttle.step(away(2_500), || None), Step::Nothing);
 }

@@ -130,7 +130,7 @@ impl Memberships {
         let shown = show(&self.context, room);
         let owed = {
             let mut throttle = room.throttle.lock();
-            let owed = throttle.told(shown.at, shown.figures, shown.quality);
+            let owed = throttle.told(shown);
             there.told = throttle.shown().map(|shown| shown.at);
             owed
         };
@@ -146,7 +146,8 @@ impl Memberships {
 
 /// The figures of a room at this moment.
 fn show(context: &SessionContext, room: &Room) -> Shown {
-    Shown { at: context.clock.now(), figures: room.figures(), quality: context.trust.quality(room) }
+    let (figures, away) = (room.figures(), room.away());
+    Shown { at: context.clock.now(), figures, away, quality: context.trust.quality(room) }
 }
 
 fn counts<'a>(
@@ -163,6 +164,7 @@ fn counts<'a>(
         Quality::Exact => 0,
         Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),
     };
+    let arrived = room.arrivals.sum();
     ServerMessage::Counts(CountsMessage {
         live_id: &room.record.live,
         epoch: room.record.epoch,
@@ -174,6 +176,9 @@ fn counts<'a>(
         opened_at: room.record.opened_at,
         as_of: context.clock.unix().saturating_sub(age),
         quality: shown.quality,
+        away: shown.away,
+        joins: arrived.joins,
+        leaves: arrived.leaves,
         told: info.map(InfoTold::of),
     })
 }

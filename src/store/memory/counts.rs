@@ -5,10 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::records::{Records, watched_until};
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
 use crate::store::{
-    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, LiveState, Rank, RankedLive, StoreResult,
+    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState, MAX_POINTS, Point, Rank,
+    RankedLive, StoreResult,
 };
 
 #[async_trait]
@@ -16,19 +18,33 @@ impl Counts for MemoryStore {
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let record = lives.kept.get_mut(&request.live).map(|kept| &mut kept.record);
+        let Records { kept, histories, .. } = &mut *lives;
+        let record = kept.get_mut(&request.live).map(|kept| &mut kept.record);
         let Some(record) = record.filter(|record| record.state == LiveState::Open && record.epoch == request.epoch)
         else {
             return Ok(CountReply::NotOpen);
         };
-        if record.counted.map(|counted| counted.figures).unwrap_or_default() == request.figures {
+        let is_known = record.sums.arrivals.covers(&request.arrivals);
+        if record.counted.map(|counted| counted.figures).unwrap_or_default() == request.figures && is_known {
             return Ok(CountReply::Same);
         }
         let due = record.counted.map_or(0, |counted| counted.at + millis(COUNT_EVERY));
         if now < due {
             return Ok(CountReply::Early(Duration::from_millis(due - now)));
         }
+        watched_until(now, record, record.counted);
         record.counted = Some(Counted { figures: request.figures, at: now });
+        record.sums.arrivals.merge(&request.arrivals);
+        let point = Point {
+            at: now - now % millis(HISTORY_STEP),
+            figures: request.figures,
+            arrived: record.sums.arrivals.sum(),
+        };
+        let history = histories.entry(record.live_epoch()).or_default();
+        history.insert(point.at, point);
+        if history.len() > MAX_POINTS {
+            history.pop_first();
+        }
         Ok(CountReply::Counted)
     }
 

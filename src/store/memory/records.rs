@@ -1,16 +1,18 @@
 //! The records of lives in the embedded store, with the list of the open ones and the sweeper's turn: plain data that
 //! [`super::MemoryStore`] keeps under one lock.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::config::Switch;
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    AnnouncedViewers, CloseLive, CloseReply, Closure, Figures, Happened, Info, ListedLive, LiveRecord, LiveState,
-    MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Rank, RankedLive, RecordEvents, Standing,
+    AnnouncedViewers, CloseLive, CloseReply, Closure, Counted, Figures, Happened, Info, ListedLive, LiveEpoch,
+    LiveRecord, LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive,
+    RecordEvents, Standing, Summary, Sums, Uniques,
 };
 
 /// A record, and what belongs to its epoch.
@@ -23,11 +25,13 @@ pub(super) struct Kept {
     pub(super) book: RemovalLog,
     /// How many viewers each gateway has.
     pub(super) board: AnnouncedViewers,
+    /// The users who came, and the fans among them, by their hashes.
+    pub(super) came: [HashSet<u64>; 2],
 }
 
 impl Kept {
     fn new(record: LiveRecord, book: RemovalLog) -> Self {
-        Self { record, last_event: 0, book, board: AnnouncedViewers::default() }
+        Self { record, last_event: 0, book, board: AnnouncedViewers::default(), came: Default::default() }
     }
 
     /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may be.
@@ -39,6 +43,13 @@ impl Kept {
             pending.push(PendingEvent { number: self.last_event, what });
         }
         is_noted
+    }
+}
+
+/// Adds up how long the viewers of the last figures were there, up to now.
+pub(super) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: Option<Counted>) {
+    if let Some(Counted { figures, at }) = counted {
+        record.sums.watched_ms += figures.viewers * now.saturating_sub(at);
     }
 }
 
@@ -112,6 +123,9 @@ pub(super) struct Records {
     /// Closed lives in the order in which they are due to be forgotten.
     closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
     pub(super) turn: Option<(GatewayId, UnixMillis)>,
+    /// The points of each epoch, as long as its record is kept, or would be if the live were not open again.
+    pub(super) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
+    pub(super) past: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
 }
 
 impl Records {
@@ -141,6 +155,7 @@ impl Records {
             terms: request.terms.clone(),
             info: Info::default(),
             counted: None,
+            sums: Sums::default(),
             events: RecordEvents::default(),
         };
         self.listed.take(&request.live);
@@ -160,7 +175,8 @@ impl Records {
             book.leap_over(known.removals);
             let (state, removals) = (LiveState::Open, book.last());
             let events = RecordEvents::default();
-            let record = LiveRecord { state, closure: None, removals, counted: None, events, ..known.clone() };
+            let sums = Sums::default();
+            let record = LiveRecord { state, closure: None, removals, counted: None, sums, events, ..known.clone() };
             self.listed.put(&record.live, record.opened_at);
             self.kept.insert(known.live.clone(), Kept::new(record, book));
             return Standing::Rewritten;
@@ -179,7 +195,7 @@ impl Records {
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
         let Some(kept) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
-        let Kept { record, book, board, .. } = kept;
+        let Kept { record, book, board, came, .. } = kept;
         if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
@@ -187,12 +203,17 @@ impl Records {
             return CloseReply::Closed(record.clone());
         }
         record.state = LiveState::Closing;
-        (record.info, record.counted) = (Info::default(), None);
+        let counted = record.counted.take();
+        record.info = Info::default();
         *book = RemovalLog::numbered_from(record.removals);
         *board = AnnouncedViewers::default();
         record.peaks = record.peaks.max(request.peaks);
         if record.closure.is_none() {
             record.closure = Some(Closure { reason: request.reason, at: now });
+            watched_until(now, record, counted);
+            record.sums.arrivals.merge(&request.arrivals);
+            let [viewers, fans] = std::mem::take(came).map(|came| came.len() as u64);
+            record.sums.uniques = (request.uniques == Switch::On).then_some(Uniques { viewers, fans });
             kept.note(Happened::Closed, now);
         }
         CloseReply::Closing(kept.record.clone())
@@ -225,6 +246,7 @@ impl Records {
                 return;
             }
             let Some((_, live, epoch)) = self.closed.pop_front() else { return };
+            self.histories.remove(&LiveEpoch { live: live.clone(), epoch });
             let over = |kept: &Kept| kept.record.epoch == epoch && kept.record.state == LiveState::Closed;
             if self.kept.get(&live).is_some_and(over) {
                 self.kept.remove(&live);
@@ -236,8 +258,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::UserId;
-    use crate::store::{CloseReason, OpenedBy, Terms};
+    use crate::store::{Arrivals, CloseReason, OpenedBy, Terms};
 
     const KEEP: Duration = Duration::from_secs(3_600);
 
@@ -255,6 +276,8 @@ mod tests {
             epoch: record.epoch,
             reason: CloseReason::Requested,
             peaks: Peaks::default(),
+            arrivals: Arrivals::default(),
+            uniques: Switch::Off,
             message: String::new(),
         };
         records.begin_close(&end, now);

@@ -12,13 +12,25 @@ use super::viewers::read_viewers;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
 use crate::store::{
-    CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
+    Arrivals, CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
 };
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
     let mut commands = vec![
-        ("HMGET", args![keys.live(&expected.live), "state", "epoch", "removals", "info_version", "viewers", "fans"]),
+        (
+            "HMGET",
+            args![
+                keys.live(&expected.live),
+                "state",
+                "epoch",
+                "removals",
+                "info_version",
+                "viewers",
+                "fans",
+                "arrivals"
+            ],
+        ),
         ("HGETALL", args![keys.viewers(&expected.live)]),
     ];
     if expected.listed {
@@ -79,6 +91,7 @@ fn read_live(
     let mut field = || record.piece().and_then(Value::into_string);
     let (state, epoch, removals, info) = (field(), field(), field(), field());
     let figures = read_figures(field().as_deref(), field().as_deref());
+    let arrivals = Arrivals::parse(&field().unwrap_or_default());
     let or_zero = |number: Option<String>| number.unwrap_or_else(|| "0".to_owned());
     let is_open = state.as_deref() == Some(LiveState::Open.as_str())
         && epoch == Some(expected.epoch.to_string())
@@ -89,6 +102,9 @@ fn read_live(
     }
     if expected.counted.is_some_and(|expected| expected != figures) {
         findings.push(Finding::Counted);
+    }
+    if is_open && !(arrivals.covers(&expected.arrivals) && expected.arrivals.covers(&arrivals)) {
+        findings.push(Finding::Arrivals(arrivals));
     }
     // The list may lie on a node that is down. It is checked again when that node is back.
     if listed.is_some_and(|score| score.is_ok_and(|score| score.is_null())) {

@@ -8,10 +8,13 @@ use fred::types::Value;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, score};
-use super::{RedisStore, args, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
-use crate::store::{COUNT_EVERY, CountLive, CountReply, Counts, Figures, MAX_BATCH, Rank, RankedLive, StoreResult};
+use crate::store::{
+    COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch, MAX_BATCH, MAX_ORIGINS, MAX_POINTS,
+    Rank, RankedLive, StoreResult,
+};
 
 /// Lives that one call ranks: three members each.
 const RANKED_AT_ONCE: usize = MAX_BATCH / 3;
@@ -27,8 +30,11 @@ impl RedisStore {
 
     async fn do_count(&self, request: &CountLive) -> StoreResult<CountReply> {
         let Figures { viewers, fans } = request.figures;
-        let args = args![request.epoch, viewers, fans, millis(COUNT_EVERY)];
-        let mut reply = self.router.script(&scripts::COUNT, vec![self.keys().live(&request.live)], args).await?;
+        let of = LiveEpoch { live: request.live.clone(), epoch: request.epoch };
+        let mut args = args![request.epoch, viewers, fans, millis(COUNT_EVERY), request.arrivals, MAX_ORIGINS];
+        args.extend(args![millis(HISTORY_STEP), MAX_POINTS, keys::HISTORY_TTL.as_secs()]);
+        let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
+        let mut reply = self.router.script(&scripts::COUNT, keys, args).await?;
         match reply.text()?.as_str() {
             "counted" => Ok(CountReply::Counted),
             "same" => Ok(CountReply::Same),

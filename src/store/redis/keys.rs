@@ -31,6 +31,12 @@ pub const REMOVALS_TTL: Duration = MAX_BAN;
 /// the walk deletes it in the background. A large key that expires holds up the server.
 pub const ATTENDANCE_TTL: Duration = Duration::from_secs(ATTENDANCE_KEPT.as_secs() + 2 * 24 * 3600);
 
+/// How long the history of an open live outlives its last point, and that of a closed one as long as its record.
+pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long the unique users of an open live outlive the last of them. A close counts and deletes them.
+pub const UNIQUES_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
 const EVENTS: &str = "rollcall:events";
@@ -66,6 +72,10 @@ pub enum LiveKey {
     Viewers,
     /// Who was sent out, or who may not come back.
     Removals,
+    /// Who came at any time.
+    Uniques,
+    /// How the figures of an epoch moved.
+    History(Epoch),
 }
 
 /// Which key of a slice.
@@ -183,6 +193,9 @@ impl Keys {
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
+    /// | `arrivals` | how many came and left, as each process counts: `<process>:<joins>:<leaves>`, a space between |
+    /// | `watched_ms` | how long all viewers were there together, up to `counted_at` |
+    /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
     pub fn live(&self, live: &LiveId) -> String {
         self.key(format_args!("live:{live}"))
@@ -199,10 +212,31 @@ impl Keys {
         self.beside(&self.live(live), "bans")
     }
 
-    /// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live.
+    /// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live; and
+    /// `:<away>` if some of them are away.
     /// Absolute values, of which those of living gateways count.
     pub fn viewers(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "viewers")
+    }
+
+    /// STRING, a HyperLogLog each: the users who came to an open live at any time, and the fans among them.
+    pub fn uniques(&self, live: &LiveId) -> [String; 2] {
+        ["unique-viewers", "unique-fans"].map(|name| self.beside(&self.live(live), name))
+    }
+
+    /// STREAM: how the figures of an epoch moved, an entry for each bucket of time in which they changed. Its id is the
+    /// begin of the bucket, in Unix milliseconds, and how often the entry was replaced. Outlasts the close, as the
+    /// record does.
+    pub fn history(&self, of: &LiveEpoch) -> String {
+        self.beside(&self.live(&of.live), format_args!("history@{}", of.epoch))
+    }
+
+    /// ZSET: `<live_id>@<epoch>`, a streamer's past lives, scored by when their close began; and HASH: the same → its
+    /// summary as JSON. They expire when the newest is as old as a closed record may be.
+    pub fn past_lives(&self, streamer: &UserId) -> [String; 2] {
+        let list = self.key(format_args!("past-lives:{streamer}"));
+        let summaries = self.beside(&list, "summaries");
+        [list, summaries]
     }
 
     /// SET, contract: the users online in a slice. One key for a live of one slice, numbered from 1 otherwise.
@@ -483,7 +517,8 @@ impl Keys {
             let companion = match companion {
                 "removals" | "bans" => LiveKey::Removals,
                 "viewers" => LiveKey::Viewers,
-                _ => return None,
+                "unique-viewers" | "unique-fans" => LiveKey::Uniques,
+                other => LiveKey::History(Epoch(read_number(other.strip_prefix("history@")?)?)),
             };
             return Some(ReadKey::Live(LiveId::parse(live).ok()?, companion));
         }
@@ -564,7 +599,11 @@ fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
 
 /// One name a slice: `_slice007` is no gateway's.
 fn read_index(index: &str) -> Option<u32> {
-    index.parse().ok().filter(|read: &u32| read.to_string() == index)
+    read_number(index)?.try_into().ok()
+}
+
+fn read_number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|read: &u64| read.to_string() == text)
 }
 
 #[cfg(test)]
@@ -639,6 +678,8 @@ mod tests {
             (keys.live(live_id), of_live(LiveKey::Record)),
             (keys.viewers(live_id), of_live(LiveKey::Viewers)),
             (keys.bans(live_id), of_live(LiveKey::Removals)),
+            (keys.uniques(live_id)[1].clone(), of_live(LiveKey::Uniques)),
+            (keys.history(&LiveEpoch { live: live_id.clone(), epoch: Epoch(7) }), of_live(LiveKey::History(Epoch(7)))),
         ];
         let (fans, all) = (OnlineSet::Fans(live_id.clone()), OnlineSet::Viewers(live_id.clone()));
         let ids = [(&fans, 1, 1), (&fans, 12, 16), (&all, 1, 1), (&all, 2, 4), (&OnlineSet::Users, 64, USERS_SLICES)];
@@ -673,6 +714,8 @@ mod tests {
                 "live:a b",
                 "online-fans:a_slice007",
                 "{online-fans:a}:other",
+                "{live:a}:history@",
+                "{live:a}:history@07",
                 "following:x",
                 "",
                 "online-users",
@@ -704,9 +747,13 @@ mod tests {
         let id = LiveId::parse("42").unwrap();
         for keys in installations() {
             let channel = keys.channel(&Channel::Live(id.clone()));
-            for key in [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel] {
-                assert_eq!(slot(&key), slot(&keys.live(&id)), "{key}");
+            let history = keys.history(&LiveEpoch { live: id.clone(), epoch: Epoch(7) });
+            let beside = [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel, history];
+            for key in beside.iter().chain(&keys.uniques(&id)) {
+                assert_eq!(slot(key), slot(&keys.live(&id)), "{key}");
             }
+            let [list, summaries] = keys.past_lives(&UserId::parse("s1").unwrap());
+            assert_eq!(slot(&list), slot(&summaries));
         }
     }
 

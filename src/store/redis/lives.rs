@@ -15,10 +15,11 @@ use super::slices::read_fence;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
+use crate::config::Switch;
 use crate::store::{
-    Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Happened, Info, InfoReply, LEAP,
-    ListedLive, LiveRecord, LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks,
-    PendingEvent, RecordEvents, Standing, StoreResult, Terms, WriteInfo,
+    Arrivals, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Happened, Info, InfoReply,
+    LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_ORIGINS, MAX_RECORD_FIELDS, OpenLive, OpenReply,
+    OpenedBy, Peaks, PendingEvent, RecordEvents, Standing, StoreResult, Sums, Terms, Uniques, WriteInfo,
 };
 
 /// What the fields of pending events begin with; the number of the event follows.
@@ -63,6 +64,13 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         },
         info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
         counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
+        sums: Sums {
+            arrivals: Arrivals::parse(word("arrivals").unwrap_or_default()),
+            watched_ms: number("watched_ms").unwrap_or(0),
+            uniques: number("unique_viewers")
+                .zip(number("unique_fans"))
+                .map(|(viewers, fans)| Uniques { viewers, fans }),
+        },
         events: read_events(fields),
     })
 }
@@ -111,7 +119,8 @@ impl RedisStore {
     /// The record and the other keys of its epoch.
     pub(super) fn record_keys(&self, live: &LiveId) -> Vec<String> {
         let keys = self.keys();
-        vec![keys.live(live), keys.removals(live), keys.bans(live), keys.viewers(live)]
+        let [unique_viewers, unique_fans] = keys.uniques(live);
+        vec![keys.live(live), keys.removals(live), keys.bans(live), keys.viewers(live), unique_viewers, unique_fans]
     }
 
     /// The last arguments of a script that publishes what it changes on the live's channel.
@@ -223,6 +232,7 @@ impl RedisStore {
         let Peaks { viewers, fans } = request.peaks;
         let mut args = args![request.epoch, request.reason.as_str(), viewers, fans, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(&request.live, &request.message));
+        args.extend(args![request.arrivals, FLAG[usize::from(request.uniques == Switch::On)], MAX_ORIGINS]);
         let mut reply = self.router.script(&scripts::BEGIN_CLOSE, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "absent" {
@@ -239,7 +249,9 @@ impl RedisStore {
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
         let args = args![epoch, keep.as_secs()];
-        let mut reply = self.router.script(&scripts::FINISH_CLOSE, self.record_keys(live), args).await?;
+        let mut keys = self.record_keys(live);
+        keys.push(self.keys().history(&LiveEpoch { live: live.clone(), epoch }));
+        let mut reply = self.router.script(&scripts::FINISH_CLOSE, keys, args).await?;
         reply.text()?;
         let record = record(live, reply)?;
         if let Some(LiveRecord { state: LiveState::Closed, closure: Some(closure), .. }) = &record {

@@ -127,23 +127,23 @@ impl Router {
         found
     }
 
-    /// Runs a script on many keys, with the arguments of each; otherwise as [`Self::read_all`].
+    /// Runs a script many times, each time with keys of one slot and arguments; otherwise as [`Self::read_all`].
     pub(super) async fn script_each(
         &self,
         script: &Script,
-        calls: Vec<(String, Vec<Value>)>,
+        calls: Vec<(Vec<String>, Vec<Value>)>,
     ) -> Vec<StoreResult<Reply>> {
-        let command = |(key, args): &(String, Vec<Value>)| {
-            let mut all = vec![Value::from(script.sha1()), Value::from(1_i64), Value::from(key.as_str())];
-            all.extend(args.iter().cloned());
+        let command = |(keys, args): &(Vec<String>, Vec<Value>)| {
+            let mut all = vec![Value::from(script.sha1()), Value::from(keys.len() as i64)];
+            all.extend(keys.iter().map(|key| Value::from(key.as_str())).chain(args.iter().cloned()));
             ("EVALSHA", all)
         };
         let answers = self.send_all(&calls.iter().map(command).collect::<Vec<_>>(), 2).await;
         let mut found = Vec::with_capacity(calls.len());
-        for ((key, args), answer) in calls.into_iter().zip(answers) {
+        for ((keys, args), answer) in calls.into_iter().zip(answers) {
             found.push(match answer {
                 Err(Failure::Moved(_) | Failure::Ask(_) | Failure::UnknownScript) => {
-                    self.script(script, vec![key], args).await
+                    self.script(script, keys, args).await
                 }
                 answer => answer.map(Reply::of_script).map_err(StoreError::from),
             });

@@ -48,6 +48,8 @@ scripts! {
     FINISH_CLOSE = "finish_close.lua",
     WRITE_INFO = "write_info.lua",
     COUNT = "count.lua",
+    COUNT_UNIQUES = "count_uniques.lua",
+    ADD_PAST_LIVE = "add_past_live.lua",
     RANK = "rank.lua",
     LIST = "list.lua",
     DELIST = "delist.lua",

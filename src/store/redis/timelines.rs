@@ -90,15 +90,15 @@ impl Timelines for RedisStore {
 
     async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], looked: Instant) -> StoreResult<()> {
         let steps = async {
-            let mut calls = Vec::with_capacity(to.len());
+            let (mut keys, mut calls) = (Vec::with_capacity(to.len()), Vec::with_capacity(to.len()));
             for timeline in to {
                 let key = self.timeline_key(timeline);
                 let not_after = self.router.not_after(&key).await?;
                 // Read after the node's time: the process may have been stopped in between.
                 let until = not_after.saturating_sub(millis(looked.elapsed()));
-                calls.push((key, args![until, timeline.most(), entry.at, entry.id]));
+                calls.push((vec![key.clone()], args![until, timeline.most(), entry.at, entry.id]));
+                keys.push(key);
             }
-            let keys: Vec<String> = calls.iter().map(|(key, _)| key.clone()).collect();
             let answers = self.router.script_each(&scripts::ADD_STATUSES, calls).await;
             for (key, answer) in keys.iter().zip(answers) {
                 in_time(self, key, answer?)?;

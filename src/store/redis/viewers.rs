@@ -12,9 +12,9 @@ use crate::store::{AnnounceReply, AnnounceViewers, GatewayViewers, StoreError, S
 /// Reads what each gateway announced. Skips fields that another program wrote.
 pub(super) fn read_viewers(fields: Reply) -> StoreResult<Vec<GatewayViewers>> {
     let read = |(name, value): (String, String)| {
-        let (viewers, number) = value.split_once(':')?;
-        let gateway = GatewayId::parse(&name).ok()?;
-        Some(GatewayViewers { gateway, viewers: viewers.parse().ok()?, number: number.parse().ok()? })
+        let mut numbers = value.split(':').map(|number| number.parse().ok());
+        let (viewers, number, away) = (numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?);
+        Some(GatewayViewers { gateway: GatewayId::parse(&name).ok()?, viewers, away, number })
     };
     Ok(fields.pairs()?.into_iter().filter_map(read).collect())
 }
@@ -52,9 +52,10 @@ impl RedisStore {
     }
 
     fn announce_args(&self, call: &AnnounceViewers, not_after: UnixMillis) -> Vec<Value> {
-        let AnnounceViewers { live, epoch, gateway, viewers, number, message } = call;
+        let AnnounceViewers { live, epoch, gateway, viewers, away, number, message } = call;
         let mut args = args![epoch, gateway, viewers, number, not_after, keys::SLICE_TTL.as_secs()];
         args.extend(self.publish_args(live, message));
+        args.extend(args![away]);
         args
     }
 }

@@ -10,9 +10,10 @@ use super::parts::{LivesParts, SLICES_AT_A_TIME};
 use super::types::LiveError;
 use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
+use crate::presence::uniques::Uniques;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult, withdraw_live,
+    CloseLive, CloseReason, CloseReply, Closure, CountUniques, LiveRecord, LiveState, Store, StoreResult, withdraw_live,
 };
 use crate::sync::events::announce;
 
@@ -25,8 +26,20 @@ impl LivesParts {
         loop {
             let room = self.rooms.of_epoch(asked);
             let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
+            let arrivals = room.as_ref().map(|room| room.arrivals.all()).unwrap_or_default();
+            if let Some(room) = &room {
+                self.count_last_uniques(room).await;
+            }
             let message = self.outbox.record_changed();
-            let wish = CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks, message };
+            let wish = CloseLive {
+                live: live.clone(),
+                epoch: asked.epoch,
+                reason,
+                peaks,
+                arrivals,
+                uniques: self.uniques,
+                message,
+            };
             match self.store.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
@@ -41,6 +54,17 @@ impl LivesParts {
                     self.store.keep_live(asked, &self.outbox.record_changed()).await?;
                 }
                 CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
+            }
+        }
+    }
+
+    /// Counts who came just now. What fails is left out.
+    async fn count_last_uniques(&self, room: &Room) {
+        while let Some([viewers, fans]) = room.uniques.as_ref().and_then(Uniques::take) {
+            let (live, epoch) = (room.record.live.clone(), room.record.epoch);
+            let counted = self.store.count_uniques(&[CountUniques { live, epoch, viewers, fans }]).await;
+            if let Some(Err(why)) = counted.into_iter().next() {
+                return tracing::debug!(live_id = %room.record.live, error = %why, "who came last was not counted");
             }
         }
     }
@@ -123,9 +147,9 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the events, withdraws the
-/// status, then closes the record, which is kept for so long. Returns the record as it is then, which may belong to a
-/// newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary and the events,
+/// withdraws the status, then closes the record, which is kept for so long. Returns the record as it is then, which may
+/// belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
@@ -136,6 +160,10 @@ pub(crate) async fn finish_in_store(
         // Its begin may be lost; without it, nobody would forget what is kept.
         store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
         store.end_attendance(&record.live_epoch(), closure.at).await?;
+    }
+    // Before its event: who hears of the close finds it there.
+    if let Some(summary) = record.summary() {
+        store.add_past_live(&summary, keep).await?;
     }
     announce(store, [record], events_kept).await?;
     // Before the record says that all is done: whoever finds it `closing` does this again.

@@ -105,7 +105,12 @@ impl LivesParts {
         match viewers {
             Some(mut said) => {
                 // Those who have an entry may have viewers; how many is not needed.
-                said.extend(holders.into_iter().map(|gateway| GatewayViewers { gateway, viewers: 1, number: 0 }));
+                said.extend(holders.into_iter().map(|gateway| GatewayViewers {
+                    gateway,
+                    viewers: 1,
+                    away: 0,
+                    number: 0,
+                }));
                 room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster());
             }
             None => room.set_viewers_unread(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::{
-    AnnounceViewers, CheckLive, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive,
+    AnnounceViewers, Arrivals, CheckLive, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive,
     RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
 };
 
@@ -38,7 +38,7 @@ fn both() -> Vec<GatewayId> {
 
 async fn say(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
     let (live, gateway, message) = (record.live.clone(), gateway(name), String::new());
-    let say = AnnounceViewers { live, epoch: record.epoch, gateway, viewers, number, message };
+    let say = AnnounceViewers { live, epoch: record.epoch, gateway, viewers, away: 0, number, message };
     store.announce_viewers(&say).await.unwrap();
 }
 
@@ -65,6 +65,7 @@ impl Scene {
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
+            arrivals: Arrivals::default(),
             viewers: ViewerTotals { viewers: 7, numbers: 23 },
             slices,
         };
@@ -103,7 +104,8 @@ async fn found(
             Finding::Unlisted => 1,
             Finding::Viewers => 2,
             Finding::Counted => 3,
-            Finding::Slice(place, _) => 4 + place,
+            Finding::Arrivals(_) => 4,
+            Finding::Slice(place, _) => 5 + place,
         });
     }
     answers
@@ -153,7 +155,12 @@ async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<d
     scene.expected.info = version;
     assert_eq!(scene.finds(&scene.expected).await, []);
     let figures = Figures { viewers: 7, fans: 3 };
-    store.count_live(&CountLive { live: live("42"), epoch, figures }).await.unwrap();
+    let arrivals = Arrivals::parse("a:3:0 b:4:0");
+    store.count_live(&CountLive { live: live("42"), epoch, figures, arrivals: arrivals.clone() }).await.unwrap();
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
+    scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:1");
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
+    scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:0");
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted]);
     for counted in [Some(figures), None] {
         assert_eq!(scene.finds(&CheckLive { counted, ..scene.expected.clone() }).await, []);
@@ -226,6 +233,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
+            arrivals: Arrivals::default(),
             viewers: ViewerTotals::default(),
             slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, card }],
         };
@@ -257,8 +265,8 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId::of_fans(live.clone(), 1, 1);
         let slices = vec![ExpectedSlice { slice, entry: None, held: 0, card: u64::from(n % 5 == 0) }];
-        let (viewers, counted) = (ViewerTotals::default(), None);
-        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, viewers, slices });
+        let (viewers, counted, arrivals) = (ViewerTotals::default(), None, Arrivals::default());
+        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, arrivals, viewers, slices });
     }
     for (n, answer) in found(&store, &both(), &expected).await.into_iter().enumerate() {
         let findings = answer.unwrap();

@@ -7,7 +7,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::{Epoch, LiveId};
-use rollcall::store::{COUNT_EVERY, CountLive, CountReply, Figures, LiveRecord, Rank, RankedLive, Standing, Store};
+use rollcall::store::{
+    Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, LiveRecord, Rank, RankedLive, Standing, Store,
+};
 use tokio::time::{Instant, sleep};
 
 use super::{LONG, end, live, on_each, opened};
@@ -25,7 +27,8 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 }
 
 async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures) -> CountReply {
-    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures };
+    let arrivals = Arrivals::default();
+    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, arrivals };
     store.count_live(&wish).await.unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::store::{
-    CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts,
+    Arrivals, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts,
     PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
 };
 
@@ -77,12 +77,13 @@ async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<d
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     let figures = Figures { viewers: 3, fans: 1 };
     assert_eq!(note().await, NotedCounts::Same);
-    store.count_live(&CountLive { live: live("42"), epoch: record.epoch, figures }).await.unwrap();
+    let count = CountLive { live: live("42"), epoch: record.epoch, figures, arrivals: Arrivals::default() };
+    store.count_live(&count).await.unwrap();
     let NotedCounts::Noted(noted) = note().await else { panic!("not noted") };
     assert_eq!(whats(&noted.events.pending), [Happened::Opened, Happened::Counts(figures)]);
     assert_eq!(noted.events.told.map(|told| told.figures), Some(figures));
     assert_eq!(note().await, NotedCounts::Same);
-    let nobody = CountLive { live: live("42"), epoch: record.epoch, figures: Figures::default() };
+    let nobody = CountLive { figures: Figures::default(), ..count };
     let deadline = tokio::time::Instant::now() + rollcall::store::COUNT_EVERY * 2;
     while store.count_live(&nobody).await.unwrap() != CountReply::Counted {
         assert!(tokio::time::Instant::now() < deadline, "the figures are never written");
@@ -228,7 +229,10 @@ async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
 
     // Counts are not told now, so they are told when there is a place again.
     let figures = Figures { viewers: 3, fans: 1 };
-    store.count_live(&CountLive { live: live("42"), epoch: record.epoch, figures }).await.unwrap();
+    store
+        .count_live(&CountLive { live: live("42"), epoch: record.epoch, figures, arrivals: Arrivals::default() })
+        .await
+        .unwrap();
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     assert_eq!(note().await, NotedCounts::Early(rollcall::store::COUNTS_EVENT_EVERY));
     let numbers = noted.iter().take(10).map(|event| event.number).collect();

@@ -43,6 +43,7 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         removals: 0,
         info: 0,
         counted: Some(Figures::default()),
+        arrivals: rollcall::store::Arrivals::default(),
         viewers: ViewerTotals::default(),
         slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, card: 4 }],
     };

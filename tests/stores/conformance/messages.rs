@@ -112,6 +112,7 @@ async fn viewers_are_told(store: Arc<dyn Store>) {
         epoch,
         gateway: gateway("a"),
         viewers: 3,
+        away: 0,
         number,
         message: format!("number {number}"),
     };

@@ -118,6 +118,7 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         removals: 0,
         info: 0,
         counted: None,
+        arrivals: rollcall::store::Arrivals::default(),
         viewers: ViewerTotals::default(),
         slices: vec![
             ExpectedSlice { slice: slice(), entry: None, held: 0, card: 0 },

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
+use rollcall::config::Switch;
 use rollcall::store::Fence;
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures,
-    Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
-    Standing, Store, Strays, ViewerTotals,
+    AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice,
+    Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease,
+    SliceReading, Standing, Store, Strays, ViewerTotals,
 };
 
 use super::agree_on;
@@ -350,6 +351,7 @@ impl Side {
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
             info: 0,
             counted: Some(Figures::default()),
+            arrivals: Arrivals::default(),
             viewers: ViewerTotals {
                 viewers: viewers.viewers + off(Wrong::Viewers),
                 numbers: viewers.numbers + off(Wrong::Numbers),
@@ -386,7 +388,9 @@ impl Side {
             Step::BeginClose { behind, viewers, moderated } => {
                 let reason = if *moderated { CloseReason::Moderated } else { CloseReason::Requested };
                 let peaks = Peaks { viewers: *viewers, fans: 1 };
-                let wish = CloseLive { live: id, epoch: self.epoch(*behind), reason, peaks, message: String::new() };
+                let (arrivals, uniques, message) = (Arrivals::default(), Switch::On, String::new());
+                let epoch = self.epoch(*behind);
+                let wish = CloseLive { live: id, epoch, reason, peaks, arrivals, uniques, message };
                 match self.store.begin_close(&wish).await.unwrap() {
                     CloseReply::Closing(record) => format!("closing {}", self.record(&record)),
                     CloseReply::Closed(record) => format!("closed {}", self.record(&record)),
@@ -429,7 +433,8 @@ impl Side {
             Step::Say { gateway: who, viewers, number, behind } => {
                 let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());
                 let (viewers, number) = (*viewers, *number);
-                let say = AnnounceViewers { live: id, epoch: self.epoch(*behind), gateway, viewers, number, message };
+                let epoch = self.epoch(*behind);
+                let say = AnnounceViewers { live: id, epoch, gateway, viewers, away: viewers / 2, number, message };
                 format!("{:?}", self.store.announce_viewers(&say).await.unwrap())
             }
             Step::View { behind } => self.viewers(*behind).await,

@@ -212,6 +212,19 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    History {
+        fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> Vec<Point>;
+        fn add_past_live(&self, summary: &Summary, keep: Duration) -> ();
+        fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> Vec<Summary>;
+        fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> Option<Summary>;
+        else
+        async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
+            self.inner.count_uniques(of).await
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
     LeaseStore {
         fn renew_lease(&self, renewal: &RenewLease) -> LeaseReply;
         fn end_lease(&self, gateway: &GatewayId) -> ();

@@ -1,13 +1,13 @@
 -- Stores how many viewers a gateway has in an open live, and publishes it on the live's channel.
 -- KEYS  1 record  2 viewers
 -- ARGV  1 epoch  2 gateway  3 viewers  4 number of the announcement  5 the latest time, ms, for a gateway's first one
---       6 lifetime, s  7 channel  8 message
+--       6 lifetime, s  7 channel  8 message  9 viewers who are away
 -- Returns  {'announced'} | {'late', now in ms} | {'not_open'}
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
 end
-local last = string.match(redis.call('HGET', KEYS[2], ARGV[2]) or '', '^%d+:(%d+)$')
+local last = string.match(redis.call('HGET', KEYS[2], ARGV[2]) or '', '^%d+:(%d+)')
 if not last then
   local now = clock()
   if now > tonumber(ARGV[5]) then
@@ -17,7 +17,8 @@ end
 if not last or tonumber(last) < tonumber(ARGV[4]) then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('HDEL', KEYS[2], '')
-  redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ':' .. ARGV[4])
+  local away = ARGV[9] ~= '0' and ':' .. ARGV[9] or ''
+  redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ':' .. ARGV[4] .. away)
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
 publish(ARGV[7], ARGV[8])

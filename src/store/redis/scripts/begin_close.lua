@@ -1,9 +1,11 @@
--- open → closing, and publishes it on the live's channel. From here on nobody can note a removal or announce viewers,
--- and earlier removals and announcements are gone.
--- KEYS  1 record  2 removals  3 bans  4 viewers
+-- open → closing, and publishes it on the live's channel. From here on nobody can note a removal, announce viewers or
+-- count anybody, and earlier removals and announcements are gone.
+-- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 most fields of a record  6 channel  7 message
+--       8 how many came and left  9 1 if those who came were counted, or empty  10 most processes that count
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
-local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
+local state, epoch, peak_viewers, peak_fans, viewers, at, known, watched = unpack(redis.call('HMGET', KEYS[1], 'state',
+  'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'counted_at', 'arrivals', 'watched_ms'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
 end
@@ -20,11 +22,19 @@ end
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HDEL', KEYS[1], 'info', 'info_version', 'viewers', 'fans', 'counted_at')
 redis.call('HSET', KEYS[1], 'state', 'closing',
-  'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),
-  'peak_fans', whole(math.max(tonumber(fans) or 0, tonumber(ARGV[4]))))
-if redis.call('HSETNX', KEYS[1], 'closed_at', whole(clock())) == 1 then
-  redis.call('HSET', KEYS[1], 'reason', ARGV[2])
+  'peak_viewers', whole(math.max(tonumber(peak_viewers) or 0, tonumber(ARGV[3]))),
+  'peak_fans', whole(math.max(tonumber(peak_fans) or 0, tonumber(ARGV[4]))))
+local now = clock()
+if redis.call('HSETNX', KEYS[1], 'closed_at', whole(now)) == 1 then
+  local arrivals = merge_arrivals(known, ARGV[8], ARGV[10])
+  redis.call('HSET', KEYS[1], 'reason', ARGV[2], 'watched_ms', watched_until(now, watched, viewers, at))
+  put_given(KEYS[1], { 'arrivals', arrivals })
+  if ARGV[9] ~= '' then
+    redis.call('HSET', KEYS[1], 'unique_viewers', redis.call('PFCOUNT', KEYS[5]),
+      'unique_fans', redis.call('PFCOUNT', KEYS[6]))
+  end
   note_event(KEYS[1], 'live.closed', ARGV[5])
 end
+redis.call('UNLINK', KEYS[5], KEYS[6])
 publish(ARGV[6], ARGV[7])
 return answer('closing', KEYS[1])

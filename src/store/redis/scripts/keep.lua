@@ -1,5 +1,5 @@
 -- A gateway holds a live open: raises the record's peaks, and writes the record again if it is gone.
--- KEYS  1 record  2 removals  3 bans  4 viewers
+-- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
 --       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
 --       10 title or empty  11 streamer timeout, s, or empty  12 1 if all viewers are kept in slices, or empty
@@ -38,7 +38,7 @@ end
 -- Epochs only grow, so a record of an older epoch came back from a backup.
 local older = tonumber(epoch or '') and tonumber(epoch) < tonumber(ARGV[1])
 if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
-  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  redis.call('UNLINK', unpack(KEYS))
   redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[2], 'epoch', ARGV[1], 'slices', ARGV[3],
     'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7])
   leap_over(0)

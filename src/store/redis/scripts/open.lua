@@ -1,5 +1,5 @@
 -- Begins a new epoch of a live, unless one is open or closing.
--- KEYS  1 record  2 removals  3 bans  4 viewers
+-- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
 --       5 the record's epoch as the caller read it, or empty  6 title or empty  7 streamer timeout, s, or empty
 --       8 1 if all viewers are kept in slices, or empty  9 most fields of a record  10 channel  11 message
@@ -26,7 +26,7 @@ local now = whole((clock()))
 -- At least the time in seconds, so that no epoch is used again, whatever data was lost.
 local epoch = math.max(math.max(last, tonumber(ARGV[4])) + 1, math.floor(now / 1000))
 -- A close removes the other keys; a record that was lost without a close leaves them behind.
-redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+redis.call('UNLINK', unpack(KEYS))
 redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
   'epoch', whole(epoch), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],
   'peak_viewers', 0, 'peak_fans', 0)

@@ -270,6 +270,36 @@ local function words_without(value, gateways)
   return words
 end
 
+-- How many came to an epoch and left it, as each process counts: '<process>:<joins>:<leaves>', a space between. Of two
+-- totals of a process the higher counts. Returns the text of both together, both sums, and whether `said` has more.
+local function merge_arrivals(known, said, most)
+  local names, joins, leaves, news = {}, {}, {}, false
+  for place, text in ipairs({ known or '', said }) do
+    for name, came, left in string.gmatch(text, '([^: ]+):(%d+):(%d+)') do
+      came, left = tonumber(came), tonumber(left)
+      if not joins[name] and #names < tonumber(most) then
+        names[#names + 1], joins[name], leaves[name] = name, 0, 0
+      end
+      if joins[name] and (came > joins[name] or left > leaves[name]) then
+        joins[name], leaves[name] = math.max(joins[name], came), math.max(leaves[name], left)
+        news = news or place == 2
+      end
+    end
+  end
+  local words, all_joins, all_leaves = {}, 0, 0
+  for i, name in ipairs(names) do
+    words[i] = name .. ':' .. whole(joins[name]) .. ':' .. whole(leaves[name])
+    all_joins, all_leaves = all_joins + joins[name], all_leaves + leaves[name]
+  end
+  return table.concat(words, ' '), whole(all_joins), whole(all_leaves), news
+end
+
+-- How long all viewers of a live were there together, in ms, up to now; the figures of the record hold since `at`.
+local function watched_until(now, watched, viewers, at)
+  local since = math.max(0, now - (tonumber(at or '') or now))
+  return whole((tonumber(watched or '') or 0) + (tonumber(viewers or '') or 0) * since)
+end
+
 -- Notes an event of a live in its record, until it is in the stream: a kind and its words. A record that has very many
 -- fields takes the close only. Returns whether the event is noted.
 local function note_event(record, what, most)

@@ -1,0 +1,185 @@
+//! The routes of what is left to look at: how the figures of a live moved, and the past lives of a streamer.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::authorization::OwnLive;
+use super::bounded::{Step, Whole};
+use super::fans::load;
+use super::paging::{Listing, Page, Paging, ask_for, paging_query};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, InQuery};
+use super::state::AppState;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::store::{Arrived, Figures, HISTORY_STEP, LiveEpoch, LiveRecord, PastLive, Point, Summary};
+
+/// What the figures were at the end of ten seconds in which they changed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct HistoryPoint {
+    /// When the ten seconds began, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    at: UnixMillis,
+    /// Viewers online.
+    #[schema(example = 10)]
+    viewers: u64,
+    /// Fans online.
+    #[schema(example = 3)]
+    fans: u64,
+    /// How often users had come since the opening.
+    #[schema(example = 14)]
+    joins: u64,
+    /// How often users had left since the opening.
+    #[schema(example = 4)]
+    leaves: u64,
+}
+
+impl From<Point> for HistoryPoint {
+    fn from(point: Point) -> Self {
+        let Point { at, figures: Figures { viewers, fans }, arrived: Arrived { joins, leaves } } = point;
+        Self { at, viewers, fans, joins, leaves }
+    }
+}
+
+/// How the figures of a live moved.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = History)]
+pub(super) struct HistoryOf {
+    /// The live.
+    live_id: LiveId,
+    /// Which opening of it.
+    #[schema(example = 3)]
+    epoch: u64,
+    /// At most one point in so many seconds.
+    #[schema(example = 10)]
+    step_s: u64,
+    /// From when on, in Unix milliseconds.
+    from: UnixMillis,
+    /// Until when.
+    to: UnixMillis,
+    /// The points, oldest first.
+    items: Vec<HistoryPoint>,
+}
+
+/// Which points are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HistoryQuery {
+    /// From this time on, in Unix milliseconds; from the opening, if this is left out.
+    #[param(inline)]
+    from: Option<Whole>,
+    /// Until this time; until the close or now, if this is left out.
+    #[param(inline)]
+    to: Option<Whole>,
+    /// At most one point in so many seconds, the last: a multiple of 10.
+    #[param(inline)]
+    step: Option<Step>,
+    /// Which opening of the live; the latest if this is left out.
+    #[param(inline)]
+    epoch: Option<Whole>,
+}
+
+refusals!(ShowRefused = InvalidId, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
+
+/// How the figures of a live moved
+///
+/// There is a point for every ten seconds in which a figure changed; until the next one, the figures stayed as they
+/// were. About the newest 10,000 points of an opening are kept, 30 days after the close, or as long as `--closed-ttl`
+/// says.
+#[utoipa::path(get, path = "/v1/lives/{live_id}/history", operation_id = "get_history", tag = "lives",
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), HistoryQuery),
+    responses((status = 200, description = "All points of that time", body = HistoryOf), ShowRefused))]
+pub(super) async fn show(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    InQuery(query): InQuery<HistoryQuery>,
+    own: Option<Extension<OwnLive>>,
+) -> Result<Json<HistoryOf>, Problem> {
+    let record = match &own {
+        Some(Extension(OwnLive(record))) => record.clone(),
+        None => load(&state, &live).await?,
+    };
+    let epoch = query.epoch.map_or(record.epoch, |epoch| Epoch(epoch.0));
+    let of = LiveEpoch { live, epoch };
+    let store = state.store_for_clients.as_ref();
+    let is_latest = epoch == record.epoch;
+    if !is_latest && own.is_some() && store.past_live(&record.streamer, &of).await?.is_none() {
+        let detail = "that opening of the live belonged to another streamer, or is not kept any more";
+        return Err(Problem::new(Kind::Forbidden, detail));
+    }
+    let (opened_at, until) = if is_latest { span_of(&record, state.clock.unix()) } else { (0, state.clock.unix()) };
+    let (from, to) = (query.from.map_or(opened_at, |from| from.0), query.to.map_or(until, |to| to.0));
+    let points = store.history(&of, from - from % millis(HISTORY_STEP), to).await?;
+    if points.is_empty() && !is_latest {
+        return Err(Problem::new(Kind::NotKept, format!("no history of {of} is kept for that time")));
+    }
+    let step = query.step.unwrap_or_default();
+    let LiveEpoch { live: live_id, epoch: Epoch(epoch) } = of;
+    let items = thin(points, step.millis()).into_iter().map(HistoryPoint::from).collect();
+    Ok(Json(HistoryOf { live_id, epoch, step_s: step.seconds(), from, to, items }))
+}
+
+/// From when to when a live is, or was, open.
+fn span_of(record: &LiveRecord, now: UnixMillis) -> (UnixMillis, UnixMillis) {
+    (record.opened_at, record.closure.map_or(now, |closure| closure.at))
+}
+
+/// The last point of each step.
+fn thin(points: Vec<Point>, step: u64) -> Vec<Point> {
+    let mut thinned: Vec<Point> = Vec::with_capacity(points.len());
+    for point in points {
+        match thinned.last_mut() {
+            Some(last) if last.at / step == point.at / step => *last = point,
+            _ => thinned.push(point),
+        }
+    }
+    thinned
+}
+
+paging_query!(PastQuery = PastLives);
+refusals!(PastRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+
+/// List the past lives of a streamer, newest first
+///
+/// The newest 1,000 whose close began within the last 30 days, or as long ago as `--closed-ttl` says.
+#[utoipa::path(get, path = "/v1/streamers/{streamer_id}/lives", operation_id = "list_past_lives", tag = "lives",
+    params(("streamer_id" = UserId, Path, description = "The streamer", example = "s1"), PastQuery),
+    responses((status = 200, description = "A page", body = Page<Summary>), PastRefused))]
+pub(super) async fn past(
+    State(state): State<Arc<AppState>>,
+    InPath(streamer): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<Summary>>, Problem> {
+    let resume = |cursor: &str| {
+        Listing::PastLives.resume(cursor, |[closed_at, live, epoch]| {
+            let of = LiveEpoch { live: LiveId::parse(live).ok()?, epoch: Epoch(epoch.parse().ok()?) };
+            Some(PastLive { of, closed_at: closed_at.parse().ok()? })
+        })
+    };
+    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let lives = state.lives.past(&streamer, after.as_ref(), ask_for(paging.limit)).await?;
+    let cursor = |last: &Summary| Listing::PastLives.cursor(&[&last.closed_at, &last.live_id, &last.epoch]);
+    Ok(Json(Page::cut(lives, paging.limit, cursor)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_point_of_each_step_stays() {
+        let point = |at, viewers| Point { at, figures: Figures { viewers, fans: 0 }, arrived: Arrived::default() };
+        let points: Vec<Point> = [(10, 1), (20, 2), (50, 3), (60, 4)].map(|(at, n)| point(at * 1_000, n)).to_vec();
+        let viewers = |step| {
+            let thinned = thin(points.clone(), step);
+            thinned.iter().map(|point| (point.at / 1_000, point.figures.viewers)).collect::<Vec<_>>()
+        };
+        assert_eq!(viewers(10_000), [(10, 1), (20, 2), (50, 3), (60, 4)]);
+        assert_eq!(viewers(30_000), [(20, 2), (50, 3), (60, 4)]);
+        assert_eq!(viewers(60_000), [(50, 3), (60, 4)]);
+    }
+}

@@ -1,0 +1,161 @@
+//! The boundary for what is left to look at of a live: its history, which says how its figures moved, and the summary
+//! of each epoch.
+//!
+//! The step that writes the figures into the record ([`super::Counts::count_live`]) also writes a point of the history,
+//! so whoever may not write the one does not write the other: nobody after the close began, or in another epoch. A
+//! point belongs to a bucket of the store's clock, and the last write of a bucket is its point. A bucket in which
+//! nothing changed has none.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::{Arrived, Figures, LiveEpoch, LiveRecord, StoreResult, Sums};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, LiveId, UserId};
+
+/// How long a bucket is.
+pub const HISTORY_STEP: Duration = Duration::from_secs(10);
+
+/// About how many points are kept of an epoch, the newest: a day in which the figures change in every bucket.
+pub const MAX_POINTS: usize = 10_000;
+
+/// How many past lives of a streamer are kept, the newest.
+pub const MAX_PAST_LIVES: usize = 1_000;
+
+/// The most users that one [`CountUniques`] names.
+pub const MAX_UNIQUES: usize = 1_000;
+
+/// What the figures of an epoch were at the end of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// When the bucket begins.
+    pub at: UnixMillis,
+    /// The counts.
+    pub figures: Figures,
+    /// How many had come and left since the opening.
+    pub arrived: Arrived,
+}
+
+/// Users who came to an open live, by a hash of the user.
+#[derive(Debug, Clone)]
+pub struct CountUniques {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// Users who came; with `fans` together at most [`MAX_UNIQUES`].
+    pub viewers: Vec<u64>,
+    /// Users who were there as fans.
+    pub fans: Vec<u64>,
+}
+
+/// What is left of an epoch when it is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Summary {
+    /// The live.
+    pub live_id: LiveId,
+    /// Which opening of it.
+    #[schema(value_type = u64, example = 3)]
+    pub epoch: Epoch,
+    /// Who owned it.
+    pub streamer_id: UserId,
+    /// Its title; null if it had none.
+    pub title: Option<String>,
+    /// When it opened, in Unix milliseconds.
+    pub opened_at: UnixMillis,
+    /// When its close began.
+    pub closed_at: UnixMillis,
+    /// How long it lasted.
+    pub duration_ms: u64,
+    /// Why it closed: `requested`, `streamer_timeout`, `moderated`.
+    #[schema(example = "requested")]
+    pub reason: String,
+    /// Most viewers at once.
+    pub peak_viewers: u64,
+    /// Most fans at once.
+    pub peak_fans: u64,
+    /// How many different viewers came; null if they were not counted.
+    pub unique_viewers: Option<u64>,
+    /// How many different fans came; null if they were not counted.
+    pub unique_fans: Option<u64>,
+    /// The minutes that all viewers were there together.
+    #[schema(example = 12.5)]
+    #[serde(deserialize_with = "hundredths")]
+    pub viewer_minutes: f64,
+    /// How often somebody came, on any gateway.
+    pub joins: u64,
+}
+
+impl LiveRecord {
+    /// What is left of the epoch, once a close has begun.
+    pub fn summary(&self) -> Option<Summary> {
+        let closure = self.closure?;
+        let Sums { arrivals, watched_ms, uniques } = &self.sums;
+        Some(Summary {
+            live_id: self.live.clone(),
+            epoch: self.epoch,
+            streamer_id: self.streamer.clone(),
+            title: self.terms.title.clone(),
+            opened_at: self.opened_at,
+            closed_at: closure.at,
+            duration_ms: closure.at.saturating_sub(self.opened_at),
+            reason: closure.reason.as_str().to_owned(),
+            peak_viewers: self.peaks.viewers,
+            peak_fans: self.peaks.fans,
+            unique_viewers: uniques.map(|uniques| uniques.viewers),
+            unique_fans: uniques.map(|uniques| uniques.fans),
+            viewer_minutes: round(*watched_ms as f64 / 60_000.0),
+            joins: arrivals.sum().joins,
+        })
+    }
+}
+
+/// The nearest number of hundredths.
+fn round(minutes: f64) -> f64 {
+    (minutes * 100.0).round() / 100.0
+}
+
+/// Reads the very number that was written, of whichever digits the parser made another one.
+fn hundredths<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    f64::deserialize(from).map(round)
+}
+
+/// Where a list of past lives goes on: after this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastLive {
+    /// Which.
+    pub of: LiveEpoch,
+    /// When its close began.
+    pub closed_at: UnixMillis,
+}
+
+impl Summary {
+    /// Its place in the list of its streamer.
+    pub fn past(&self) -> PastLive {
+        PastLive { of: LiveEpoch { live: self.live_id.clone(), epoch: self.epoch }, closed_at: self.closed_at }
+    }
+}
+
+/// Histories and summaries.
+#[async_trait]
+pub trait History: Sync {
+    /// The points of an epoch from one time to another, both included, oldest first.
+    async fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>>;
+
+    /// Counts users among those who came, live by live; what is not open in that epoch is left alone. Not in one step,
+    /// and an error for one live is no error for another.
+    async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>>;
+
+    /// Puts an epoch that is over on the list of its streamer, or once more, and drops those from it whose close began
+    /// longer ago than `keep`.
+    async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>;
+
+    /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips what cannot be read.
+    async fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>>;
+
+    /// One of a streamer's past lives; `None` if it is not kept, or was another's.
+    async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>;
+}

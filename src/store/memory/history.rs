@@ -1,0 +1,62 @@
+//! Histories and summaries in the embedded store. It keeps the hashes of all who came to an open live, so its numbers
+//! of unique users are exact.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::UserId;
+use crate::store::{
+    CountUniques, History, LiveEpoch, LiveState, MAX_PAST_LIVES, PastLive, Point, StoreResult, Summary,
+};
+
+#[async_trait]
+impl History for MemoryStore {
+    async fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>> {
+        let lives = self.lives.lock();
+        let points = lives.histories.get(of).filter(|_| from <= to);
+        Ok(points.map(|points| points.range(from..=to).map(|(_, point)| *point).collect()).unwrap_or_default())
+    }
+
+    async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
+        let mut lives = self.lives.lock();
+        for CountUniques { live, epoch, viewers, fans } in of {
+            let kept = lives.kept.get_mut(live);
+            if let Some(kept) = kept.filter(|kept| (kept.record.state, kept.record.epoch) == (LiveState::Open, *epoch))
+            {
+                let [came, came_as_fans] = &mut kept.came;
+                came.extend(viewers);
+                came_as_fans.extend(fans);
+            }
+        }
+        of.iter().map(|_| Ok(())).collect()
+    }
+
+    async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {
+        let oldest = self.now().saturating_sub(millis(keep));
+        let mut lives = self.lives.lock();
+        let past = lives.past.entry(summary.streamer_id.clone()).or_default();
+        past.insert((summary.closed_at, summary.past().of), summary.clone());
+        while past.len() > MAX_PAST_LIVES || past.first_key_value().is_some_and(|((at, _), _)| *at < oldest) {
+            past.pop_first();
+        }
+        Ok(())
+    }
+
+    async fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>> {
+        let lives = self.lives.lock();
+        let Some(past) = lives.past.get(streamer) else { return Ok(Vec::new()) };
+        let before = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.closed_at, last.of.clone())));
+        let newest_first = past.range((Bound::Unbounded, before)).rev();
+        Ok(newest_first.take(limit).map(|(_, summary)| summary.clone()).collect())
+    }
+
+    async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>> {
+        let lives = self.lives.lock();
+        let past = lives.past.get(streamer).into_iter().flatten();
+        Ok(past.filter(|((_, past), _)| past == of).map(|(_, summary)| summary.clone()).next())
+    }
+}
