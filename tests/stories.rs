@@ -36,6 +36,7 @@ mod stories {
     mod audit;
     mod browsers;
     mod claims;
+    mod client_snippet;
     mod clocks;
     mod closing;
     mod cluster;
