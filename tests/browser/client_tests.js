@@ -60,7 +60,9 @@ var clientTests = {};
       if (next === "down") throw new TypeError("failed to fetch");
       if (!next) return new Response(null, { status: 204 });
       const { status, code, after } = next;
-      return new Response(JSON.stringify({ code, detail: code }), { status, headers: after === undefined ? {} : { "retry-after": after } });
+      const answer = new Response(JSON.stringify({ code, detail: code }), { status });
+      if (after !== undefined) answer.headers.set("retry-after", after);
+      return answer;
     };
 
     get socket() { return this.sockets.at(-1); }
@@ -93,7 +95,7 @@ var clientTests = {};
           if (type === "join") this.tells({ type: "joined", live_id, streamer_id: "s1", viewers: 1, fans: 0, id });
           if (type === "leave") this.tells({ type: "left", live_id: "42", id });
           if (type === "watch") this.tells({ ...counts(live_id, 1), id });
-          if (type === "heartbeat") this.tells({ type: "heartbeat_ack", live_id: "42", fan: false, viewers: 1, fans: 0, heartbeat_ms: 5_000 });
+          if (type === "heartbeat") this.tells({ type: "heartbeat_ack", live_id: "42", viewers: 1, heartbeat_ms: 5_000 });
         }
         close() { this.closed = true; }
         types() { return this.said.map(({ type }) => type); }
@@ -101,13 +103,15 @@ var clientTests = {};
     }
   }
 
-  const counts = (live_id, viewers, more = {}) => ({ type: "counts", live_id, epoch: 1, seq: viewers, viewers, fans: 0, quality: "exact", ...more });
+  const counts = (live_id, viewers, more = {}) =>
+    ({ type: "counts", live_id, epoch: 1, seq: viewers, viewers, fans: 0, quality: "exact", ...more });
 
   async function start(options = {}) {
     const time = takeOverTime();
     const gateway = new Gateway();
     const module = await import("/rollcall.js");
-    const client = new module.Rollcall({ userId: "u1", fetch: gateway.fetch, WebSocket: gateway.WebSocket, ...options });
+    const { fetch, WebSocket } = gateway;
+    const client = new module.Rollcall({ userId: "u1", fetch, WebSocket, ...options });
     const states = [];
     client.on("state", (status) => states.push(status));
     const opened = async () => {
@@ -375,12 +379,23 @@ var clientTests = {};
       await fails(refused, "forbidden");
     },
 
+    async throws_when_a_live_is_not_open_and_was_not_before() {
+      const { time, gateway, client, opened } = await start();
+      gateway.answers = false;
+      const failed = fails(client.watch("42").next(), "live_not_open");
+      await opened();
+      gateway.socket.tells({ type: "error", code: "live_not_open", message: "", id: gateway.socket.said[0].id });
+      await failed;
+    },
+
     async joins_once_more_when_the_store_is_away_and_not_when_it_is_banned() {
       const { time, gateway, client, opened } = await start();
       gateway.answers = false;
       const joined = client.join("42");
       await opened();
-      const refuse = (code) => gateway.socket.tells({ type: "error", code, message: code, id: gateway.socket.said.at(-1).id });
+      const refuse = (code) => {
+        gateway.socket.tells({ type: "error", code, message: code, id: gateway.socket.said.at(-1).id });
+      };
       refuse("store_unavailable");
       await time.pass(1_600);
       is(gateway.socket.types(), ["join", "join"]);
@@ -444,6 +459,33 @@ var clientTests = {};
       is([gateway.socket.closed, client.status.state, client.status.reason], [true, "closed", "requested"]);
       await time.pass(600_000);
       is(gateway.sockets.length, 1);
+    },
+
+    async the_dashboard_makes_rates_of_totals() {
+      const { Rates } = await import("/pages/figures.js");
+      const rates = new Rates();
+      is(rates.perMinute(0), null);
+      for (let s = 0; s <= 120; s += 1) rates.add({ at: s * 1_000, joins: 3 * s, leaves: s });
+      is(rates.perMinute(120_000), { joins: 180, leaves: 60 });
+      // Nobody came since: what is older than a minute no longer counts.
+      is(rates.perMinute(150_000), { joins: 90, leaves: 30 });
+      is(rates.perMinute(180_000), { joins: 0, leaves: 0 });
+      // What history knows of the time before makes the first minute right.
+      const late = new Rates();
+      late.add({ at: 100_000, joins: 300, leaves: 0 });
+      late.recall([{ at: 30_000, joins: 100, leaves: 0 }, { at: 80_000, joins: 200, leaves: 0 }]);
+      is(late.perMinute(100_000).joins, 200);
+      // Another opening counts from nothing.
+      late.add({ at: 101_000, joins: 2, leaves: 0 });
+      is(late.perMinute(101_000).joins, 0);
+    },
+
+    async a_token_names_its_bearer() {
+      const { claimsOf } = await import("/pages/credentials.js");
+      const part = btoa(String.fromCharCode(...new TextEncoder().encode('{"sub":"张@x","role":"service","exp":2}')));
+      const token = `x.${part.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.y`;
+      is(claimsOf(token), { user: "张@x", role: "service", expires: 2_000 });
+      for (const wrong of ["", "x", "x.y.z", "x.e30.z", "x.bnVsbA.z"]) is(claimsOf(wrong), null, wrong);
     },
 
     async tells_that_a_request_was_not_answered() {

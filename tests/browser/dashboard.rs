@@ -107,6 +107,20 @@ stories! {
         page.does_not_complain();
     }
 
+    async fn beside_an_internal_port_without_tokens_figures_are_shown_and_nothing_else() {
+        let world = World::on_memory(|config| config.admin_listen = Some("127.0.0.1:0".parse().unwrap())).await;
+        world.admin().open("42", "s1").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        let page = streamer_sees("42", world.addr).await;
+        page.shows("#viewers", "1").await;
+        page.mentions("#note", "This port has no HTTP API").await;
+        page.hides("#lists").await;
+        page.hides("#close-live").await;
+        page.goes_to(format!("http://{}/?#user=office&role=service", world.addr)).await;
+        page.mentions("#lives-note", "This port has no HTTP API").await;
+        page.does_not_complain();
+    }
+
     async fn a_hidden_tab_is_right_when_it_is_looked_at_again() {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;

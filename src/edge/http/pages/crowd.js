@@ -9,6 +9,8 @@ const ARRIVAL = 15_000;
 /** One of them leaves or comes back this often. */
 const TURN = 400;
 const FAN_OF_TEN = 4;
+/** More of them would be refused too. */
+const NO_ROOM = new Set(["full", "too_many_sockets"]);
 
 export class Crowd {
   #live;
@@ -17,6 +19,7 @@ export class Crowd {
   #stopped = new AbortController();
   #here = 0;
   #refused = new Map();
+  #isFull = false;
 
   /** `told` hears how many are in the live, and who was refused, and why. */
   constructor(live, told) {
@@ -27,7 +30,7 @@ export class Crowd {
   async run() {
     const name = Math.random().toString(36).slice(2, 6);
     const { streamer_id } = await new Api().get(path`/v1/lives/${this.#live}`);
-    for (let n = 0; n < CROWD && !this.#stopped.signal.aborted; n += 1) {
+    for (let n = 0; n < CROWD && !this.#isFull && !this.#stopped.signal.aborted; n += 1) {
       this.#arrive(`sim-${name}-${String(n + 1).padStart(3, "0")}`, n, streamer_id);
       await this.#pause(ARRIVAL / CROWD);
     }
@@ -54,6 +57,10 @@ export class Crowd {
         this.#refuse({ code: reason, message });
       }
       if (state === "open") viewer.refused = false;
+      if (NO_ROOM.has(reason)) {
+        this.#isFull = true;
+        client.close();
+      }
     });
     client.on("joined", () => this.#count(viewer, true));
     client.on("left", () => this.#count(viewer, false));

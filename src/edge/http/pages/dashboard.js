@@ -49,6 +49,8 @@ function enter(someone, wanted) {
     view = new LiveView({ api, client, live, who });
   } else if (hasApi) {
     view = new OpenLives({ api, show: (id) => enter(who, id) });
+  } else {
+    say(byId("lives-note"), t("noApi"));
   }
   draw();
   byId(live ? "live-title" : "overview-title").focus();
@@ -81,8 +83,8 @@ function readFragment() {
 
 function submit(event) {
   event.preventDefault();
-  const someone = identify({ token: byId("token").value.trim(), user: byId("user").value.trim(), role: byId("role").value });
-  const wanted = byId("live-id").value.trim();
+  const [token, user, wanted] = ["token", "user", "live-id"].map((id) => byId(id).value.trim());
+  const someone = identify({ token, user, role: byId("role").value });
   if (!someone) return say(byId("sign-in-note"), t("badToken"));
   if (!wanted && someone.role !== "service") return say(byId("sign-in-note"), t("needLive"));
   say(byId("sign-in-note"), "");

@@ -9,6 +9,7 @@ import { clock, number, onLanguage, problemText, startLanguages, t } from "./wor
 
 const DEMO = { live: "demo", streamer: "demo-streamer" };
 const LOG = 50;
+const LOGGED = ["welcome", "joined", "heartbeat_ack", "counts", "friends", "closed", "left", "error", "reconnect"];
 const LOOK_FOR_LIVES = 5_000;
 
 const api = new Api();
@@ -24,7 +25,7 @@ let crowdTold = null;
 function connect(user) {
   client?.close();
   client = new Rollcall({ userId: user });
-  for (const type of ["welcome", "joined", "heartbeat_ack", "counts", "friends", "closed", "left", "error", "reconnect"]) {
+  for (const type of LOGGED) {
     client.on(type, (message) => {
       log.unshift(`${clock(Date.now())} ${JSON.stringify(message)}`);
       log.length = Math.min(log.length, LOG);
@@ -82,7 +83,8 @@ function draw(why = "") {
   const user = byId("user").value;
   const live = byId("live-id").value || DEMO.live;
   byId("same-user").href = `/demo#${new URLSearchParams({ user, live, join: 1 })}`;
-  byId("dashboard").href = `/#${new URLSearchParams({ user: place?.streamer_id ?? "admin", role: place ? "streamer" : "service", live })}`;
+  const looks = place ? { user: place.streamer_id, role: "streamer" } : { user: "admin", role: "service" };
+  byId("dashboard").href = `/#${new URLSearchParams({ ...looks, live })}`;
   say(byId("open-demo"), t("openDemo", { id: DEMO.live }));
 }
 

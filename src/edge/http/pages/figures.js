@@ -9,19 +9,20 @@ export class Rates {
   /** The totals at a time of the gateway's. */
   add({ at, joins, leaves }) {
     const last = this.#samples.at(-1);
+    if (last && at < last.at) return;
     // A smaller total belongs to another opening of the live.
     if (last && (joins < last.joins || leaves < last.leaves)) this.#samples = [];
-    if (last && at < last.at) return;
     this.#samples.push({ at, joins, leaves });
     // One older than a minute stays: it says what the total was then.
     while (this.#samples.length > 1 && this.#samples[1].at <= at - MINUTE) this.#samples.shift();
   }
 
-  /** Takes in what was before the first sample. */
+  /** Takes in what the gateway keeps. */
   recall(items) {
-    const known = this.#samples;
+    const last = items.at(-1)?.at ?? 0;
+    const newer = this.#samples.filter(({ at }) => at > last);
     this.#samples = [];
-    for (const item of [...items.filter(({ at }) => at < (known[0]?.at ?? Infinity)), ...known]) this.add(item);
+    for (const sample of [...items, ...newer]) this.add(sample);
   }
 
   /** How many came and left in the minute before `now`; null while nothing is known. */

@@ -16,6 +16,9 @@ const LOOK_AGAIN = 5_000;
 /** How often the figures are said to a screen reader, at most. */
 const ANNOUNCE_EVERY = 10_000;
 const SECOND = 1_000;
+/** The gateway keeps a point per so many seconds. Of six hours the chart has them all, of longer streams fewer. */
+const STEP_S = 10;
+const MOST_POINTS = 2_160;
 
 let chart;
 
@@ -32,6 +35,8 @@ export class LiveView {
   /** By this page's clock: when `counts` came, and when the gateway was heard last. */
   #countsAt = 0;
   #heardAt = 0;
+  /** Figures may have been missed while there was no connection. */
+  #missed = false;
   /** The live is open, not open, or nothing is known yet. */
   #phase = "unknown";
   #refusal = null;
@@ -59,7 +64,10 @@ export class LiveView {
     for (const type of ["heartbeat_ack", "counts", "welcome"]) {
       this.#unhear.push(client.on(type, () => { this.#heardAt = Date.now(); }));
     }
-    this.#unhear.push(client.on("state", () => this.draw()));
+    this.#unhear.push(client.on("state", ({ state }) => {
+      this.#missed ||= state === "open" && this.#counts !== null;
+      this.draw();
+    }));
     this.#timer = setInterval(() => document.hidden || this.#tick(), SECOND);
     this.#past(who.role === "streamer" ? who.user : null);
     this.#follow();
@@ -100,7 +108,8 @@ export class LiveView {
       chart.add({ at: counts.as_of, viewers: counts.viewers, fans: counts.fans });
       if ("joins" in counts) this.#rates.add({ at: counts.as_of, ...counts });
     }
-    if (isNew) this.#recall();
+    if (isNew || this.#missed) this.#recall();
+    this.#missed = false;
     if (isNew || fansChanged) this.#fans?.changed(counts.fans);
     this.draw();
   }
@@ -120,8 +129,10 @@ export class LiveView {
   async #recall() {
     const { epoch, opened_at } = this.#counts;
     if (!hasApi || !("joins" in this.#counts)) return;
+    const step = Math.ceil((this.#gatewayNow() - opened_at) / MOST_POINTS / SECOND / STEP_S) * STEP_S;
+    const query = new URLSearchParams({ from: opened_at, ...(step > STEP_S && { step }) });
     try {
-      const read = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?from=${opened_at}`);
+      const read = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?${query}`);
       if (this.#stop.signal.aborted || read.epoch !== epoch || this.#counts.epoch !== epoch) return;
       chart.load(read.items);
       this.#rates.recall(read.items);

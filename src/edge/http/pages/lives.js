@@ -78,7 +78,7 @@ export function showPastLives({ api, streamer }) {
   };
 }
 
-const pair = (a, b) => `${a === undefined || a === null ? "–" : number(a)} / ${b === undefined || b === null ? "–" : number(b)}`;
+const pair = (...figures) => figures.map((n) => (Number.isFinite(n) ? number(n) : "–")).join(" / ");
 
 function pastRow(live) {
   const name = make("th", { scope: "row", textContent: live.title ?? live.live_id });

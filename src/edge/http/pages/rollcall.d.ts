@@ -24,7 +24,7 @@ export interface Options {
 export type Status =
   | { state: "idle" | "connecting" | "open" }
   /** The next attempt is at `retry_at`, in Unix milliseconds. */
-  | { state: "waiting"; reason: string; retry_at: number }
+  | { state: "waiting"; reason: string; message: string; retry_at: number }
   /** The client does not come back by itself: it was closed, removed, or refused for good. */
   | { state: "closed"; reason: string; message: string };
 
@@ -136,7 +136,7 @@ export declare class Rollcall extends EventTarget {
   /** Joins a live, and again after each reconnect, until it closes or is left. */
   join(live_id: string, wish?: { friends?: boolean; counts?: boolean }): Promise<Joined>;
   leave(): Promise<void>;
-  /** The counts of a live, the newest whenever the loop asks; `closed` is the last. Breaking the loop ends the watch. */
+  /** The counts of a live, the newest whenever the loop asks, and at last `closed`. Leaving the loop ends the watch. */
   watch(live_id: string, how?: { signal?: AbortSignal }): AsyncGenerator<Counts | Closed, void, void>;
   openLive(live_id: string, how?: { streamer_id?: string; slices?: number }): Promise<Events["opened"]>;
   closeLive(live_id: string): Promise<Closed>;

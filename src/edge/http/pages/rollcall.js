@@ -134,7 +134,7 @@ export class Rollcall extends EventTarget {
     globalThis.document?.addEventListener("visibilitychange", this.#onVisibility);
   }
 
-  /** `state` is idle, connecting, open, waiting or closed; waiting and closed have a `reason`, waiting has `retry_at`. */
+  /** `state` is idle, connecting, open, waiting (with `reason` and `retry_at`) or closed (with `reason`). */
   get status() {
     return this.#state;
   }
@@ -180,17 +180,18 @@ export class Rollcall extends EventTarget {
    */
   watch(live_id, { signal } = {}) {
     const latest = new Latest();
-    const watchers = this.#watches.get(live_id) ?? new Set();
-    this.#watches.set(live_id, watchers.add(latest));
+    const watch = this.#watches.get(live_id) ?? { loops: new Set(), seen: false };
+    watch.loops.add(latest);
+    this.#watches.set(live_id, watch);
     const end = () => latest.finish();
     if (signal?.aborted) end();
     signal?.addEventListener("abort", end);
     this.connect();
-    if (this.#socket) this.#look(live_id, "first");
+    if (this.#socket) this.#look(live_id);
     return latest.values(() => {
       signal?.removeEventListener("abort", end);
-      watchers.delete(latest);
-      if (watchers.size || this.#watches.get(live_id) !== watchers) return;
+      watch.loops.delete(latest);
+      if (watch.loops.size || this.#watches.get(live_id) !== watch) return;
       this.#watches.delete(live_id);
       if (this.#socket) this.request({ type: "unwatch", live_id }).catch(() => {});
     });
@@ -234,8 +235,9 @@ export class Rollcall extends EventTarget {
       const end = await this.#connection(signal).catch((error) => this.#later("token", error.message));
       if (signal.aborted) return;
       if (end.final) return this.#finish(end.reason, end.message);
-      this.#become({ state: "waiting", reason: end.reason, retry_at: Date.now() + end.after });
-      await sleep(end.after, signal);
+      const { reason, message = reason, after } = end;
+      this.#become({ state: "waiting", reason, message, retry_at: Date.now() + after });
+      await sleep(after, signal);
     }
   }
 
@@ -316,7 +318,7 @@ export class Rollcall extends EventTarget {
     this.#away = { ...this.#away, told: false, known: true };
     if (token !== null) this.#planRefresh(expiryOf(token));
     if (this.#room) this.#enter(this.#room);
-    for (const live_id of this.#watches.keys()) this.#look(live_id, "again");
+    for (const live_id of this.#watches.keys()) this.#look(live_id);
     this.#openers.splice(0).forEach(({ resolve }) => resolve());
     this.#become({ state: "open" });
   }
@@ -357,7 +359,7 @@ export class Rollcall extends EventTarget {
     socket?.close(1000);
     this.#room?.reject(error);
     this.#room = null;
-    for (const watchers of this.#watches.values()) watchers.forEach((latest) => latest.finish(error));
+    for (const { loops } of this.#watches.values()) loops.forEach((latest) => latest.finish(error));
     this.#watches.clear();
     this.#openers.splice(0).forEach(({ reject }) => reject(error));
     this.#become({ state: "closed", reason, message });
@@ -428,7 +430,7 @@ export class Rollcall extends EventTarget {
     if (type === "welcome") this.#welcomed(message);
     if (type === "heartbeat_ack") this.#unansweredSince = null;
     if (type === "reconnect") this.#comeBackAt = Date.now() + message.after_ms;
-    if (type === "counts") this.#watches.get(message.live_id)?.forEach((latest) => latest.push(message));
+    if (type === "counts") this.#counted(message);
     if (type === "closed") this.#over(message);
     const live_id = this.#requests.get(id)?.live_id;
     this.#answer(id, message);
@@ -460,11 +462,18 @@ export class Rollcall extends EventTarget {
     this.#after("heartbeat", this.#heartbeatMs, this.#beat);
   };
 
+  #counted(message) {
+    const watch = this.#watches.get(message.live_id);
+    if (!watch) return;
+    watch.seen = true;
+    watch.loops.forEach((latest) => latest.push(message));
+  }
+
   #over(message) {
     if (this.#room?.message.live_id === message.live_id) this.#room = null;
-    const watchers = this.#watches.get(message.live_id) ?? new Set();
+    const watch = this.#watches.get(message.live_id);
     this.#watches.delete(message.live_id);
-    for (const latest of watchers) {
+    for (const latest of watch?.loops ?? []) {
       latest.push(message);
       latest.finish();
     }
@@ -485,19 +494,19 @@ export class Rollcall extends EventTarget {
     });
   }
 
-  #look(live_id, time) {
+  #look(live_id) {
     this.request({ type: "watch", live_id }).catch((error) => {
-      if (!this.#watches.has(live_id) || error.code === "disconnected") return;
+      const watch = this.#watches.get(live_id);
+      if (!watch || error.code === "disconnected") return;
       if (PASSING.has(error.code) || error.code === "timeout") {
-        return this.#after(`watch ${live_id}`, 1_000 + random(1_000), () => this.#look(live_id, time));
+        return this.#after(`watch ${live_id}`, 1_000 + random(1_000), () => this.#look(live_id));
       }
       // It closed while nobody here was connected.
-      if (time === "again" && error.code === "live_not_open") {
+      if (watch.seen && error.code === "live_not_open") {
         return this.#over({ type: "closed", live_id, reason: "unknown" });
       }
-      const watchers = this.#watches.get(live_id);
       this.#watches.delete(live_id);
-      watchers.forEach((latest) => latest.finish(error));
+      watch.loops.forEach((latest) => latest.finish(error));
     });
   }
 
