@@ -363,6 +363,24 @@ var clientTests = {};
       is(seen, ["counts", "counts", "unknown"]);
     },
 
+    async tells_a_viewer_that_the_live_closed_meanwhile() {
+      const test = await start();
+      const told = [];
+      test.client.on("closed", ({ live_id, reason }) => told.push(live_id, reason));
+      test.client.join("42");
+      await test.opened();
+      await next(test, (socket) => socket.ends(1006));
+      test.gateway.answers = false;
+      await test.opened();
+      const { id } = test.gateway.socket.said[0];
+      test.gateway.socket.tells({ type: "error", code: "live_not_open", message: "", id });
+      await test.time.pass(0);
+      is(told, ["42", "unknown"]);
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(test.gateway.socket.types(), []);
+    },
+
     async ends_a_watch_that_is_left_and_throws_when_it_is_refused() {
       const { time, gateway, client, opened } = await start();
       const loop = (async () => {

@@ -1,8 +1,9 @@
 //! What a streamer sees while people come and go, how a live begins and ends on the page, and the list of all lives.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::page::{PATIENCE, Visitor, streamer_sees};
 use crate::stories;

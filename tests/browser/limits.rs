@@ -88,7 +88,7 @@ stories! {
         let rest = page.call("Runtime.getHeapUsage", json!({})).await["usedSize"].as_f64().unwrap() as u64;
         println!("the heap: {peak} bytes at most, {rest} at rest");
         assert!(rest < HEAP && peak < HEAP, "{peak} at most, {rest} at rest");
-        page.shows("#viewers", &page.value("fake.lastShown()").await.as_str().unwrap().to_owned()).await;
+        page.shows("#viewers", page.value("fake.lastShown()").await.as_str().unwrap()).await;
         page.does_not_complain();
     }
 }

@@ -50,6 +50,8 @@ function connect(user) {
     draw();
   });
   client.on("left", () => left(""));
+  // The live did not take this viewer back after a reconnect.
+  client.on("error", (error) => error.live_id && error.live_id === place?.live_id && left(problemText(error)));
   client.on("closed", () => left(t("closed")));
   client.on("state", ({ state, reason, message }) => {
     if (state === "waiting") say(byId("place"), t("s_waitingNew"));

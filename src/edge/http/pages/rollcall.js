@@ -479,8 +479,16 @@ export class Rollcall extends EventTarget {
     }
   }
 
+  /** The live closed while this client was not connected. */
+  #closedMeanwhile(live_id) {
+    const message = { type: "closed", live_id, reason: "unknown" };
+    this.#over(message);
+    this.#tell("closed", message);
+  }
+
   #enter(room) {
     this.request(room.message).then((joined) => {
+      room.joined = true;
       room.resolve(joined);
       this.#away.told = false;
       this.#tellAway();
@@ -489,6 +497,7 @@ export class Rollcall extends EventTarget {
       if (PASSING.has(error.code) || error.code === "timeout") {
         return this.#after("join", 1_000 + random(1_000), () => this.#room === room && this.#enter(room));
       }
+      if (room.joined && error.code === "live_not_open") return this.#closedMeanwhile(room.message.live_id);
       this.#room = null;
       room.reject(error);
     });
@@ -501,10 +510,7 @@ export class Rollcall extends EventTarget {
       if (PASSING.has(error.code) || error.code === "timeout") {
         return this.#after(`watch ${live_id}`, 1_000 + random(1_000), () => this.#look(live_id));
       }
-      // It closed while nobody here was connected.
-      if (watch.seen && error.code === "live_not_open") {
-        return this.#over({ type: "closed", live_id, reason: "unknown" });
-      }
+      if (watch.seen && error.code === "live_not_open") return this.#closedMeanwhile(live_id);
       this.#watches.delete(live_id);
       watch.loops.forEach((latest) => latest.finish(error));
     });
