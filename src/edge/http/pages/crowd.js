@@ -6,8 +6,9 @@ import { Api, path } from "./api.js";
 
 export const CROWD = 200;
 const ARRIVAL = 15_000;
-/** One of them leaves or comes back this often. */
-const TURN = 400;
+/** This often one of them may leave or come back. Whoever left comes back sooner than others leave. */
+const TURN = 150;
+const LEAVES = 0.2;
 const FAN_OF_TEN = 4;
 /** More of them would be refused too. */
 const NO_ROOM = new Set(["full", "too_many_sockets"]);
@@ -69,7 +70,7 @@ export class Crowd {
   }
 
   #turn(viewer) {
-    if (!viewer || viewer.client.status.state !== "open") return;
+    if (viewer?.client.status.state !== "open" || (viewer.wished && Math.random() > LEAVES)) return;
     viewer.wished = !viewer.wished;
     const done = viewer.wished ? viewer.client.join(this.#live) : viewer.client.leave();
     done.catch((error) => this.#stopped.signal.aborted || this.#refuse(error));

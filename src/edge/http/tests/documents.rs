@@ -1,4 +1,5 @@
-//! What machines and people read about the gateway: probes, metrics, the OpenAPI document, the pages; and on which port.
+//! What machines and people read about the gateway: probes, metrics, the OpenAPI document, the pages; and on which
+//! port.
 
 use axum::body::Body;
 use axum::http::Request;
