@@ -41,6 +41,8 @@
 //! | which keys check tokens, and when do they change? | `auth/keys.rs` reads files, `auth/key_fetcher.rs` asks a URL |
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
+//! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |
+//! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |

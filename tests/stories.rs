@@ -39,6 +39,7 @@ mod stories {
     mod away;
     mod browsers;
     mod claims;
+    mod client_snippet;
     mod clocks;
     mod closing;
     mod cluster;

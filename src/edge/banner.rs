@@ -16,13 +16,13 @@ pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) 
     }
 }
 
-/// What to try next, a line each. `admin` is the address of the HTTP API and the pages, if it is not the public one.
+/// What to try next, a line each. `admin` is the address of the HTTP API, if it is not the public one.
 fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
     let s = with_tls(config);
     let (inner, inner_s) = admin.map_or((public, s), |admin| (admin, ""));
     let (public, inner) = (reachable(public), reachable(inner));
     let mut steps = vec![
-        format!("open http{inner_s}://{inner}/ to see what runs here"),
+        format!("open http{s}://{public}/ to see the dashboard"),
         format!(
             "open a live: curl -X PUT http{inner_s}://{inner}/v1/lives/42 -H 'content-type: application/json' \
              -d '{{\"streamer_id\":\"s1\"}}'"

@@ -16,11 +16,12 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::authorization::{Accepts, Guard, authorize, limit};
+use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
     attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives,
-    middleware, online, openapi, pages, removals, sessions, sharing, statuses, upgrade, users, viewers,
+    middleware, online, openapi, removals, sessions, sharing, statuses, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -114,16 +115,13 @@ impl Routes {
         self.only_for(Action::ReadMetrics, routes!(health::metrics))
     }
 
-    /// Adds the page for people and the OpenAPI document, and what surrounds every route.
-    fn finish(self) -> Router {
+    /// Adds the pages for people and the OpenAPI document, and what surrounds every route.
+    fn finish(self, pages: Router<Arc<AppState>>) -> Router {
         let document = document(&self.state);
         let describe = async move || ([(header::CONTENT_TYPE, "application/json")], document);
-        let limited = || from_fn_with_state(self.state.clone(), limit);
-        let router = self.router.split_for_parts().0;
-        let router = router
-            .route("/", get(pages::index).route_layer(limited()))
-            .route("/openapi.json", get(describe).route_layer(limited()));
-        with_middleware(router, self.state)
+        let pages = pages.route("/openapi.json", get(describe));
+        let pages = pages.route_layer(from_fn_with_state(self.state.clone(), limit));
+        with_middleware(self.router.split_for_parts().0.merge(pages), self.state)
     }
 }
 
@@ -131,16 +129,23 @@ impl Routes {
 /// of tokens only.
 pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     if !has_internal_port {
-        return whole(state).finish();
+        return whole(state).finish(pages::public(state, Api::Here));
     }
     let routes = Routes::new(state, Accepts::Tokens).socket().probes();
     // With `--auth off` there are no tokens.
-    if state.tokens.is_some() { routes.api().finish() } else { routes.finish() }
+    match state.tokens.is_some() {
+        true => routes.api().finish(pages::public(state, Api::Here)),
+        false => routes.finish(pages::public(state, Api::Elsewhere)),
+    }
 }
 
 /// The routes of the internal port: all but the WebSocket. The metrics are open to all there.
 pub(crate) fn admin(state: &Arc<AppState>) -> Router {
-    Routes::new(state, Accepts::KeysAndTokens).probes().api().open_to_all(routes!(health::metrics)).finish()
+    Routes::new(state, Accepts::KeysAndTokens)
+        .probes()
+        .api()
+        .open_to_all(routes!(health::metrics))
+        .finish(pages::internal())
 }
 
 fn whole(state: &Arc<AppState>) -> Routes {

@@ -1,7 +1,7 @@
 //! Surrounds every handler: refuses hosts that are not served, and lets pages of allowed origins read answers (CORS).
 //!
-//! A page of another origin cannot read an answer of `/v1`. No answer allows credentials of the browser's own
-//! (cookies), because no request is judged by them.
+//! A page of another origin cannot read an answer of `/v1`, nor import the client. No answer allows credentials of the
+//! browser's own (cookies), because no request is judged by them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::browsers::{Browsers, Origin, forbidden, scheme};
+use super::pages::CLIENT;
 use super::state::AppState;
 use super::upgrade::ADMISSION;
 
@@ -22,7 +23,7 @@ const PREFLIGHT_FOR: Duration = Duration::from_secs(7_200);
 pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let browsers = &state.browsers;
     let path = request.uri().path();
-    if !path.starts_with("/v1/") && path != ADMISSION {
+    if !path.starts_with("/v1/") && path != ADMISSION && path != CLIENT {
         return serve(browsers, request, next).await;
     }
     let allowed = match browsers.origin(request.headers(), scheme(request.extensions())) {

@@ -125,6 +125,19 @@ async fn preflights_are_answered_for_allowed_origins_only() {
 }
 
 #[tokio::test]
+async fn pages_of_allowed_origins_may_import_the_client() {
+    let world = with_origins(&["https://app.example"]);
+    for (origin, allowed) in [("https://app.example", true), ("https://evil.example", false)] {
+        let answer = sends(&world, Request::get("/rollcall.js").header("origin", origin)).await;
+        assert_eq!((answer.status.as_u16(), answer.header("vary")), (200, "origin"));
+        assert_eq!(answer.headers.contains_key("access-control-allow-origin"), allowed, "{origin}");
+    }
+    // The pages themselves are for this gateway only.
+    let page = sends(&world, Request::get("/pages/api.js").header("origin", "https://app.example")).await;
+    assert!(!page.headers.contains_key("access-control-allow-origin"));
+}
+
+#[tokio::test]
 async fn every_answer_tells_browsers_to_be_careful() {
     let world = World::new();
     for path in ["/", "/healthz", "/v1/lives", "/nothing", "/ws", "/ws/admission"] {

@@ -1,10 +1,9 @@
-//! What machines and people read about the gateway: probes, metrics, the OpenAPI document, the page; and on which port.
+//! What machines and people read about the gateway: probes, metrics, the OpenAPI document, the pages; and on which
+//! port.
 
 use axum::body::Body;
 use axum::http::Request;
-use data_encoding::BASE64;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::world::{World, answer};
 use crate::config::Config;
@@ -36,22 +35,55 @@ async fn answers_are_counted_by_route_and_never_by_path() {
     assert!(!metrics.text.contains("secret-path") && !metrics.text.contains("never-opened"));
 }
 
+/// What a page or a script loads: the paths in quotes that begin at this gateway.
+fn loaded(text: &str) -> Vec<&str> {
+    let quoted = text.split('"').skip(1).step_by(2);
+    quoted.filter(|path| path.starts_with("/pages/") || path.starts_with("/rollcall")).collect()
+}
+
 #[tokio::test]
-async fn the_page_names_what_is_here_and_fetches_nothing() {
+async fn the_pages_load_from_this_gateway_only_and_nothing_is_inline() {
     let world = World::new();
-    let page = world.get("/").await;
-    assert_eq!(page.status, 200);
-    assert!(page.header("content-type").starts_with("text/html"));
-    let policy = page.header("content-security-policy");
-    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-    let style = page.text.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
-    let hash = BASE64.encode(&Sha256::digest(style));
-    assert!(policy.contains(&format!("style-src 'sha256-{hash}'")), "{policy}");
-    assert!(!page.text.contains("style=\"") && page.text.matches("<style").count() == 1);
-    assert!(!page.text.contains("http://") && !page.text.contains("https://") && !page.text.contains("<script"));
-    let links = page.text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for path in ["/", "/demo"] {
+        let page = world.get(path).await;
+        assert_eq!(page.status, 200);
+        assert!(page.header("content-type").starts_with("text/html"));
+        let policy = page.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        for inline in ["<style", "style=", " onclick", "<script>"] {
+            let tags = page.text.split('<').filter_map(|rest| Some(rest.split_once('>')?.0));
+            let found: Vec<_> = tags.filter(|tag| format!("<{tag}>").contains(inline)).collect();
+            assert!(found.is_empty(), "{inline}: {found:?}");
+        }
+        let loads = loaded(&page.text);
+        assert!(loads.len() >= 2, "{loads:?}");
+        for part in loads {
+            let part = world.get(part).await;
+            assert_eq!(part.status, 200);
+            assert!(
+                ["text/css; charset=utf-8", "text/javascript; charset=utf-8"].contains(&part.header("content-type"))
+            );
+            let tag = part.header("etag");
+            assert!(tag.len() > 10 && part.header("cache-control") == "no-cache");
+        }
+    }
+    world.get("/pages/nothing.js").await.is_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_page_says_how_people_prove_who_they_are_and_where_the_api_is() {
+    let apart = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
+    let get = || Request::get("/").body(Body::empty()).unwrap();
+    let world = World::with(&apart);
+    let beside = answer(&public(&world.app, true), get()).await;
+    assert!(beside.text.contains("<html data-auth=\"off\" data-api=\"elsewhere\" lang=\"en\">"), "{}", beside.text);
+    let alone = answer(&public(&world.app, false), get()).await;
+    assert!(alone.text.contains("<html data-auth=\"off\" data-api=\"here\" lang=\"en\">"), "{}", alone.text);
+    let internal = answer(&admin(&world.app), get()).await;
+    let links = internal.text.split("href=\"/").skip(1).map(|rest| rest.split('"').next().unwrap());
     for link in links {
-        assert_eq!(world.get(link).await.status, 200, "{link}");
+        let request = Request::get(format!("/{link}")).body(Body::empty()).unwrap();
+        assert_eq!(answer(&admin(&world.app), request).await.status, 200, "{link}");
     }
 }
 

@@ -1,0 +1,287 @@
+// One live, as its streamer sees it: the connection and how far to trust the figures, the figures, the chart, and the
+// buttons that open and close the live. fans.js and bans.js have the lists below.
+
+import { path } from "./api.js";
+import { Bans } from "./bans.js";
+import { Chart } from "./chart.js";
+import { hasApi } from "./credentials.js";
+import { byId, say } from "./dom.js";
+import { Fans } from "./fans.js";
+import { Rates } from "./figures.js";
+import { showPastLives } from "./lives.js";
+import { clock, number, problemText, span, t } from "./words.js";
+
+/** How often to look whether somebody opened the live. */
+const LOOK_AGAIN = 5_000;
+/** How often the figures are said to a screen reader, at most. */
+const ANNOUNCE_EVERY = 10_000;
+const SECOND = 1_000;
+/** The gateway keeps a point per so many seconds. Of six hours the chart has them all, of longer streams fewer. */
+const STEP_S = 10;
+const MOST_POINTS = 2_160;
+
+let chart;
+
+export class LiveView {
+  #api;
+  #client;
+  #live;
+  #who;
+  #stop = new AbortController();
+  #fans;
+  #bans;
+  #rates = new Rates();
+  #counts = null;
+  /** By this page's clock: when `counts` came, and when the gateway was heard last. */
+  #countsAt = 0;
+  #heardAt = 0;
+  /** Figures may have been missed while there was no connection. */
+  #missed = false;
+  /** The live is open, not open, or nothing is known yet. */
+  #phase = "unknown";
+  #refusal = null;
+  #announced = { at: 0, text: "" };
+  #unhear = [];
+  #timer;
+  #wake = () => {};
+
+  constructor({ api, client, live, who }) {
+    this.#api = api;
+    this.#client = client;
+    this.#live = live;
+    this.#who = who;
+    chart ??= new Chart();
+    chart.clear();
+    say(byId("live-title"), live);
+    say(byId("note"), hasApi ? "" : t("noApi"));
+    byId("lists").hidden = !hasApi;
+    this.#fans = hasApi ? new Fans({ api, live, moderate: (user) => this.#bans.ask(user) }) : null;
+    this.#bans = hasApi ? new Bans({ api, live, told: (text) => say(byId("note"), text) }) : null;
+    byId("open-form").onsubmit = (event) => this.#open(event);
+    byId("close-live").onclick = () => this.#askToClose();
+    byId("close-form").onsubmit = (event) => this.#close(event);
+    byId("close-cancel").onclick = () => byId("close-dialog").close();
+    for (const type of ["heartbeat_ack", "counts", "welcome"]) {
+      this.#unhear.push(client.on(type, () => { this.#heardAt = Date.now(); }));
+    }
+    this.#unhear.push(client.on("state", ({ state }) => {
+      this.#missed ||= state === "open" && this.#counts !== null;
+      this.draw();
+    }));
+    this.#timer = setInterval(() => document.hidden || this.#tick(), SECOND);
+    this.#past(who.role === "streamer" ? who.user : null);
+    this.#follow();
+    this.draw();
+  }
+
+  /** Watches the live for as long as this view is shown, through its closings and openings. */
+  async #follow() {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      try {
+        for await (const message of this.#client.watch(this.#live, { signal })) {
+          if (signal.aborted) return;
+          if (message.type === "counts") this.#counted(message);
+          else await this.#closed(message);
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#refusal = error;
+        if (error.code !== "live_not_open" && error.code !== "timeout") return this.draw();
+        if (error.code === "live_not_open") this.#phase = "closed";
+      }
+      this.draw();
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, LOOK_AGAIN);
+        this.#wake = () => clearTimeout(timer) || resolve();
+      });
+    }
+  }
+
+  #counted(counts) {
+    const isNew = this.#counts?.epoch !== counts.epoch;
+    if (isNew || this.#phase !== "open") this.#begin(isNew);
+    const fansChanged = this.#counts?.fans !== counts.fans;
+    this.#counts = counts;
+    this.#countsAt = this.#heardAt = Date.now();
+    if (counts.quality === "exact") {
+      chart.add({ at: counts.as_of, viewers: counts.viewers, fans: counts.fans });
+      if ("joins" in counts) this.#rates.add({ at: counts.as_of, ...counts });
+    }
+    if (isNew || this.#missed) this.#recall();
+    this.#missed = false;
+    if (isNew || fansChanged) this.#fans?.changed(counts.fans);
+    this.draw();
+  }
+
+  #begin(isNew) {
+    this.#phase = "open";
+    this.#refusal = null;
+    byId("summary").hidden = true;
+    if (isNew) {
+      chart.clear();
+      this.#rates.clear();
+    }
+    this.#bans?.read();
+  }
+
+  /** Reads what the stream was before this page was opened. A gateway that counts joins keeps it. */
+  async #recall() {
+    const { epoch, opened_at } = this.#counts;
+    if (!hasApi || !("joins" in this.#counts)) return;
+    const step = Math.ceil((this.#gatewayNow() - opened_at) / MOST_POINTS / SECOND / STEP_S) * STEP_S;
+    const query = new URLSearchParams({ from: opened_at, ...(step > STEP_S && { step }) });
+    try {
+      const read = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?${query}`);
+      if (this.#stop.signal.aborted || read.epoch !== epoch || this.#counts.epoch !== epoch) return;
+      chart.load(read.items);
+      this.#rates.recall(read.items);
+      this.draw();
+    } catch {
+      // The chart begins now.
+    }
+  }
+
+  async #closed({ reason, peak_viewers, peak_fans, duration_ms }) {
+    this.#phase = "closed";
+    this.#refusal = null;
+    this.#fans?.stop();
+    const why = t(`reason_${reason}`);
+    say(byId("summary-why"), why.startsWith("reason_") ? "" : why);
+    const known = peak_viewers !== undefined;
+    const figures = { viewers: number(peak_viewers ?? 0), fans: number(peak_fans ?? 0), time: span(duration_ms ?? 0) };
+    say(byId("summary-peaks"), known ? t("summary", figures) : "");
+    say(byId("summary-unique"), "");
+    byId("summary").hidden = false;
+    this.draw();
+    if (!hasApi) return;
+    const record = await this.#api.get(path`/v1/lives/${this.#live}`).catch(() => null);
+    const summary = record?.summary;
+    if (!summary || this.#stop.signal.aborted) return;
+    const { unique_viewers: viewers, unique_fans: fans, viewer_minutes: minutes } = summary;
+    if (viewers === null || viewers === undefined) return;
+    const unique = { viewers: number(viewers), fans: number(fans ?? 0), minutes: number(Math.round(minutes ?? 0)) };
+    say(byId("summary-unique"), t("unique", unique));
+  }
+
+  #past(streamer) {
+    byId("past").hidden = true;
+    if (streamer && hasApi) showPastLives({ api: this.#api, streamer });
+  }
+
+  async #open(event) {
+    event.preventDefault();
+    const streamer_id = byId("open-streamer").value.trim();
+    const title = byId("open-title").value.trim();
+    await this.#act(() => this.#api.put(path`/v1/lives/${this.#live}`, { streamer_id, ...(title && { title }) }));
+    this.#wake();
+  }
+
+  #askToClose() {
+    say(byId("close-title"), t("closeAsk", { id: this.#live }));
+    byId("close-dialog").showModal();
+  }
+
+  async #close(event) {
+    event.preventDefault();
+    byId("close-dialog").close();
+    await this.#act(() => this.#api.delete(path`/v1/lives/${this.#live}`));
+  }
+
+  async #act(call) {
+    try {
+      say(byId("note"), "");
+      await call();
+    } catch (error) {
+      say(byId("note"), problemText(error));
+    }
+  }
+
+  /** What the time alone changes: how long the live is open, the rates, the end of the chart. */
+  #tick() {
+    if (this.#trust() === "exact" && this.#counts) {
+      const { viewers, fans } = this.#counts;
+      chart.add({ at: this.#gatewayNow(), viewers, fans });
+    }
+    this.draw();
+  }
+
+  #gatewayNow() {
+    return this.#counts.as_of + (Date.now() - this.#countsAt);
+  }
+
+  /** How far to trust the figures that are shown. */
+  #trust() {
+    const { state } = this.#client.status;
+    if (state === "closed") return "closed";
+    // Attempts come and go; until one succeeds, there is no connection.
+    if (state !== "open") return state === "waiting" || this.#counts ? "waiting" : "connecting";
+    if (this.#refusal && this.#refusal.code !== "live_not_open") return "refused";
+    if (this.#phase !== "open" || !this.#counts) return "idle";
+    return this.#counts.quality;
+  }
+
+  /** Writes everything that the state of the live decides. */
+  draw() {
+    const trust = this.#trust();
+    const counts = this.#phase === "unknown" ? null : this.#counts;
+    const open = this.#phase === "open";
+    byId("live").dataset.trust = trust;
+    byId("live").dataset.phase = this.#phase;
+    this.#drawState(trust);
+    byId("open-form").hidden = !hasApi || this.#phase !== "closed";
+    byId("open-streamer-field").hidden = this.#who.role === "streamer";
+    if (this.#who.role === "streamer") byId("open-streamer").value = this.#who.user;
+    byId("close-live").hidden = !hasApi || !open;
+    byId("moderate-open").hidden = !open;
+    byId("lists").hidden = !hasApi || !open;
+    const show = (name, value) => say(byId(name), value ?? "–");
+    show("viewers", counts && number(counts.viewers));
+    show("fans", counts && number(counts.fans));
+    say(byId("peak-viewers"), counts ? t("peak", { n: number(counts.peak_viewers) }) : "");
+    say(byId("peak-fans"), counts ? t("peak", { n: number(counts.peak_fans) }) : "");
+    say(byId("away"), counts?.away ? t("away", { n: number(counts.away) }) : "");
+    const rates = counts && open && trust === "exact" ? this.#rates.perMinute(this.#gatewayNow()) : null;
+    byId("rates").hidden = !counts || !("joins" in counts);
+    show("joins", rates && number(rates.joins));
+    show("leaves", rates && number(rates.leaves));
+    const since = counts && open ? t("onAir", { time: span(this.#gatewayNow() - counts.opened_at) }) : "";
+    say(byId("on-air"), trust === "exact" || trust === "partial" ? since : "");
+    this.#announce(trust);
+  }
+
+  #drawState(trust) {
+    const status = this.#client.status;
+    const refusal = status.state === "closed" ? { code: status.reason, message: status.message } : this.#refusal;
+    const asOf = trust === "stale" ? this.#counts.as_of : this.#heardAt;
+    const texts = {
+      idle: () => t(this.#phase === "closed" ? "notOpen" : "s_connecting"),
+      connecting: () => t("s_connecting"),
+      waiting: () => (this.#counts ? t("s_waiting", { time: clock(asOf) }) : t("s_waitingNew")),
+      closed: () => `${t("s_closed", { why: problemText(refusal) })} ${t("s_reload")}`,
+      refused: () => problemText(refusal),
+    };
+    say(byId("state-text"), texts[trust]?.() ?? t(`s_${trust}`, { time: clock(asOf) }));
+    const left = Math.max(0, Math.ceil(((status.retry_at ?? 0) - Date.now()) / SECOND));
+    say(byId("state-retry"), status.state === "waiting" ? t("retry", { s: left }) : "");
+  }
+
+  #announce(trust) {
+    if (trust !== "exact" || !this.#counts || Date.now() - this.#announced.at < ANNOUNCE_EVERY) return;
+    const text = t("now", { viewers: number(this.#counts.viewers), fans: number(this.#counts.fans) });
+    if (text === this.#announced.text) return;
+    this.#announced = { at: Date.now(), text };
+    say(byId("announcer"), text);
+  }
+
+  stop() {
+    this.#stop.abort();
+    this.#wake();
+    clearInterval(this.#timer);
+    this.#unhear.forEach((unhear) => unhear());
+    this.#fans?.stop();
+    this.#bans?.stop();
+    byId("close-dialog").close();
+    say(byId("announcer"), "");
+  }
+}

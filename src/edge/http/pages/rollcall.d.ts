@@ -1,0 +1,151 @@
+/** The types of rollcall.js. docs/websocket.md says what the messages mean. */
+
+export type Role = "viewer" | "streamer" | "service";
+
+export interface Options {
+  /** The gateway, as in https://live.example.org; default: where the page comes from. */
+  url?: string | URL;
+  /** A token, or a hook that answers one. A hook is asked before each connection, and before its last token ends. */
+  token?: string | ((why: "connect" | "refresh" | "expired") => string | Promise<string>);
+  /** With --auth off: who connects. */
+  userId?: string;
+  role?: Role;
+  /** False keeps the socket out of every figure. */
+  count?: boolean;
+  /** With --auth off: true keeps the user out of every list. */
+  invisible?: boolean;
+  /** False sends no heartbeats; the gateway's Pings then keep the user present, without acks. */
+  heartbeat?: boolean;
+  /** In place of the global ones. */
+  WebSocket?: typeof WebSocket;
+  fetch?: typeof fetch;
+}
+
+export type Status =
+  | { state: "idle" | "connecting" | "open" }
+  /** The next attempt is at `retry_at`, in Unix milliseconds. */
+  | { state: "waiting"; reason: string; message: string; retry_at: number }
+  /** The client does not come back by itself: it was closed, removed, or refused for good. */
+  | { state: "closed"; reason: string; message: string };
+
+export type Quality = "exact" | "partial" | "stale";
+
+export interface Info {
+  info?: unknown;
+  info_version?: number;
+}
+
+export interface Welcome {
+  type: "welcome";
+  user_id: string;
+  gateway_id: string;
+  heartbeat_ms: number;
+  timeout_ms: number;
+}
+
+export interface Joined extends Info {
+  type: "joined";
+  live_id: string;
+  streamer_id: string;
+  viewers: number;
+  fans: number;
+}
+
+export interface HeartbeatAck extends Info {
+  type: "heartbeat_ack";
+  live_id: string | null;
+  fan: boolean | null;
+  viewers: number | null;
+  fans: number | null;
+  heartbeat_ms: number;
+}
+
+export interface Counts extends Info {
+  type: "counts";
+  live_id: string;
+  epoch: number;
+  seq: number;
+  viewers: number;
+  fans: number;
+  peak_viewers: number;
+  peak_fans: number;
+  opened_at: number;
+  as_of: number;
+  quality: Quality;
+  /** Viewers who look elsewhere; they are in `viewers` too. */
+  away?: number;
+  /** How often somebody came and went, since the live opened. */
+  joins?: number;
+  leaves?: number;
+}
+
+export interface Closed {
+  type: "closed";
+  live_id: string;
+  /** "unknown" if the live closed while this client was not connected; the figures are then absent. */
+  reason: string;
+  peak_viewers?: number;
+  peak_fans?: number;
+  duration_ms?: number;
+}
+
+export interface Friends {
+  type: "friends";
+  live_id: string;
+  count: number;
+  user_ids: string[];
+  partial: boolean;
+}
+
+export interface ErrorMessage {
+  type: "error";
+  code: string;
+  message: string;
+  live_id?: string;
+}
+
+export interface Events {
+  state: Status;
+  welcome: Welcome;
+  joined: Joined;
+  heartbeat_ack: HeartbeatAck;
+  counts: Counts;
+  friends: Friends;
+  closed: Closed;
+  left: { type: "left"; live_id: string };
+  opened: { type: "opened"; live_id: string; epoch: number; slices: number };
+  refreshed: { type: "refreshed"; expires_at: number };
+  reconnect: { type: "reconnect"; after_ms: number };
+  error: ErrorMessage;
+}
+
+export declare class RollcallError extends Error {
+  /** A code of the gateway, or disconnected, timeout, superseded. */
+  readonly code: string;
+}
+
+export declare class Rollcall extends EventTarget {
+  constructor(options?: Options);
+  readonly status: Status;
+  /** Hears what the gateway says, and each change of the status; returns how to stop that. */
+  on<Type extends keyof Events>(type: Type, listener: (detail: Events[Type]) => void): () => void;
+  /** Connects. Everything else does so by itself. */
+  connect(): void;
+  /** Leaves, stops watching, and ends the connection cleanly. */
+  close(): void;
+  /** Joins a live, and again after each reconnect, until it closes or is left. */
+  join(live_id: string, wish?: { friends?: boolean; counts?: boolean }): Promise<Joined>;
+  leave(): Promise<void>;
+  /** The counts of a live, the newest whenever the loop asks, and at last `closed`. Leaving the loop ends the watch. */
+  watch(live_id: string, how?: { signal?: AbortSignal }): AsyncGenerator<Counts | Closed, void, void>;
+  openLive(live_id: string, how?: { streamer_id?: string; slices?: number }): Promise<Events["opened"]>;
+  closeLive(live_id: string): Promise<Closed>;
+  /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
+  away(): void;
+  back(): void;
+  /** Sends any message; its answer, or a RollcallError. */
+  request(message: { type: string; [field: string]: unknown }): Promise<{ type: string; [field: string]: unknown }>;
+}
+
+/** When a token ends, in Unix milliseconds; null if it does not say. */
+export declare function expiryOf(token: string): number | null;

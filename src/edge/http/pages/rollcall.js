@@ -1,0 +1,551 @@
+/*
+ * The client of Rollcall, for browsers and for Node 22 or later: one module without dependencies. docs/client.md shows
+ * how to use it, rollcall.d.ts has the types.
+ *
+ * An app says what it wants (to be in a live, to watch lives), and the client keeps that true over reconnects: it waits
+ * with full jitter, or as long as the gateway says.
+ */
+
+/** The longest and the first wait before another attempt. */
+const MOST_BACKOFF = 30_000;
+const FIRST_BACKOFF = 500;
+/** A connection that lasted so long makes the next wait short again. */
+const STEADY_AFTER = 60_000;
+/** How many attempts a client that made a mistake counts as failed at least. */
+const SLOWLY = 4;
+/** Within this time clients return to a gateway that stopped without saying when. */
+const SPREAD = 5_000;
+const REQUEST_TIMEOUT = 10_000;
+const CONNECT_TIMEOUT = 15_000;
+/** A page may be hidden so long before its user counts as away. */
+const AWAY_AFTER = 1_000;
+/** Messages at once, and the time in which one more may follow: well within the gateway's limit. */
+const BURST = 15;
+const PACE = 125;
+const LONGEST_TIMER = 2 ** 31 - 1;
+
+/** Close codes after which the same user must not come back by itself. */
+const FINAL = new Map([[4003, "removed"], [4009, "too_many_sockets"]]);
+/** Close codes that say that the client is wrong. */
+const MISTAKES = new Set([1002, 1007, 1009, 4008]);
+/** Errors that another try may cure. */
+const PASSING = new Set(["store_unavailable", "rate_limited"]);
+
+export class RollcallError extends Error {
+  constructor(code, message) {
+    super(message ?? code);
+    this.name = "RollcallError";
+    this.code = code;
+  }
+}
+
+const random = (most) => Math.random() * most;
+
+const sleep = (ms, signal) => new Promise((resolve) => {
+  if (signal.aborted) return resolve();
+  const done = () => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", done);
+    resolve();
+  };
+  const timer = setTimeout(done, ms);
+  signal.addEventListener("abort", done);
+});
+
+/** When a token ends, in Unix milliseconds; null if it does not say. */
+export function expiryOf(token) {
+  try {
+    const part = token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+    const { exp } = JSON.parse(atob(part));
+    return typeof exp === "number" ? exp * 1_000 : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Keeps the newest of what is pushed until somebody asks. */
+class Latest {
+  #value = null;
+  #end = null;
+  #wake = () => {};
+
+  push(value) {
+    // The gateway tells each version of `info` once.
+    const told = this.#value && "info_version" in this.#value
+      ? { info: this.#value.info, info_version: this.#value.info_version }
+      : {};
+    this.#value = { ...told, ...value };
+    this.#wake();
+  }
+
+  finish(error = null) {
+    this.#end ??= { error };
+    this.#wake();
+  }
+
+  async *values(whenLeft) {
+    try {
+      for (;;) {
+        while (!this.#value && !this.#end) await new Promise((wake) => { this.#wake = wake; });
+        const value = this.#value;
+        this.#value = null;
+        if (value) yield value;
+        else if (this.#end.error) throw this.#end.error;
+        else return;
+      }
+    } finally {
+      whenLeft();
+    }
+  }
+}
+
+export class Rollcall extends EventTarget {
+  #options;
+  #base;
+  #state = { state: "idle" };
+  /** Ends the present run; null while none is wanted. */
+  #run = null;
+  #socket = null;
+  #openedAt = 0;
+  #failures = 0;
+  #tokenWhy = "connect";
+  /** When the draining gateway asked to come back. */
+  #comeBackAt = null;
+  #timers = new Map();
+  #heartbeatMs = 5_000;
+  #timeoutMs = 15_000;
+  #unansweredSince = null;
+  #lastId = 0;
+  #requests = new Map();
+  #openers = [];
+  #outbox = [];
+  #credit = BURST;
+  #creditAt = 0;
+  #room = null;
+  #watches = new Map();
+  #away = { wished: null, told: false, known: true };
+
+  constructor(options = {}) {
+    super();
+    this.#options = options;
+    this.#base = new URL(options.url ?? globalThis.location?.href);
+    this.#base.protocol = this.#base.protocol.replace(/^ws/, "http");
+    this.#base.hash = this.#base.search = "";
+    globalThis.document?.addEventListener("visibilitychange", this.#onVisibility);
+  }
+
+  /** `state` is idle, connecting, open, waiting (with `reason` and `retry_at`) or closed (with `reason`). */
+  get status() {
+    return this.#state;
+  }
+
+  /** Hears messages of a type, or "state"; answers how to stop that. */
+  on(type, listener) {
+    const hear = (event) => listener(event.detail);
+    this.addEventListener(type, hear);
+    return () => this.removeEventListener(type, hear);
+  }
+
+  connect() {
+    if (this.#run) return;
+    this.#run = new AbortController();
+    this.#keepConnected(this.#run.signal);
+  }
+
+  /** Leaves, stops watching, and ends the connection cleanly. */
+  close() {
+    globalThis.document?.removeEventListener("visibilitychange", this.#onVisibility);
+    this.#finish("requested");
+  }
+
+  /** Joins a live, and again after each reconnect. */
+  join(live_id, { friends = false, counts = false } = {}) {
+    this.#room?.reject(new RollcallError("superseded", "another live was joined"));
+    const room = { message: { type: "join", live_id, friends, counts } };
+    const joined = new Promise((resolve, reject) => Object.assign(room, { resolve, reject }));
+    this.#room = room;
+    this.connect();
+    if (this.#socket) this.#enter(room);
+    return joined;
+  }
+
+  async leave() {
+    this.#room?.reject(new RollcallError("superseded", "the live was left"));
+    this.#room = null;
+    if (this.#socket) await this.request({ type: "leave" });
+  }
+
+  /**
+   * The counts of a live, the newest whenever the loop asks, and `closed` at its end. Over a reconnect the loop waits.
+   */
+  watch(live_id, { signal } = {}) {
+    const latest = new Latest();
+    const watch = this.#watches.get(live_id) ?? { loops: new Set(), seen: false };
+    watch.loops.add(latest);
+    this.#watches.set(live_id, watch);
+    const end = () => latest.finish();
+    if (signal?.aborted) end();
+    signal?.addEventListener("abort", end);
+    this.connect();
+    if (this.#socket) this.#look(live_id);
+    return latest.values(() => {
+      signal?.removeEventListener("abort", end);
+      watch.loops.delete(latest);
+      if (watch.loops.size || this.#watches.get(live_id) !== watch) return;
+      this.#watches.delete(live_id);
+      if (this.#socket) this.request({ type: "unwatch", live_id }).catch(() => {});
+    });
+  }
+
+  openLive(live_id, { streamer_id, slices } = {}) {
+    return this.request({ type: "open", live_id, streamer_id, slices });
+  }
+
+  closeLive(live_id) {
+    return this.request({ type: "close", live_id });
+  }
+
+  /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
+  away() {
+    this.#away.wished = true;
+    this.#tellAway();
+  }
+
+  back() {
+    this.#away.wished = false;
+    this.#tellAway();
+  }
+
+  /** Sends a message as soon as there is a connection; its answer, or its error. */
+  async request(message) {
+    this.connect();
+    if (!this.#socket) await this.#opened();
+    return new Promise((resolve, reject) => {
+      const id = ++this.#lastId;
+      this.#requests.set(id, { resolve, reject, timer: null, live_id: message.live_id });
+      this.#post({ ...message, id });
+    });
+  }
+
+  // ------------------------------------------------------------------------------------------------- the connection
+
+  async #keepConnected(signal) {
+    while (!signal.aborted) {
+      this.#become({ state: "connecting" });
+      const end = await this.#connection(signal).catch((error) => this.#later("token", error.message));
+      if (signal.aborted) return;
+      if (end.final) return this.#finish(end.reason, end.message);
+      const { reason, message = reason, after } = end;
+      this.#become({ state: "waiting", reason, message, retry_at: Date.now() + after });
+      await sleep(after, signal);
+    }
+  }
+
+  /** One attempt, to its end: how long to wait before the next one, or why there is none. */
+  async #connection(signal) {
+    const token = await this.#token(this.#tokenWhy);
+    if (signal.aborted) return {};
+    const refused = await this.#admission(token, signal);
+    if (refused || signal.aborted) return refused ?? {};
+    const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
+    const url = this.#url("ws", token === null ? {} : { token });
+    url.protocol = url.protocol.replace(/^http/, "ws");
+    const socket = new Socket(url.href, "rollcall.v1");
+    const code = await new Promise((resolve) => {
+      const giveUp = setTimeout(() => resolve(1006), CONNECT_TIMEOUT);
+      this.#hangUp = () => resolve(1006);
+      signal.addEventListener("abort", () => resolve(1000), { once: true });
+      socket.onopen = () => {
+        clearTimeout(giveUp);
+        this.#begin(socket, token);
+      };
+      socket.onmessage = ({ data }) => this.#hear(data);
+      socket.onclose = (event) => resolve(event.code);
+    });
+    const wasOpen = this.#socket === socket;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close(1000);
+    if (wasOpen) this.#ended();
+    return this.#judge(code);
+  }
+
+  #hangUp = () => {};
+
+  /** Asks whether the gateway would take the upgrade; pages cannot read its refusal. */
+  async #admission(token, signal) {
+    const headers = token === null ? {} : { authorization: `Bearer ${token}` };
+    const patience = AbortSignal.any([signal, AbortSignal.timeout(CONNECT_TIMEOUT)]);
+    let answer;
+    try {
+      const ask = this.#options.fetch ?? globalThis.fetch.bind(globalThis);
+      answer = await ask(this.#url("ws/admission"), { headers, cache: "no-store", signal: patience });
+    } catch {
+      return this.#later("unreachable");
+    }
+    const { status } = answer;
+    if (![400, 401, 403, 429, 503].includes(status)) return null;
+    const { code = `http_${status}`, detail } = await answer.json().catch(() => ({}));
+    const after = Number(answer.headers.get("retry-after") ?? NaN) * 1_000;
+    if (status >= 429) return { ...this.#later(code, detail), ...(after >= 0 ? { after } : {}) };
+    if (status === 401 && typeof this.#options.token === "function" && this.#tokenWhy !== "expired") {
+      this.#tokenWhy = "expired";
+      return this.#later(code, detail);
+    }
+    return { final: true, reason: code, message: detail };
+  }
+
+  #url(path, more = {}) {
+    const url = new URL(path, new URL("/", this.#base));
+    const { userId: user_id, role, count, invisible } = this.#options;
+    for (const [name, value] of Object.entries({ user_id, role, count, invisible, ...more })) {
+      if (value !== undefined) url.searchParams.set(name, value);
+    }
+    return url;
+  }
+
+  async #token(why) {
+    const { token } = this.#options;
+    return (typeof token === "function" ? await token(why) : token) ?? null;
+  }
+
+  #begin(socket, token) {
+    this.#socket = socket;
+    this.#openedAt = Date.now();
+    this.#tokenWhy = "connect";
+    this.#comeBackAt = this.#unansweredSince = null;
+    this.#credit = BURST;
+    this.#creditAt = this.#openedAt;
+    this.#away = { ...this.#away, told: false, known: true };
+    if (token !== null) this.#planRefresh(expiryOf(token));
+    if (this.#room) this.#enter(this.#room);
+    for (const live_id of this.#watches.keys()) this.#look(live_id);
+    this.#openers.splice(0).forEach(({ resolve }) => resolve());
+    this.#become({ state: "open" });
+  }
+
+  #ended() {
+    this.#socket = null;
+    this.#outbox = [];
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+    const gone = { type: "error", code: "disconnected", message: "the connection ended" };
+    for (const id of [...this.#requests.keys()]) this.#answer(id, gone);
+    if (Date.now() - this.#openedAt >= STEADY_AFTER) this.#failures = 0;
+  }
+
+  #judge(code) {
+    if (FINAL.has(code)) return { final: true, reason: FINAL.get(code) };
+    if (this.#comeBackAt !== null) return { reason: "drain", after: Math.max(0, this.#comeBackAt - Date.now()) };
+    if (code === 1001 || code === 1012) return { reason: "going_away", after: random(SPREAD) };
+    if (code === 4001) {
+      if (typeof this.#options.token !== "function") return { final: true, reason: "token_expired" };
+      this.#tokenWhy = "expired";
+    }
+    if (MISTAKES.has(code)) this.#failures = Math.max(this.#failures, SLOWLY);
+    return this.#later(`closed_${code}`);
+  }
+
+  /** Full jitter: a random part of a time that doubles with each failure. */
+  #later(reason, message) {
+    return { reason, message, after: random(Math.min(MOST_BACKOFF, FIRST_BACKOFF * 2 ** this.#failures++)) };
+  }
+
+  #finish(reason, message = reason) {
+    const error = new RollcallError(reason, message);
+    const socket = this.#socket;
+    this.#run?.abort();
+    this.#run = null;
+    if (socket) this.#ended();
+    socket?.close(1000);
+    this.#room?.reject(error);
+    this.#room = null;
+    for (const { loops } of this.#watches.values()) loops.forEach((latest) => latest.finish(error));
+    this.#watches.clear();
+    this.#openers.splice(0).forEach(({ reject }) => reject(error));
+    this.#become({ state: "closed", reason, message });
+  }
+
+  #become(state) {
+    this.#state = state;
+    this.#tell("state", state);
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  #opened() {
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new RollcallError("timeout", "no connection in time"));
+      const timer = setTimeout(late, REQUEST_TIMEOUT);
+      const settled = (settle) => (value) => {
+        clearTimeout(timer);
+        settle(value);
+      };
+      this.#openers.push({ resolve: settled(resolve), reject: settled(reject) });
+    });
+  }
+
+  /** Starts a timer of this connection, in place of an earlier one of that name. */
+  #after(name, ms, act) {
+    clearTimeout(this.#timers.get(name));
+    this.#timers.set(name, setTimeout(act, Math.min(ms, LONGEST_TIMER)));
+  }
+
+  // --------------------------------------------------------------------------------------------------- the messages
+
+  #post(message) {
+    this.#outbox.push(message);
+    if (this.#outbox.length === 1) this.#flush();
+  }
+
+  /** Sends what the gateway's limit on messages allows, and the rest a little later. */
+  #flush() {
+    const now = Date.now();
+    this.#credit = Math.min(BURST, this.#credit + Math.max(0, now - this.#creditAt) / PACE);
+    this.#creditAt = now;
+    while (this.#socket && this.#outbox.length && this.#credit >= 1) {
+      this.#credit -= 1;
+      const message = this.#outbox.shift();
+      this.#socket.send(JSON.stringify(message));
+      this.#await(message.id);
+    }
+    if (this.#socket && this.#outbox.length) this.#after("outbox", PACE, () => this.#flush());
+  }
+
+  /** From when it was sent, a request has so long. */
+  #await(id) {
+    const late = () => this.#answer(id, { type: "error", code: "timeout", message: "no answer in time" });
+    const request = this.#requests.get(id);
+    if (request) request.timer = setTimeout(late, REQUEST_TIMEOUT);
+  }
+
+  #hear(data) {
+    const message = JSON.parse(data);
+    const { type, id } = message;
+    if (type === "error" && id === "away") {
+      this.#away.known = false;
+      return;
+    }
+    if (type === "welcome") this.#welcomed(message);
+    if (type === "heartbeat_ack") this.#unansweredSince = null;
+    if (type === "reconnect") this.#comeBackAt = Date.now() + message.after_ms;
+    if (type === "counts") this.#counted(message);
+    if (type === "closed") this.#over(message);
+    const live_id = this.#requests.get(id)?.live_id;
+    this.#answer(id, message);
+    this.#tell(type, type === "error" && live_id !== undefined ? { live_id, ...message } : message);
+  }
+
+  #answer(id, message) {
+    const request = this.#requests.get(id);
+    if (!request) return;
+    this.#requests.delete(id);
+    clearTimeout(request.timer);
+    if (message.type === "error") request.reject(new RollcallError(message.code, message.message));
+    else request.resolve(message);
+  }
+
+  #welcomed({ heartbeat_ms, timeout_ms }) {
+    this.#heartbeatMs = heartbeat_ms;
+    this.#timeoutMs = timeout_ms;
+    // Clients that connected in the same moment do not beat in the same moment.
+    if (this.#options.heartbeat !== false) this.#after("heartbeat", random(heartbeat_ms), this.#beat);
+  }
+
+  #beat = () => {
+    const now = Date.now();
+    // The gateway is gone, or it takes this client for gone: a network that was cut tells neither side.
+    if (this.#unansweredSince !== null && now - this.#unansweredSince > this.#timeoutMs) return this.#hangUp();
+    this.#unansweredSince ??= now;
+    this.#post({ type: "heartbeat" });
+    this.#after("heartbeat", this.#heartbeatMs, this.#beat);
+  };
+
+  #counted(message) {
+    const watch = this.#watches.get(message.live_id);
+    if (!watch) return;
+    watch.seen = true;
+    watch.loops.forEach((latest) => latest.push(message));
+  }
+
+  #over(message) {
+    if (this.#room?.message.live_id === message.live_id) this.#room = null;
+    const watch = this.#watches.get(message.live_id);
+    this.#watches.delete(message.live_id);
+    for (const latest of watch?.loops ?? []) {
+      latest.push(message);
+      latest.finish();
+    }
+  }
+
+  /** The live closed while this client was not connected. */
+  #closedMeanwhile(live_id) {
+    const message = { type: "closed", live_id, reason: "unknown" };
+    this.#over(message);
+    this.#tell("closed", message);
+  }
+
+  #enter(room) {
+    this.request(room.message).then((joined) => {
+      room.joined = true;
+      room.resolve(joined);
+      this.#away.told = false;
+      this.#tellAway();
+    }, (error) => {
+      if (this.#room !== room || error.code === "disconnected") return;
+      if (PASSING.has(error.code) || error.code === "timeout") {
+        return this.#after("join", 1_000 + random(1_000), () => this.#room === room && this.#enter(room));
+      }
+      if (room.joined && error.code === "live_not_open") return this.#closedMeanwhile(room.message.live_id);
+      this.#room = null;
+      room.reject(error);
+    });
+  }
+
+  #look(live_id) {
+    this.request({ type: "watch", live_id }).catch((error) => {
+      const watch = this.#watches.get(live_id);
+      if (!watch || error.code === "disconnected") return;
+      if (PASSING.has(error.code) || error.code === "timeout") {
+        return this.#after(`watch ${live_id}`, 1_000 + random(1_000), () => this.#look(live_id));
+      }
+      if (watch.seen && error.code === "live_not_open") return this.#closedMeanwhile(live_id);
+      this.#watches.delete(live_id);
+      watch.loops.forEach((latest) => latest.finish(error));
+    });
+  }
+
+  /** Asks the hook for a new token before this one ends. */
+  #planRefresh(expires_at) {
+    if (expires_at === null || typeof this.#options.token !== "function") return;
+    const left = Math.max(0, expires_at - Date.now());
+    const early = Math.min(60_000, left / 4) * (0.5 + random(0.5));
+    const planned = Math.max(left - early, 1_000);
+    if (planned > LONGEST_TIMER) return this.#after("refresh", LONGEST_TIMER, () => this.#planRefresh(expires_at));
+    this.#after("refresh", planned, async () => {
+      const socket = this.#socket;
+      try {
+        const token = await this.#token("refresh");
+        if (this.#socket !== socket || token === null) return;
+        const { expires_at } = await this.request({ type: "refresh", token });
+        this.#planRefresh(expires_at);
+      } catch {
+        // Until the token has ended there is time for another try; after that the gateway closes with 4001.
+        if (this.#socket === socket) this.#planRefresh(expires_at);
+      }
+    });
+  }
+
+  #onVisibility = () => {
+    if (globalThis.document.hidden) this.#after("away", AWAY_AFTER, () => this.#tellAway());
+    else this.#tellAway();
+  };
+
+  #tellAway() {
+    const away = this.#away.wished ?? globalThis.document?.hidden ?? false;
+    if (!this.#socket || !this.#room || !this.#away.known || this.#away.told === away) return;
+    this.#away.told = away;
+    this.#post({ type: away ? "away" : "back", id: "away" });
+  }
+}

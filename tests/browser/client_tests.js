@@ -1,0 +1,528 @@
+// Tests of rollcall.js, each in a page of its own. Time, chance, the socket and the admission are the test's.
+var clientTests = {};
+
+(() => {
+  // ------------------------------------------------------------------------------------------------ time and chance
+  const { port1, port2 } = new MessageChannel();
+  /** Lets everything happen that waits for nothing but its turn. */
+  const settle = async () => {
+    for (let n = 0; n < 8; n += 1) {
+      await new Promise((resolve) => {
+        port1.onmessage = resolve;
+        port2.postMessage(null);
+      });
+    }
+  };
+
+  function takeOverTime() {
+    let now = 1_700_000_000_000;
+    let last = 0;
+    const timers = new Map();
+    globalThis.setTimeout = (act, ms = 0) => {
+      timers.set(++last, { at: now + ms, act });
+      return last;
+    };
+    globalThis.clearTimeout = (id) => timers.delete(id);
+    Date.now = () => now;
+    let chance = 0.5;
+    Math.random = () => chance;
+    return {
+      get now() { return now; },
+      chance(value) { chance = value; },
+      /** Lets so much time go by, timer by timer. */
+      async pass(ms) {
+        const until = now + ms;
+        await settle();
+        for (;;) {
+          const due = [...timers].filter(([, { at }]) => at <= until).sort(([, a], [, b]) => a.at - b.at)[0];
+          if (!due) break;
+          now = Math.max(now, due[1].at);
+          timers.delete(due[0]);
+          due[1].act();
+          await settle();
+        }
+        now = until;
+        await settle();
+      },
+    };
+  }
+
+  // ------------------------------------------------------------------------------------------------ the fake gateway
+  class Gateway {
+    sockets = [];
+    asked = [];
+    admissions = [];
+    answers = true;
+
+    fetch = async (url, { headers }) => {
+      this.asked.push({ url: new URL(url), headers });
+      const next = this.admissions.shift();
+      if (next === "down") throw new TypeError("failed to fetch");
+      if (!next) return new Response(null, { status: 204 });
+      const { status, code, after } = next;
+      const answer = new Response(JSON.stringify({ code, detail: code }), { status });
+      if (after !== undefined) answer.headers.set("retry-after", after);
+      return answer;
+    };
+
+    get socket() { return this.sockets.at(-1); }
+
+    get WebSocket() {
+      const gateway = this;
+      return class {
+        said = [];
+        open = false;
+        constructor(url, protocol) {
+          Object.assign(this, { url: new URL(url), protocol });
+          gateway.sockets.push(this);
+        }
+        opens() {
+          this.open = true;
+          this.onopen();
+          this.tells({ type: "welcome", user_id: "u1", gateway_id: "g", heartbeat_ms: 5_000, timeout_ms: 15_000 });
+        }
+        tells(message) { this.onmessage?.({ data: JSON.stringify(message) }); }
+        ends(code) {
+          this.open = false;
+          this.onclose?.({ code });
+        }
+        send(text) {
+          if (!this.open) throw new Error("the socket is not open");
+          const message = JSON.parse(text);
+          this.said.push(message);
+          const { type, id, live_id } = message;
+          if (!gateway.answers) return;
+          if (type === "join") this.tells({ type: "joined", live_id, streamer_id: "s1", viewers: 1, fans: 0, id });
+          if (type === "leave") this.tells({ type: "left", live_id: "42", id });
+          if (type === "watch") this.tells({ ...counts(live_id, 1), id });
+          if (type === "heartbeat") this.tells({ type: "heartbeat_ack", live_id: "42", viewers: 1, heartbeat_ms: 5_000 });
+        }
+        close() { this.closed = true; }
+        types() { return this.said.map(({ type }) => type); }
+      };
+    }
+  }
+
+  const counts = (live_id, viewers, more = {}) =>
+    ({ type: "counts", live_id, epoch: 1, seq: viewers, viewers, fans: 0, quality: "exact", ...more });
+
+  async function start(options = {}) {
+    const time = takeOverTime();
+    const gateway = new Gateway();
+    const module = await import("/rollcall.js");
+    const { fetch, WebSocket } = gateway;
+    const client = new module.Rollcall({ userId: "u1", fetch, WebSocket, ...options });
+    const states = [];
+    client.on("state", (status) => states.push(status));
+    const opened = async () => {
+      await time.pass(0);
+      gateway.socket.opens();
+      await time.pass(0);
+    };
+    return { time, gateway, client, states, opened, module };
+  }
+
+  function is(seen, wanted, what = "") {
+    const [a, b] = [JSON.stringify(seen), JSON.stringify(wanted)];
+    if (a !== b) throw new Error(`${what} ${a} instead of ${b}`);
+  }
+
+  async function fails(promise, code) {
+    const error = await promise.then(() => null, (error) => error);
+    is(error?.code, code, "the code of the error:");
+  }
+
+  const setHidden = (hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+  };
+
+  /** Loses the connection and waits for the next socket; how long that took. */
+  async function next({ time, gateway }, lose) {
+    const before = gateway.sockets.length;
+    const lost = time.now;
+    lose(gateway.socket);
+    for (let n = 0; n < 400 && gateway.sockets.length === before; n += 1) await time.pass(100);
+    return Math.round((time.now - lost) / 100) * 100;
+  }
+
+  Object.assign(clientTests, {
+    async asks_for_admission_and_says_who_it_is() {
+      const { gateway, client, opened } = await start({ role: "viewer", count: false });
+      client.connect();
+      await opened();
+      is(gateway.asked[0].url.pathname, "/ws/admission");
+      is(gateway.socket.url.search, "?user_id=u1&role=viewer&count=false");
+      is([gateway.socket.url.protocol, gateway.socket.protocol], ["ws:", "rollcall.v1"]);
+      is(client.status.state, "open");
+    },
+
+    async shows_a_token_in_a_header_where_it_can() {
+      const { gateway, client, opened } = await start({ userId: undefined, token: "a.b.c" });
+      client.connect();
+      await opened();
+      is(gateway.asked[0].headers, { authorization: "Bearer a.b.c" });
+      is(gateway.asked[0].url.search, "");
+      is(gateway.socket.url.search, "?token=a.b.c");
+    },
+
+    async joins_and_beats_at_the_gateways_interval() {
+      const { time, gateway, client, opened } = await start();
+      const joined = client.join("42", { friends: true });
+      await opened();
+      is((await joined).viewers, 1);
+      is(gateway.socket.said[0], { type: "join", live_id: "42", friends: true, counts: false, id: 1 });
+      const acks = [];
+      client.on("heartbeat_ack", ({ viewers }) => acks.push(viewers));
+      await time.pass(2_500 + 4 * 5_000);
+      is(gateway.socket.types(), ["join", ...Array(5).fill("heartbeat")]);
+      is(acks, [1, 1, 1, 1, 1]);
+    },
+
+    async joins_again_after_a_reconnect() {
+      const test = await start();
+      test.client.join("42");
+      await test.opened();
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(test.gateway.socket.types(), ["join"]);
+    },
+
+    async waits_at_random_and_twice_as_long_each_time() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.time.chance(0.999);
+      const waits = [];
+      for (let n = 0; n < 9; n += 1) waits.push(await next(test, (socket) => socket.ends(1006)));
+      is(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
+      test.time.chance(0.1);
+      is(await next(test, (socket) => socket.ends(1006)), 3_000);
+    },
+
+    async keeps_its_back_off_over_quick_reconnects_and_forgets_it_after_a_minute() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.time.chance(0.999);
+      is(await next(test, (socket) => socket.ends(1006)), 500);
+      await test.opened();
+      await test.time.pass(5_000);
+      is(await next(test, (socket) => socket.ends(1006)), 1_000, "after a short connection");
+      await test.opened();
+      await test.time.pass(61_000);
+      is(await next(test, (socket) => socket.ends(1006)), 500, "after a long connection");
+    },
+
+    async comes_back_when_a_draining_gateway_says() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.time.chance(0.999);
+      const wait = await next(test, (socket) => {
+        socket.tells({ type: "reconnect", after_ms: 1_800 });
+        socket.ends(1012);
+      });
+      is(wait, 1_800);
+      is(test.states.findLast(({ state }) => state === "waiting").reason, "drain");
+      await test.opened();
+      is(await next(test, (socket) => socket.ends(1012)), 5_000, "without a word");
+    },
+
+    async comes_back_when_a_refusal_says() {
+      const test = await start();
+      test.gateway.admissions = [{ status: 503, code: "crowded", after: "7" }];
+      test.client.connect();
+      await test.time.pass(6_900);
+      is([test.gateway.sockets.length, test.client.status.reason], [0, "crowded"]);
+      await test.time.pass(200);
+      is(test.gateway.sockets.length, 1);
+    },
+
+    async backs_off_while_nobody_answers() {
+      const test = await start();
+      test.gateway.admissions = ["down", "down"];
+      test.client.connect();
+      await test.time.pass(249);
+      is([test.gateway.asked.length, test.client.status.reason], [1, "unreachable"]);
+      await test.time.pass(1);
+      is(test.gateway.asked.length, 2);
+      await test.time.pass(500);
+      is([test.gateway.asked.length, test.gateway.sockets.length], [3, 1]);
+    },
+
+    async does_not_come_back_when_it_is_refused_or_removed() {
+      const refused = await start();
+      refused.gateway.admissions = [{ status: 403, code: "forbidden" }];
+      const failed = fails(refused.client.join("42"), "forbidden");
+      await refused.time.pass(0);
+      await failed;
+      await refused.time.pass(600_000);
+      is([refused.gateway.asked.length, refused.client.status.state], [1, "closed"]);
+      for (const [code, reason] of [[4003, "removed"], [4009, "too_many_sockets"]]) {
+        const test = await start();
+        test.client.join("42");
+        await test.opened();
+        test.gateway.socket.ends(code);
+        await test.time.pass(600_000);
+        is([test.gateway.sockets.length, test.client.status.state, test.client.status.reason], [1, "closed", reason]);
+      }
+    },
+
+    async comes_back_slowly_after_a_mistake() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.time.chance(0.999);
+      is(await next(test, (socket) => socket.ends(4008)), 8_000);
+    },
+
+    async asks_the_hook_for_a_token_before_the_old_one_ends() {
+      const token = (seconds) => `x.${btoa(JSON.stringify({ exp: 1_700_000_000 + seconds }))}.y`;
+      const why = [];
+      const hook = (reason) => {
+        why.push(reason);
+        return token(why.length * 600);
+      };
+      const { time, gateway, client, opened } = await start({ token: hook });
+      client.connect();
+      await opened();
+      await time.pass(500_000);
+      is(why, ["connect"]);
+      await time.pass(58_000);
+      is(why, ["connect", "refresh"]);
+      const asked = gateway.socket.said.find(({ type }) => type === "refresh");
+      is(asked.token, token(1_200));
+      gateway.socket.tells({ type: "refreshed", expires_at: time.now + 601_000, id: asked.id });
+      await time.pass(560_000);
+      is(why, ["connect", "refresh", "refresh"]);
+      // Nobody answered that one: there is time for another.
+      await time.pass(35_000);
+      is(why, ["connect", "refresh", "refresh", "refresh"]);
+    },
+
+    async asks_the_hook_once_more_when_a_token_has_ended() {
+      const why = [];
+      const test = await start({ token: (reason) => (why.push(reason), "a.b.c") });
+      test.gateway.admissions = [{ status: 401, code: "unauthorized" }, { status: 401, code: "unauthorized" }];
+      test.client.connect();
+      await test.time.pass(60_000);
+      is([why, test.client.status.state], [["connect", "expired"], "closed"]);
+      const fixed = await start({ token: "a.b.c" });
+      fixed.client.connect();
+      await fixed.opened();
+      fixed.gateway.socket.ends(4001);
+      await fixed.time.pass(60_000);
+      is([fixed.gateway.sockets.length, fixed.client.status.reason], [1, "token_expired"]);
+    },
+
+    async gives_up_a_connection_on_which_nothing_is_answered() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.gateway.answers = false;
+      await test.time.pass(30_000);
+      is([test.gateway.sockets.length, test.gateway.sockets[0].closed], [2, true]);
+    },
+
+    async watches_with_the_newest_figures_only() {
+      const { time, gateway, client, opened } = await start();
+      const seen = [];
+      const loop = (async () => {
+        for await (const message of client.watch("42")) seen.push(message);
+      })();
+      await opened();
+      is(seen.map(({ viewers }) => viewers), [1]);
+      gateway.socket.tells(counts("42", 2, { info: { a: 1 }, info_version: 9 }));
+      gateway.socket.tells(counts("42", 3));
+      gateway.socket.tells(counts("43", 99));
+      await time.pass(0);
+      // The second was never asked for, but what the back end wrote is told once.
+      is([seen[1].viewers, seen[1].info, seen.length], [3, { a: 1 }, 2]);
+      gateway.socket.tells({ type: "closed", live_id: "42", reason: "requested" });
+      await loop;
+      is(seen.at(-1).type, "closed");
+    },
+
+    async watches_on_over_a_reconnect_and_learns_of_an_end_meanwhile() {
+      const test = await start();
+      const seen = [];
+      const loop = (async () => {
+        for await (const { type, reason } of test.client.watch("42")) seen.push(reason ?? type);
+      })();
+      await test.opened();
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(seen, ["counts", "counts"]);
+      await next(test, (socket) => socket.ends(1006));
+      test.gateway.answers = false;
+      await test.opened();
+      const { id } = test.gateway.socket.said.find(({ type }) => type === "watch");
+      test.gateway.socket.tells({ type: "error", code: "live_not_open", message: "", id });
+      await loop;
+      is(seen, ["counts", "counts", "unknown"]);
+    },
+
+    async tells_a_viewer_that_the_live_closed_meanwhile() {
+      const test = await start();
+      const told = [];
+      test.client.on("closed", ({ live_id, reason }) => told.push(live_id, reason));
+      test.client.join("42");
+      await test.opened();
+      await next(test, (socket) => socket.ends(1006));
+      test.gateway.answers = false;
+      await test.opened();
+      const { id } = test.gateway.socket.said[0];
+      test.gateway.socket.tells({ type: "error", code: "live_not_open", message: "", id });
+      await test.time.pass(0);
+      is(told, ["42", "unknown"]);
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(test.gateway.socket.types(), []);
+    },
+
+    async ends_a_watch_that_is_left_and_throws_when_it_is_refused() {
+      const { time, gateway, client, opened } = await start();
+      const loop = (async () => {
+        for await (const message of client.watch("42")) if (message) break;
+      })();
+      await opened();
+      await loop;
+      await time.pass(0);
+      is(gateway.socket.types(), ["watch", "unwatch"]);
+      gateway.answers = false;
+      const refused = client.watch("43").next();
+      await time.pass(0);
+      gateway.socket.tells({ type: "error", code: "forbidden", message: "no", id: gateway.socket.said.at(-1).id });
+      await fails(refused, "forbidden");
+    },
+
+    async throws_when_a_live_is_not_open_and_was_not_before() {
+      const { time, gateway, client, opened } = await start();
+      gateway.answers = false;
+      const failed = fails(client.watch("42").next(), "live_not_open");
+      await opened();
+      gateway.socket.tells({ type: "error", code: "live_not_open", message: "", id: gateway.socket.said[0].id });
+      await failed;
+    },
+
+    async joins_once_more_when_the_store_is_away_and_not_when_it_is_banned() {
+      const { time, gateway, client, opened } = await start();
+      gateway.answers = false;
+      const joined = client.join("42");
+      await opened();
+      const refuse = (code) => {
+        gateway.socket.tells({ type: "error", code, message: code, id: gateway.socket.said.at(-1).id });
+      };
+      refuse("store_unavailable");
+      await time.pass(1_600);
+      is(gateway.socket.types(), ["join", "join"]);
+      refuse("banned");
+      await fails(joined, "banned");
+      await time.pass(2_000);
+      is(gateway.socket.types().filter((type) => type === "join").length, 2);
+    },
+
+    async says_when_the_page_is_hidden_and_shown() {
+      const { time, gateway, client, opened } = await start();
+      client.join("42");
+      await opened();
+      setHidden(true);
+      await time.pass(500);
+      is(gateway.socket.types(), ["join"], "a glance elsewhere");
+      await time.pass(600);
+      setHidden(false);
+      await time.pass(0);
+      is(gateway.socket.types(), ["join", "away", "back"]);
+      client.close();
+    },
+
+    async says_again_that_it_is_hidden_after_a_reconnect() {
+      const test = await start();
+      setHidden(true);
+      test.client.join("42");
+      await test.opened();
+      is(test.gateway.socket.types(), ["join", "away"]);
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(test.gateway.socket.types(), ["join", "away"]);
+      // A gateway that does not know the word is not told again.
+      test.gateway.socket.tells({ type: "error", code: "unknown_type", message: "", id: "away" });
+      setHidden(false);
+      await test.time.pass(0);
+      is(test.gateway.socket.types(), ["join", "away"]);
+      test.client.close();
+    },
+
+    async keeps_within_the_gateways_limit_on_messages() {
+      const { time, gateway, client, opened } = await start();
+      for (let n = 0; n < 100; n += 1) client.watch(`live${n}`);
+      await opened();
+      is(gateway.socket.said.length <= 15, true, "at once");
+      await time.pass(1_000);
+      is(gateway.socket.said.length <= 24, true, "in a second");
+      await time.pass(20_000);
+      is(new Set(gateway.socket.said.map(({ live_id }) => live_id).filter(Boolean)).size, 100);
+    },
+
+    async ends_cleanly_and_rejects_what_is_under_way() {
+      const { time, gateway, client, opened } = await start();
+      client.connect();
+      await opened();
+      gateway.answers = false;
+      const asked = client.request({ type: "heartbeat" });
+      await time.pass(0);
+      client.close();
+      await fails(asked, "disconnected");
+      is([gateway.socket.closed, client.status.state, client.status.reason], [true, "closed", "requested"]);
+      await time.pass(600_000);
+      is(gateway.sockets.length, 1);
+    },
+
+    async the_dashboard_makes_rates_of_totals() {
+      const { Rates } = await import("/pages/figures.js");
+      const rates = new Rates();
+      is(rates.perMinute(0), null);
+      for (let s = 0; s <= 120; s += 1) rates.add({ at: s * 1_000, joins: 3 * s, leaves: s });
+      is(rates.perMinute(120_000), { joins: 180, leaves: 60 });
+      // Nobody came since: what is older than a minute no longer counts.
+      is(rates.perMinute(150_000), { joins: 90, leaves: 30 });
+      is(rates.perMinute(180_000), { joins: 0, leaves: 0 });
+      // What history knows of the time before makes the first minute right.
+      const late = new Rates();
+      late.add({ at: 100_000, joins: 300, leaves: 0 });
+      late.recall([{ at: 30_000, joins: 100, leaves: 0 }, { at: 80_000, joins: 200, leaves: 0 }]);
+      is(late.perMinute(100_000).joins, 200);
+      // Another opening counts from nothing.
+      late.add({ at: 101_000, joins: 2, leaves: 0 });
+      is(late.perMinute(101_000).joins, 0);
+    },
+
+    async a_token_names_its_bearer() {
+      const { claimsOf } = await import("/pages/credentials.js");
+      const part = btoa(String.fromCharCode(...new TextEncoder().encode('{"sub":"张@x","role":"service","exp":2}')));
+      const token = `x.${part.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.y`;
+      is(claimsOf(token), { user: "张@x", role: "service", expires: 2_000 });
+      for (const wrong of ["", "x", "x.y.z", "x.e30.z", "x.bnVsbA.z"]) is(claimsOf(wrong), null, wrong);
+    },
+
+    async tells_that_a_request_was_not_answered() {
+      const { time, gateway, client, opened } = await start();
+      gateway.answers = false;
+      const asked = client.openLive("42");
+      await opened();
+      const failed = fails(asked, "timeout");
+      await time.pass(10_000);
+      await failed;
+    },
+  });
+})();
+
+async function runClientTest(name) {
+  try {
+    await clientTests[name]();
+    return "passed";
+  } catch (error) {
+    return String(error.stack ?? error);
+  }
+}

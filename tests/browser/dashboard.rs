@@ -1,0 +1,161 @@
+//! What a streamer sees while people come and go, how a live begins and ends on the page, and the list of all lives.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::page::{PATIENCE, Visitor, streamer_sees};
+use crate::stories;
+use crate::support::wait::{SLACK, same, until};
+use crate::support::world::World;
+
+stories! {
+    async fn fifty_viewers_come_and_the_dashboard_says_so_within_a_second() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        world.crowd_follows("u", 20).await;
+        let page = streamer_sees("42", world.addr).await;
+        page.shows("#viewers", "0").await;
+        page.shows("#fans", "0").await;
+        page.shows("#state-text", "Connected. The figures are exact.").await;
+        let crowd = world.crowd("u", 50, "42").await;
+        let came = Instant::now();
+        let bound = Duration::from_secs(1) + SLACK;
+        page.is_within(bound, "document.querySelector('#viewers').textContent", json!("50")).await;
+        assert!(came.elapsed() < bound);
+        page.shows("#fans", "20").await;
+        page.shows("#peak-viewers", "peak 50").await;
+        page.is("document.querySelectorAll('#fans-list li').length", json!(20)).await;
+        page.is("document.querySelector('#chart canvas') !== null", json!(true)).await;
+        page.is_photographed("dashboard-of-fifty").await;
+        drop(crowd);
+        page.shows("#viewers", "0").await;
+        page.shows("#peak-viewers", "peak 50").await;
+        page.does_not_complain();
+    }
+
+    async fn the_page_opens_a_live_and_closes_it() {
+        let world = World::on_memory(|_| ()).await;
+        let page = streamer_sees("7", world.addr).await;
+        page.shows("#state-text", "This live is not open.").await;
+        page.writes("#open-title", "Soup").await;
+        page.clicks("#open-form button").await;
+        page.shows("#viewers", "0").await;
+        assert_eq!(world.backend().live("7").await["title"], "Soup");
+        let _viewer = world.viewer_in("u1", "7").await;
+        page.shows("#viewers", "1").await;
+
+        page.clicks("#close-live").await;
+        page.mentions("#close-title", "7").await;
+        page.clicks("#close-cancel").await;
+        page.hides("#close-dialog").await;
+        assert_eq!(world.backend().live("7").await["state"], "open");
+        page.clicks("#close-live").await;
+        page.clicks("#close-form button.main").await;
+        page.shows("#state-text", "This live is not open.").await;
+        page.mentions("#summary-peaks", "Peaks: viewers 1").await;
+        page.shows("#summary-why", "Somebody closed it.").await;
+        assert_eq!(world.backend().live("7").await["state"], "closed");
+
+        // Somebody else opens it again: the page notices by itself.
+        world.open("7").await;
+        page.shows("#state-text", "Connected. The figures are exact.").await;
+        page.hides("#summary").await;
+        page.does_not_complain();
+    }
+
+    async fn a_service_sees_all_lives_by_size_and_opens_one_by_keyboard() {
+        let world = World::on_memory(|_| ()).await;
+        for live in ["quiet", "loud"] {
+            world.open(live).await;
+        }
+        let _crowd = world.crowd("u", 3, "loud").await;
+        let _viewer = world.viewer_in("v", "quiet").await;
+        let page = Visitor::comes().await.visits(format!("http://{}/", world.addr)).await;
+        page.writes("#user", "office").await;
+        page.chooses("#role", "service").await;
+        page.clicks("#sign-in-form button").await;
+        let names = "[...document.querySelectorAll('#lives-body button')].map(e => e.textContent)";
+        page.is(names, json!(["loud", "quiet"])).await;
+        page.chooses("#lives-sort", "opened_at").await;
+        page.is(names, json!(["quiet", "loud"])).await;
+        page.value("document.querySelector('[data-live=loud]').focus()").await;
+        page.presses("Enter").await;
+        page.shows("#live-title", "loud").await;
+        page.shows("#viewers", "3").await;
+        page.is("location.hash", json!("#user=office&role=service&live=loud")).await;
+        page.clicks("#all-lives").await;
+        page.shows("#overview-title", "Open lives").await;
+        page.does_not_complain();
+    }
+
+    async fn fans_are_listed_page_by_page_and_found_by_their_beginning() {
+        let world = World::on_memory(|_| ()).await;
+        let _crowd = world.live_with_fans_of(&["anna", "anton", "bert"], 60).await;
+        let page = streamer_sees("42", world.addr).await;
+        page.shows("#fans", "63").await;
+        let shown = "document.querySelectorAll('#fans-list li').length";
+        page.is(shown, json!(50)).await;
+        page.clicks("#fans-more").await;
+        page.is(shown, json!(63)).await;
+        page.hides("#fans-more").await;
+        page.writes("#fan-search", "an").await;
+        let names = "[...document.querySelectorAll('#fans-list .id')].map(e => e.textContent)";
+        page.is(names, json!(["anna", "anton"])).await;
+        page.writes("#fan-search", "zoe").await;
+        page.shows("#fans-note", "No fan online has an id that begins so.").await;
+        page.does_not_complain();
+    }
+
+    async fn beside_an_internal_port_without_tokens_figures_are_shown_and_nothing_else() {
+        let world = World::on_memory(|config| config.admin_listen = Some("127.0.0.1:0".parse().unwrap())).await;
+        world.admin().open("42", "s1").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        let page = streamer_sees("42", world.addr).await;
+        page.shows("#viewers", "1").await;
+        page.mentions("#note", "This port has no HTTP API").await;
+        page.hides("#lists").await;
+        page.hides("#close-live").await;
+        page.goes_to(format!("http://{}/?#user=office&role=service", world.addr)).await;
+        page.mentions("#lives-note", "This port has no HTTP API").await;
+        page.does_not_complain();
+    }
+
+    async fn a_hidden_tab_is_right_when_it_is_looked_at_again() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let visitor = Visitor::comes().await;
+        let page = visitor.visits(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
+        page.shows("#viewers", "0").await;
+        let other = visitor.tab().await;
+        other.comes_to_the_front().await;
+        page.is("document.visibilityState", json!("hidden")).await;
+        let _crowd = world.crowd("u", 7, "42").await;
+        // The socket of a hidden page is heard from for longer than the gateway waits for the silent.
+        let since = Instant::now();
+        until("a while goes by", PATIENCE, async || {
+            same(since.elapsed() > world.config.timeout * 2, true).map_err(|_| "not yet")
+        })
+        .await;
+        page.comes_to_the_front().await;
+        page.is("document.visibilityState", json!("visible")).await;
+        page.shows("#viewers", "7").await;
+        page.shows("#state-text", "Connected. The figures are exact.").await;
+        page.does_not_complain();
+    }
+}
+
+impl World {
+    /// Opens live 42 with these fans, and so many more.
+    async fn live_with_fans_of(&self, named: &[&str], more: usize) -> Vec<crate::support::viewer::Viewer> {
+        self.open("42").await;
+        self.follow(named).await;
+        self.crowd_follows("u", more).await;
+        let mut crowd = self.crowd("u", more, "42").await;
+        for user in named {
+            crowd.push(self.viewer_in(user, "42").await);
+        }
+        crowd
+    }
+}

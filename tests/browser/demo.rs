@@ -1,0 +1,116 @@
+//! The viewer page, and what somebody sees who has just started a gateway.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::page::Visitor;
+use crate::stories;
+use crate::support::wait::until;
+use crate::support::world::World;
+
+stories! {
+    async fn one_click_makes_the_dashboard_move() {
+        let world = World::on_memory(|_| ()).await;
+        let page = Visitor::comes().await.visits(format!("http://{}/", world.addr)).await;
+        page.clicks("#try-button").await;
+        page.shows("#live-title", "demo").await;
+        let many = "Number(document.querySelector('#viewers').textContent) > 100 \
+                    && Number(document.querySelector('#fans').textContent) > 40";
+        page.is_within(Duration::from_secs(60), many, json!(true)).await;
+        page.is_photographed("dashboard").await;
+        // They come and go: the figure changes by itself.
+        let viewers = page.value("document.querySelector('#viewers').textContent").await;
+        until("the figure moves", Duration::from_secs(30), async || {
+            let now = page.value("document.querySelector('#viewers').textContent").await;
+            if now == viewers { Err(now) } else { Ok(()) }
+        })
+        .await;
+        page.clicks("#crowd-stop").await;
+        page.shows("#viewers", "0").await;
+        page.does_not_complain();
+    }
+
+    async fn a_crowd_that_is_refused_is_told_so() {
+        let world = World::on_memory(|config| config.max_sockets = Some(40)).await;
+        world.open("42").await;
+        let page = Visitor::comes().await.visits(format!("http://{}/demo#live=42", world.addr)).await;
+        page.clicks("#simulate").await;
+        page.mentions("#crowd-text", "The gateway refused").await;
+        page.mentions("#crowd-text", "there is no room for another socket").await;
+        let joined = "Number(document.querySelector('#crowd-text').textContent.match(/: (\\d+) of 200/)[1])";
+        page.is(&format!("{joined} > 20 && {joined} <= 40"), json!(true)).await;
+        page.clicks("#stop").await;
+        page.complains_only_of(&["503"]);
+    }
+
+    async fn five_tabs_are_one_viewer() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let dashboard = Visitor::comes().await;
+        let page = dashboard.visits(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
+        page.shows("#viewers", "0").await;
+        let mut tabs = Vec::new();
+        for _ in 0..5 {
+            let tab = dashboard.visits(format!("http://{}/demo#user=u1&live=42&join=1", world.addr)).await;
+            tab.shows("#place", "In the live 42.").await;
+            tab.does_not_complain();
+            tabs.push(tab);
+        }
+        page.comes_to_the_front().await;
+        page.shows("#viewers", "1").await;
+        let last = tabs.pop().unwrap();
+        for tab in tabs {
+            tab.closes().await;
+        }
+        let known = world.backend().get("/v1/gateway/lives/42/viewers/u1");
+        assert!(known.await.is(200).body["joined"].as_bool().unwrap());
+        page.shows("#viewers", "1").await;
+        last.closes().await;
+        page.shows("#viewers", "0").await;
+        page.does_not_complain();
+    }
+
+    async fn a_viewer_follows_is_answered_and_meets_a_friend() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let page = Visitor::comes().await.visits(format!("http://{}/demo", world.addr)).await;
+        page.writes("#user", "u1").await;
+        page.is("document.querySelector('#live-id').value", json!("42")).await;
+        page.clicks("#join").await;
+        page.shows("#place", "In the live 42.").await;
+        page.shows("#fan", "You are not a fan.").await;
+        page.mentions("#ack", "viewers 1, fans 0").await;
+        page.clicks("#follow").await;
+        page.shows("#fan", "You are a fan.").await;
+        page.shows("#fans", "1").await;
+        page.shows("#friends-note", "Nobody whom you follow is here.").await;
+        page.writes("#friend", "u2").await;
+        page.clicks("#friend-form button").await;
+        let _friend = world.viewer_in("u2", "42").await;
+        page.shows("#friends li", "u2").await;
+        page.shows("#viewers", "2").await;
+        page.is_photographed("viewer").await;
+        page.clicks("#unfollow").await;
+        page.shows("#fan", "You are not a fan.").await;
+        page.clicks("#leave").await;
+        page.shows("#place", "In no live.").await;
+
+        world.backend().remove("42", "u1", None).await.is(200);
+        page.clicks("#join").await;
+        page.shows("#place", "In the live 42.").await;
+        world.backend().ban("42", "u1", 600).await;
+        page.shows("#place", "A moderator removed this user.").await;
+        page.does_not_complain();
+    }
+
+    async fn a_newcomer_opens_the_first_live_on_the_viewer_page() {
+        let world = World::on_memory(|_| ()).await;
+        let page = Visitor::comes().await.visits(format!("http://{}/demo", world.addr)).await;
+        page.clicks("#open-demo").await;
+        page.is("document.querySelector('#live-id').value", json!("demo")).await;
+        page.clicks("#join").await;
+        page.shows("#place", "In the live demo.").await;
+        page.does_not_complain();
+    }
+}

@@ -1,0 +1,94 @@
+//! What the pages must hold: how much they weigh, how soon something can be seen, and how much memory a dashboard takes
+//! that is open for a whole stream.
+
+use serde_json::{Value, json};
+
+use crate::page::{PATIENCE, Visitor};
+use crate::stories;
+use crate::support::wait::until;
+use crate::support::world::World;
+
+/// The whole weight of the dashboard, in bytes.
+const WEIGHT: u64 = 150_000;
+const FIRST_PAINT_MS: f64 = 200.0;
+const HEAP: u64 = 50_000_000;
+
+/// A gateway of this story's own, inside the page: it keeps a stream of 6 h, and sends its figures as fast as the page
+/// takes them.
+const FAKE_GATEWAY: &str = include_str!("fake_gateway.js");
+
+stories! {
+    async fn the_dashboard_weighs_little_and_is_seen_at_once() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let visitor = Visitor::comes().await;
+        let mut paints = Vec::new();
+        for round in 0..5 {
+            let page = visitor.tab().await;
+            page.call("Network.setCacheDisabled", json!({"cacheDisabled": true})).await;
+            page.goes_to(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
+            page.shows("#viewers", "0").await;
+            let paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";
+            let paint = until("something is painted", PATIENCE, async || {
+                page.value(paint).await.as_f64().ok_or("nothing")
+            })
+            .await;
+            paints.push(paint);
+            if round == 0 {
+                let finished = page.heard("Network.loadingFinished");
+                let bytes = |event: &Value| event["encodedDataLength"].as_f64().unwrap_or_default() as u64;
+                let weight: u64 = finished.iter().map(bytes).sum();
+                println!("the dashboard weighs {weight} bytes, in {} answers", finished.len());
+                assert!((50_000..WEIGHT).contains(&weight), "{weight} bytes");
+            }
+            page.does_not_complain();
+            page.closes().await;
+        }
+        println!("first paint after {paints:.0?} ms");
+        // Other tests run beside this one: the best of a few tells what the page itself takes.
+        let best = paints.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(best <= FIRST_PAINT_MS, "{paints:?} ms");
+    }
+
+    async fn a_part_that_did_not_change_is_not_sent_again() {
+        let world = World::on_memory(|_| ()).await;
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        for path in ["/", "/rollcall.js", "/pages/dashboard.js", "/pages/uplot.js", "/pages/style.css"] {
+            let url = format!("http://{}{path}", world.addr);
+            let first = client.get(&url).send().await.unwrap();
+            assert_eq!(first.status(), 200, "{path}");
+            assert_eq!(first.headers()["cache-control"], "no-cache");
+            let tag = first.headers()["etag"].clone();
+            let again = client.get(&url).header("if-none-match", tag).send().await.unwrap();
+            assert_eq!(again.status(), 304, "{path}");
+            assert_eq!(again.bytes().await.unwrap().len(), 0);
+        }
+    }
+
+    async fn a_dashboard_takes_little_memory_after_six_hours() {
+        let world = World::on_memory(|_| ()).await;
+        let page = Visitor::comes().await.tab().await;
+        page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": FAKE_GATEWAY})).await;
+        page.goes_to(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
+        page.shows("#viewers", "1,000").await;
+        // The chart has the whole stream, from one request: its first point is the first of the history.
+        page.value("document.querySelector('#chart').focus()").await;
+        until("the chart goes back to the beginning", PATIENCE, async || {
+            page.presses("Home").await;
+            let shown = page.value("document.querySelector('#chart-values').textContent").await;
+            let first = page.value("fake.firstShown()").await;
+            if shown == first { Ok(()) } else { Err(format!("{shown} instead of {first}")) }
+        })
+        .await;
+        assert_eq!(page.value("fake.asked.filter(path => path.includes('/history')).length").await, json!(1));
+
+        // Six hours of figures, two a second, with the highest size of the heap on the way.
+        let peak = page.value("fake.stream(6 * 3_600)").await.as_u64().unwrap();
+        page.call("HeapProfiler.collectGarbage", json!({})).await;
+        let rest = page.call("Runtime.getHeapUsage", json!({})).await["usedSize"].as_f64().unwrap() as u64;
+        println!("the heap: {peak} bytes at most, {rest} at rest");
+        assert!(rest < HEAP && peak < HEAP, "{peak} at most, {rest} at rest");
+        page.shows("#viewers", page.value("fake.lastShown()").await.as_str().unwrap()).await;
+        page.does_not_complain();
+    }
+}
