@@ -26,7 +26,7 @@ const RECIPES: &[Recipe] = &[
             "`GET /v1/users/{user_id}/following`",
         ],
     },
-    Recipe { heading: "Add a client message", most_files: 4, spellings: &["unwatch", "Unwatch"] },
+    Recipe { heading: "Add a client message", most_files: 5, spellings: &["unwatch", "Unwatch"] },
     Recipe { heading: "Add a setting", most_files: 4, spellings: &["handshake-rate", "handshake_rate"] },
     Recipe {
         heading: "Add a store call",

@@ -17,12 +17,12 @@ export class Rates {
     while (this.#samples.length > 1 && this.#samples[1].at <= at - MINUTE) this.#samples.shift();
   }
 
-  /** Takes in what the gateway keeps. */
-  recall(items) {
-    const last = items.at(-1)?.at ?? 0;
-    const newer = this.#samples.filter(({ at }) => at > last);
+  /** Takes in what was before the first sample. */
+  recall(totals) {
+    const known = this.#samples;
     this.#samples = [];
-    for (const sample of [...items, ...newer]) this.add(sample);
+    const older = totals.filter(({ at }) => at < (known[0]?.at ?? Infinity));
+    for (const sample of [...older, ...known]) this.add(sample);
   }
 
   /** How many came and left in the minute before `now`; null while nothing is known. */

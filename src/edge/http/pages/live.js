@@ -104,6 +104,8 @@ export class LiveView {
     const fansChanged = this.#counts?.fans !== counts.fans;
     this.#counts = counts;
     this.#countsAt = this.#heardAt = Date.now();
+    // Totals from before a gap would be taken for those of its end.
+    if (this.#missed) this.#rates.clear();
     if (counts.quality === "exact") {
       chart.add({ at: counts.as_of, viewers: counts.viewers, fans: counts.fans });
       if ("joins" in counts) this.#rates.add({ at: counts.as_of, ...counts });
@@ -135,7 +137,9 @@ export class LiveView {
       const read = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?${query}`);
       if (this.#stop.signal.aborted || read.epoch !== epoch || this.#counts.epoch !== epoch) return;
       chart.load(read.items);
-      this.#rates.recall(read.items);
+      // A point has the totals of the end of its time. At the opening nobody had come.
+      const totals = read.items.map((point) => ({ ...point, at: point.at + STEP_S * SECOND }));
+      this.#rates.recall([{ at: opened_at, joins: 0, leaves: 0 }, ...totals]);
       this.draw();
     } catch {
       // The chart begins now.
