@@ -351,6 +351,7 @@ impl Flusher {
             leaves: draft.leaves.clone(),
             left: audience.left(place, &draft.leaves).map(|left| self.unix_times(left)),
         };
+        self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
         let reply = self.store.apply(&call).await;
         let verdict = match &reply {
             Ok(reply) => slice.lock().answered(draft, reply, self.clock.now()),
