@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use rollcall::base::{exit, telemetry};
+use rollcall::base::{exit, service_manager, telemetry};
 use rollcall::cli::{audit, events, explain, key, token};
 use rollcall::config::{self, Config, Loaded, Task};
 use rollcall::edge::{admission, banner};
@@ -66,11 +66,14 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
             () = any_of(&mut signals) => return Ok(exit::STOPPED),
         };
         banner::announce(config, gateway.addr(), gateway.admin_addr());
+        service_manager::ready();
+        tokio::spawn(service_manager::feed_watchdog());
         tokio::select! {
             () = any_of(&mut signals) => {}
             _ = gateway.failed() => {}
             () = reload_on(&mut hangups, &gateway) => {}
         }
+        service_manager::stopping();
         tokio::select! {
             failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
                 exit::say(exit::BUG, format_args!("the task {task} ended early"))

@@ -1,13 +1,18 @@
 //! Every metric, declared once with its name and its line of help. A scrape renders them in the OpenMetrics text
 //! format; the hot path only makes a relaxed atomic add.
 
+use std::ops::Deref;
+
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::identity::Role;
+use super::process::ProcessMetrics;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -24,6 +29,21 @@ pub(crate) struct StoreCall {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct OfRole {
+    pub(crate) role: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Build {
+    pub(crate) version: &'static str,
+}
+
+const THIS_BUILD: Build = Build { version: env!("CARGO_PKG_VERSION") };
+
+/// From a call in the same machine to one that takes as long as it may.
+const CALL_TIMES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct HttpAnswer {
     /// The route's pattern, never the path that was asked for.
     pub(crate) route: String,
@@ -36,6 +56,8 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
+            /// Of the process, under names that have no prefix.
+            process: Registry,
             $($(#[doc = $doc])+ pub(crate) $field: $type,)*
         }
 
@@ -46,7 +68,11 @@ macro_rules! metrics {
                     let $field: $type = metrics!(@new $($new)?);
                     registry.register(stringify!($field), concat!($($doc),+).trim(), $field.clone());
                 )*
-                Self { registry, $($field),* }
+                let mut process = Registry::default();
+                process.register_collector(Box::new(ProcessMetrics));
+                let metrics = Self { registry, process, $($field),* };
+                metrics.build_info.get_or_create(&THIS_BUILD).set(1);
+                metrics
             }
         }
 
@@ -60,6 +86,8 @@ macro_rules! metrics {
 metrics! {
     /// WebSockets open now
     sockets: Gauge,
+    /// WebSockets open now, by what their users may do
+    sockets_by_role: Family<OfRole, Gauge>,
     /// WebSockets accepted since the start
     sockets_opened: Counter,
     /// WebSockets closed, by reason
@@ -76,6 +104,8 @@ metrics! {
     handshakes_delayed: Counter,
     /// WebSocket upgrades refused, by reason
     upgrades_refused: Family<Why, Counter>,
+    /// Time from the request for a WebSocket, including its wait to be let in, until the WebSocket is open, in seconds
+    handshake_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
     /// Checks of tokens, by result
     token_checks: Family<Why, Counter>,
     /// Fetches of the key set that tokens are checked with, by result
@@ -100,12 +130,16 @@ metrics! {
     limited: Family<Why, Counter>,
     /// Messages with counts sent to dashboards
     counts_sent: Counter,
+    /// Time from a change of a live's counts on this gateway until dashboards are told, in seconds
+    counts_lag_seconds: Histogram = Histogram::new([0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0]),
     /// Messages with friends sent to viewers who asked for them
     friends_sent: Counter,
     /// Follows of viewers who asked for their friends that this gateway keeps in memory
     friends_followed: Gauge,
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
-    flush_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    flush_seconds: Histogram = Histogram::new(CALL_TIMES),
+    /// Joins and leaves in one call to the store that writes a slice
+    flush_batch_members: Histogram = Histogram::new([0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0]),
     /// Fans sent to the store as joins or leaves
     flushed_members: Counter,
     /// Slices waiting to be flushed
@@ -119,13 +153,15 @@ metrics! {
     /// Calls to a fan source outside the store, by result
     fan_source_calls: Family<Why, Counter>,
     /// Time of a call to a fan source outside the store, in seconds
-    fan_source_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    fan_source_seconds: Histogram = Histogram::new(CALL_TIMES),
     /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open, one call tries; 2 open
     fan_breaker: Gauge,
     /// Users named by a fan source that was not asked about them; they are ignored
     fan_strangers: Counter,
     /// Commands sent to the store
     store_calls: Counter,
+    /// Time from sending a command to a node of the store, or several commands at once, until it answered, in seconds
+    store_call_seconds: Histogram = Histogram::new([0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0]),
     /// Failed calls to the store, by call and error
     store_errors: Family<StoreCall, Counter>,
     /// 1 if the store answers, 0 if it does not
@@ -168,6 +204,8 @@ metrics! {
     figures_written: Family<Why, Counter>,
     /// Attempts to send an event to the webhook, by result
     webhooks: Family<Why, Counter>,
+    /// Time from an event until the webhook had taken it, in seconds
+    webhook_lag_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3600.0]),
     /// Events that the webhook has not taken yet, on the gateway that sends; 0 on others
     webhook_waiting: Gauge,
     /// Age of the oldest event that the gateway has read and the webhook has not taken, in seconds; 0 if there is none
@@ -194,18 +232,29 @@ metrics! {
     http_answers: Family<HttpAnswer, Counter>,
     /// HTTP requests refused with 429, by what their budget belongs to
     http_limited: Family<Why, Counter>,
+    /// 1 from the beginning of a graceful stop, 0 before
+    draining: Gauge,
+    /// Always 1; the label is the version of the program
+    build_info: Family<Build, Gauge>,
 }
 
 impl Metrics {
     /// The OpenMetrics text. In practice writing to a string does not fail.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.process)?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
 
     pub(crate) fn count(family: &Family<Why, Counter>, why: &'static str) {
         family.get_or_create(&Why { why }).inc();
+    }
+
+    /// The open sockets of a role.
+    pub(crate) fn sockets_of(&self, role: Role) -> impl Deref<Target = Gauge> + '_ {
+        self.sockets_by_role.get_or_create(&OfRole { role: role.as_str() })
     }
 
     /// Counts sockets that left their live for the same reason.

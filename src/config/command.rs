@@ -124,6 +124,18 @@ pub struct EventsArgs {
     pub(crate) format: OutputFormat,
 }
 
+/// The name of each command, and what it does.
+pub(super) const COMMANDS: &[(&str, &str)] = &[
+    ("serve", "Run a gateway, as without a command"),
+    ("audit", "Search Redis for what is missing or should not exist"),
+    ("explain", "Show who is counted in a live, and why"),
+    ("events", "List or replay the events that were given up"),
+    ("token", "Print a token for development"),
+    ("key", "Print a new API key"),
+    ("completions", "Print completions for bash, elvish, fish, powershell or zsh"),
+    ("man", "Print the manual page"),
+];
+
 /// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("gateway", Some("URL"), "A gateway to ask what it holds, as http[s]://host:port; may be repeated"),
@@ -232,8 +244,8 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
         _ => {
             refuse(
                 "a word that is not a flag",
-                "only `serve`, `audit`, `explain LIVE [USER]`, `events list`, `events replay`, `token` and `key` are \
-                 commands; a value with spaces needs quotes",
+                "only `serve`, `audit`, `explain LIVE [USER]`, `events list`, `events replay`, `token`, `key`, \
+                 `completions SHELL` and `man` are commands; a value with spaces needs quotes",
             );
             return None;
         }

@@ -13,6 +13,7 @@ use super::flag_value::value;
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
 use super::settings::{SETTINGS, Setting};
+use super::shell;
 
 pub(super) enum Asked {
     Print(String),
@@ -33,7 +34,8 @@ Commands: serve (the default) runs a gateway. audit searches Redis for entries t
 explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. Both need --redis and
 take the settings of the gateways, such as --lease, and the options above. token prints a token for development, signed
 with --jwt-hs256-secret-file or --jwt-private-key; --jwt-audience and --jwt-issuer go into it. key prints a new API key
-and, below it, its line for the file of --api-keys.";
+and, below it, its line for the file of --api-keys. completions prints what makes a shell complete these flags, man the
+manual page.";
 
 fn command() -> Command {
     let words = Arg::new("words").value_parser(ValueParser::os_string()).action(ArgAction::Append).num_args(0..);
@@ -46,7 +48,9 @@ fn command() -> Command {
              [--users] [--top N]\n       \
              rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]\n       \
              rollcall token --sub USER [--role ROLE] [--ttl DURATION] --jwt-hs256-secret-file FILE\n       \
-             rollcall key --name NAME --scopes read,write",
+             rollcall key --name NAME --scopes read,write\n       \
+             rollcall completions SHELL\n       \
+             rollcall man",
         )
         .after_help(AFTER_HELP)
         .styles(styling::Styles::plain())
@@ -123,10 +127,20 @@ fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
 
 fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
     let words: Vec<_> = matches.get_many::<OsString>("words").into_iter().flatten().collect();
-    if let [word] = words.as_slice()
-        && *word == "help"
-    {
-        return Asked::Print(command().render_long_help().to_string().trim_end().to_owned());
+    let as_text: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    match as_text.as_slice() {
+        ["help"] => return Asked::Print(command().render_long_help().to_string().trim_end().to_owned()),
+        ["man"] => return Asked::Print(shell::manual(command())),
+        ["completions", rest @ ..] => {
+            return shell::completions(command(), rest).map_or_else(
+                |problem| {
+                    mistakes.push(problem);
+                    Asked::Do(None, GivenMap::new())
+                },
+                Asked::Print,
+            );
+        }
+        _ => {}
     }
     let task = command::task(&words, matches, mistakes);
     let mut given = GivenMap::new();

@@ -15,6 +15,7 @@ mod given;
 mod mistakes;
 mod relations;
 mod settings;
+mod shell;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -1,5 +1,5 @@
 //! The table of settings. It declares each setting once, with its name, default, bounds and help. Flags, variables,
-//! file keys, `--help` and the table in the README follow from it.
+//! file keys, `--help` and the table in `docs/operations.md` follow from it.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -733,7 +733,7 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The table of settings in the README.
+/// The table of settings in `docs/operations.md`.
 #[must_use]
 pub fn markdown_table() -> String {
     let mut table = "| setting | default | what |\n| --- | --- | --- |\n".to_owned();

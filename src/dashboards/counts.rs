@@ -14,6 +14,7 @@ use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
 use crate::base::clock::{Clock, Millis, millis};
+use crate::base::metrics::Metrics;
 use crate::presence::throttle::{Shown, Step, Underway};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
@@ -23,6 +24,7 @@ pub struct CountsTask {
     pub rooms: Arc<Rooms>,
     pub store: Arc<dyn Store>,
     pub trust: Arc<Trust>,
+    pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub flush: Duration,
 }
@@ -93,10 +95,16 @@ impl CountsTask {
         };
         let show = || Shown { at: now, figures: room.figures(), away: room.away(), quality: self.trust.quality(&room) };
         let shown = show();
-        let step = room.throttle.lock().step(shown, underway);
+        let (step, lag) = {
+            let mut throttle = room.throttle.lock();
+            (throttle.step(shown, underway), throttle.lag())
+        };
         match step {
             Step::Nothing => {}
-            Step::Send => room.signal_counts(),
+            Step::Send => {
+                self.metrics.counts_lag_seconds.observe(lag as f64 / 1_000.0);
+                room.signal_counts();
+            }
             Step::At(at) => later.add(room.clone(), at, now),
         }
         match room.pushed.step(|| (show(), room.info.revision())) {

@@ -420,6 +420,7 @@ impl Gateway {
     pub async fn stop(self) -> Option<&'static str> {
         let stages = Stages::of(self.drain);
         self.app.sessions.drain();
+        self.app.metrics.draining.set(1);
         tokio::select! {
             biased;
             _ = self.failed() => drain::run(&self.app.sessions, drain::AT_ONCE).await,

@@ -22,6 +22,10 @@ pub struct Throttle {
     sent: Option<Shown>,
     /// A dashboard that began to watch was told other figures than `sent`.
     owed: bool,
+    /// Since when dashboards should be told something else than `sent`.
+    waiting: Option<Millis>,
+    /// How long what was sent last had waited.
+    lag: Millis,
 }
 
 /// Figures that were released to dashboards.
@@ -76,13 +80,12 @@ impl Throttle {
     /// Decides, and notes what is sent. Calls `underway` only when it matters.
     pub fn step(&mut self, next: Shown, underway: impl FnOnce() -> Option<Underway>) -> Step {
         let Shown { at: now, figures, quality, .. } = next;
-        let Some(shown) = self.sent else {
-            self.sent = Some(next);
-            return Step::Send;
-        };
+        let Some(shown) = self.sent else { return self.send(next) };
         if shown.is_same(&next) && !self.owed {
+            self.waiting = None;
             return Step::Nothing;
         }
+        self.waiting.get_or_insert(now);
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
         let zero = crosses(shown.figures.viewers, figures.viewers) || crosses(shown.figures.fans, figures.fans);
         let urgent = zero || shown.quality != quality;
@@ -93,9 +96,19 @@ impl Throttle {
         if !urgent && let Some(until) = underway().and_then(|changes| changes.worth_waiting_for(now, due)) {
             return Step::At(until);
         }
+        self.send(next)
+    }
+
+    fn send(&mut self, next: Shown) -> Step {
+        self.lag = self.waiting.take().map_or(0, |since| next.at - since);
         self.sent = Some(next);
         self.owed = false;
         Step::Send
+    }
+
+    /// How long the figures that were sent last had waited, in ms.
+    pub fn lag(&self) -> Millis {
+        self.lag
     }
 
     /// Notes that a dashboard began to watch and was told these figures. True if dashboards must be told again.

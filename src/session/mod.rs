@@ -32,6 +32,7 @@ use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::base::clock::{Millis, millis};
 use crate::base::gcra::Load;
+use crate::base::identity::Role;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
@@ -74,21 +75,24 @@ struct Connection<S> {
     socket: Socket<S>,
     _permit: Option<SocketPermit>,
     metrics: Arc<Metrics>,
+    role: Role,
     /// Why the session ended; `None` if its task panicked or the runtime stopped.
     ended: Option<Close>,
 }
 
 impl<S> Connection<S> {
-    fn new(socket: Socket<S>, permit: Option<SocketPermit>, metrics: Arc<Metrics>) -> Self {
+    fn new(socket: Socket<S>, permit: Option<SocketPermit>, metrics: Arc<Metrics>, role: Role) -> Self {
         metrics.sockets_opened.inc();
         metrics.sockets.inc();
-        Self { socket, _permit: permit, metrics, ended: None }
+        metrics.sockets_of(role).inc();
+        Self { socket, _permit: permit, metrics, role, ended: None }
     }
 }
 
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.metrics.sockets.dec();
+        self.metrics.sockets_of(self.role).dec();
         Metrics::count(&self.metrics.sockets_closed, Close::label_of(self.ended));
     }
 }
@@ -122,7 +126,8 @@ pub(crate) fn run<S: Transport>(
         let end = context.end_of(&claims);
         conn.hold_token(claims, end);
     }
-    let connection = Connection::new(Socket::new(transport, early), permit, context.metrics.clone());
+    let connection =
+        Connection::new(Socket::new(transport, early), permit, context.metrics.clone(), conn.identity.role);
     let memberships = Memberships::new(context.clone(), conn.clone());
     context.reaper.admit(&conn);
     if context.is_draining() {

@@ -354,6 +354,7 @@ impl Flusher {
             left: audience.left(place, &leaves).map(|left| self.unix_times(left)),
             leaves,
         };
+        self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
         let reply = self.store.apply(&call).await;
         let verdict = match &reply {
             Ok(reply) => slice.lock().answered(draft, reply, self.clock.now()),

@@ -236,6 +236,8 @@ impl WebhookSender {
         Metrics::count(&self.metrics.webhooks, outcome.as_ref().err().map_or("delivered", Refusal::label));
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
+            let lag = self.clock.unix().saturating_sub(entry.0);
+            self.metrics.webhook_lag_seconds.observe(lag as f64 / 1_000.0);
             state.arrived.push(entry);
             state.backlog.arrived(&event.live, entry);
             return;

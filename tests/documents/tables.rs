@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rollcall::auth::permissions;
 use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
-use rollcall::base::metrics;
+use rollcall::base::{metrics, process};
 use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
 use rollcall::session::close_codes::Close;
@@ -13,17 +13,17 @@ use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
 use rollcall::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, Timeline};
 
-use super::{between, read, root, rows};
+use super::{between, read, rows};
 
 #[test]
-fn the_readme_has_the_table_of_settings() {
+fn the_document_on_operations_has_the_table_of_settings() {
     let (from, to) = ("<!-- settings -->", "<!-- /settings -->");
     let table = config::markdown_table();
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap_or_default();
-    let found = between(&readme, from, to);
+    let text = read("docs/operations.md");
+    let found = between(&text, from, to);
     assert!(
         found == Some(table.trim()),
-        "README.md must have this, markers included:\n\n{from}\n{}\n{to}\n\nit has: {found:#?}",
+        "docs/operations.md must have this, markers included:\n\n{from}\n{}\n{to}\n\nit has: {found:#?}",
         table.trim()
     );
 }
@@ -38,20 +38,22 @@ fn the_document_on_security_has_the_table_of_permissions() {
 
 #[test]
 fn the_document_names_every_metric_with_its_help_and_no_other() {
-    let right: BTreeMap<String, (String, String)> = metrics::ALL
-        .iter()
+    let own = metrics::ALL.iter().map(|(name, kind, help)| (format!("rollcall_{name}"), kind, help));
+    let of_process = process::ALL.iter().map(|(name, kind, help)| ((*name).to_owned(), kind, help));
+    let right: BTreeMap<String, (String, String)> = own
+        .chain(of_process)
         .map(|(name, kind, help)| {
             // `Counter` alone, or of a family, as in `Family<Why, Counter>`.
             let kind = ["counter", "gauge", "histogram"].into_iter().find(|word| kind.to_lowercase().contains(word));
             let kind = kind.unwrap_or_else(|| panic!("{name} is of a type that this check does not know"));
             let suffix = if kind == "counter" { "_total" } else { "" };
-            (format!("rollcall_{name}{suffix}"), (kind.to_owned(), help.trim().to_owned()))
+            (format!("{name}{suffix}"), (kind.to_owned(), help.trim().to_owned()))
         })
         .collect();
     let text = read("docs/metrics.md");
     let named: BTreeMap<String, (String, String)> = rows(&text)
         .into_iter()
-        .filter(|(name, _)| name.starts_with("rollcall_"))
+        .filter(|(name, _)| name.starts_with("rollcall_") || name.starts_with("process_"))
         .map(|(name, cells)| (name, (cells[0].clone(), cells.last().unwrap().clone())))
         .collect();
     let table: Vec<String> =

@@ -32,6 +32,13 @@ impl Program {
         Self::run(config, command).await
     }
 
+    /// The same with more in its environment.
+    pub async fn start_under(config: &Config, env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        command.envs(env.iter().copied());
+        Self::run(config, command).await
+    }
+
     /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they should.
     pub async fn start_at(config: &Config, offset: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));

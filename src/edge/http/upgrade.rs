@@ -18,6 +18,7 @@ use data_encoding::BASE64;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::task::TaskTracker;
 
@@ -77,8 +78,9 @@ refusals!(
     ),
     responses((status = 101, description = "A WebSocket from here on"), Refused))]
 pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let asked = Instant::now();
     let (parts, _) = request.into_parts();
-    match accept(&state, parts).await {
+    match accept(&state, parts, asked).await {
         Ok(response) => response,
         Err(Refusal { why, problem }) => {
             Metrics::count(&state.metrics.upgrades_refused, why);
@@ -89,7 +91,7 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
 }
 
 /// Answers 101 and leaves a task behind that waits for the connection to come free.
-async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Refusal> {
+async fn accept(state: &Arc<AppState>, mut parts: Parts, asked: Instant) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
     let Candidate { identity, claims, first, address } = Candidate::check(state, &parts).await?;
     let (Some(on_upgrade), Some(tracker)) =
@@ -109,6 +111,7 @@ async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Ref
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
             // The session gets a task of its own, which is about 1 kB smaller than this one.
             Ok(Some((socket, early))) => {
+                state.metrics.handshake_seconds.observe(asked.elapsed().as_secs_f64());
                 drop(sockets.spawn(session::run(state.sessions.clone(), socket, early, handshake)))
             }
             Ok(None) => Metrics::count(&state.metrics.upgrades_refused, "lost"),

@@ -34,6 +34,22 @@ fn the_first_change_goes_out_at_once_and_the_rest_are_throttled() {
 }
 
 #[test]
+fn the_lag_is_the_wait_of_the_first_change_that_was_not_sent() {
+    let mut throttle = Throttle::default();
+    step(&mut throttle, 0, figures(1, 1));
+    assert_eq!(throttle.lag(), 0, "the first change goes out at once");
+    step(&mut throttle, 100, figures(2, 1));
+    step(&mut throttle, 300, figures(3, 1));
+    step(&mut throttle, 500, figures(3, 1));
+    assert_eq!(throttle.lag(), 400);
+    step(&mut throttle, 600, figures(4, 1));
+    step(&mut throttle, 700, figures(3, 1));
+    step(&mut throttle, 900, figures(5, 1));
+    step(&mut throttle, 1_000, figures(5, 1));
+    assert_eq!(throttle.lag(), 100, "in between the figures were those that had been sent");
+}
+
+#[test]
 fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
     let mut throttle = Throttle::default();
     assert!(!throttle.told(shown(1_000, figures(1, 0))));

@@ -11,7 +11,7 @@ use fred::types::Value;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::DropGuard;
 
 use super::errors::Failure;
@@ -169,7 +169,7 @@ impl Router {
         let calls = by_node.into_iter().map(|(node, places)| {
             self.metrics.store_calls.inc();
             let commands = places.iter().map(|place| commands[*place].clone()).collect();
-            async move { (places, node.read_all(self.share, commands).await) }
+            async move { (places, self.timed(node.read_all(self.share, commands)).await) }
         });
         for (places, said) in join_all(calls).await {
             match said {
@@ -227,6 +227,14 @@ impl Router {
         Ok(Reply::of_script(answer))
     }
 
+    /// Waits for a node, and notes how long its answer took.
+    async fn timed<T>(&self, answer: impl Future<Output = T>) -> T {
+        let asked = Instant::now();
+        let answer = answer.await;
+        self.metrics.store_call_seconds.observe(asked.elapsed().as_secs_f64());
+        answer
+    }
+
     /// Sends a command to the node that serves its key, the argument at this place, and follows redirections.
     async fn send(&self, command: &'static str, args: Vec<Value>, key: usize) -> Result<Value, Failure> {
         let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
@@ -235,9 +243,9 @@ impl Router {
         for _ in 0..MAX_HOPS {
             self.metrics.store_calls.inc();
             let said = if asking {
-                node.send_asking(self.share, command, args.clone()).await
+                self.timed(node.send_asking(self.share, command, args.clone())).await
             } else {
-                node.send(self.share, command, args.clone()).await
+                self.timed(node.send(self.share, command, args.clone())).await
             };
             let to = match said {
                 Err(Failure::Moved(to)) if self.is_cluster() => {
