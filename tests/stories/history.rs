@@ -111,6 +111,25 @@ on_redis! {
     }
 }
 
+on_redis! {
+    async fn a_short_history_takes_little_memory(world) {
+        world.open("42").await;
+        let stream = format!("{{live:42}}:history@{}", world.epoch("42").await);
+        // Redis and this test have one clock. Two writes, 5 s apart, fit into what is left of the bucket.
+        until("a bucket begins", Duration::from_millis(STEP) + SLACK, async || {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            if since.as_millis() as u64 % STEP < 2_000 { Ok(()) } else { Err("not yet") }
+        })
+        .await;
+        let _one = world.viewer_in("u1", "42").await;
+        history_ends_with(&world, "42", [1, 0, 1, 0]).await;
+        let _two = world.viewer_in("u2", "42").await;
+        history_ends_with(&world, "42", [2, 0, 2, 0]).await;
+        let bytes = world.redis().ask(&["MEMORY", "USAGE", &stream]).await;
+        assert!(bytes.as_u64().unwrap() < 1_500, "{bytes} bytes");
+    }
+}
+
 on_both_stores! {
     async fn counts_tell_how_many_came_and_left(world) {
         world.open("42").await;
