@@ -250,13 +250,18 @@ on_redis! {
         world.open("42").await;
         world.follow(&["u0"]).await;
         let other = world.another_gateway().await;
-        let (_here, mut there) = (world.crowd("u", 2, "42").await, other.crowd("u", 2, "42").await);
+        let (here, mut there) = (world.crowd("u", 2, "42").await, other.crowd("u", 2, "42").await);
         history_ends_with(&world, "42", [2, 1, 4, 0]).await;
         let mut dashboard = world.dashboard("42").await;
         there[0].say(json!({"type": "away"})).await;
         dashboard.sees_that("one is away", |counts| counts.number("away") == 1).await;
         there[0].say(json!({"type": "back"})).await;
         dashboard.sees_that("nobody is away", |counts| counts.number("away") == 0).await;
+        for viewer in here.into_iter().chain(there) {
+            viewer.close().await;
+        }
+        dashboard.sees_that("nobody is left", |counts| counts.number("viewers") == 0).await;
+        history_ends_with(&world, "42", [0, 0, 4, 4]).await;
         world.backend().close("42").await;
         let summary = world.backend().live("42").await["summary"].clone();
         let figures = ["unique_viewers", "unique_fans", "joins"].map(|name| &summary[name]);
