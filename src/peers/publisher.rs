@@ -114,9 +114,9 @@ impl Publisher {
             for ((room, CountUniques { viewers, fans, .. }), answer) in rooms.into_iter().zip(&calls).zip(answers) {
                 let Some(uniques) = &room.uniques else { continue };
                 if let Err(why) = answer {
+                    // The next check has it tried again. It may be refused for long: a full store counts nobody.
                     tracing::debug!(live_id = %room.record.live, error = %why, "who came is not counted yet");
                     uniques.put_back(viewers, fans);
-                    self.checks.check_at(room, self.clock.now() + AGAIN);
                 } else if !uniques.is_empty() {
                     self.rooms.publish(room);
                 }

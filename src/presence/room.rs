@@ -253,14 +253,14 @@ impl Room {
 
     /// Whether this gateway is the one that writes the live's figures into its record. Of the gateways with viewers,
     /// the one with the highest hash does; if none has any left, each that had some may.
-    pub fn is_counted_here(&self, own: &GatewayId, incarnation: u32, roster: &Roster) -> bool {
+    pub fn is_counted_here(&self, own: &GatewayId, roster: &Roster) -> bool {
         let live = xxh3_64(self.record.live.as_str().as_bytes());
         let place = |gateway: &GatewayId| (xxh3_64_with_seed(gateway.as_str().as_bytes(), live), gateway.clone());
         let peer = self.remote.with_viewers(roster).iter().map(place).max();
         if self.own_viewers().viewers > 0 {
             return peer.is_none_or(|peer| peer < place(own));
         }
-        peer.is_none() && self.announced.stored(incarnation).is_some()
+        peer.is_none() && self.arrivals.here().1.joins > 0
     }
 
     fn remote_changed(&self, changed: bool) -> bool {

@@ -45,7 +45,10 @@ impl RoomArrivals {
 
     /// Takes in what a record says. True if that is news.
     pub fn read(&self, record: &Arrivals) -> bool {
-        self.known.lock().elsewhere.merge(record)
+        let mut known = self.known.lock();
+        // The record may have lagged behind this process when the room was made.
+        known.here = known.here.max(record.of(&self.origin));
+        known.elsewhere.merge(record)
     }
 
     /// What this process counted, under its name.
@@ -102,5 +105,8 @@ mod tests {
         assert!(room.heard(&GatewayId::parse("peer").unwrap(), arrived(1, 0)));
         assert!(!room.read(&Arrivals::parse("dead:7:1")) && room.read(&Arrivals::parse("dead:8:2")));
         assert_eq!(room.sum(), arrived(15, 7));
+        assert!(room.read(&Arrivals::parse("own:9:5")), "the record lagged behind when the room was made");
+        change(SeatState::Uncounted, SeatState::Here);
+        assert_eq!((room.here(), room.sum()), ((own, arrived(10, 5)), arrived(19, 7)));
     }
 }

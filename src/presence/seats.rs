@@ -135,7 +135,6 @@ impl Seats {
         if seat.conns.is_empty() && self.by_token.is_none() {
             self.unchecked.push_back(seat.member.clone());
         }
-        conn.unhide();
         seat.conns.push(conn.clone());
         self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
         let (member, after) = (seat.member.clone(), seat.state());

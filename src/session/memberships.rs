@@ -115,6 +115,8 @@ impl Memberships {
         let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
         self.leave("switch");
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
+        // Only now: the seat that was left counted as away.
+        self.look_away(Away::Back);
         self.note_whereabouts(room, Whereabouts::joined);
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);

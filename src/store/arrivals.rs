@@ -23,7 +23,7 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    fn max(self, other: Self) -> Self {
+    pub(crate) fn max(self, other: Self) -> Self {
         Self { joins: self.joins.max(other.joins), leaves: self.leaves.max(other.leaves) }
     }
 }

@@ -61,10 +61,10 @@ impl CountsRecorder {
 
     /// Writes the figures of those of these rooms that this gateway writes.
     async fn record(&self, rooms: Vec<Arc<Room>>, now: Millis) {
-        let (own, roster) = (self.gateways.own.incarnation(), self.gateways.roster());
+        let (own, roster) = (self.gateways.id(), self.gateways.roster());
         let is_due = |room: &Arc<Room>| {
             room.counting.queued.clear();
-            let is_due = room.counting.take_required() || room.is_counted_here(&own.id, own.number, &roster);
+            let is_due = room.counting.take_required() || room.is_counted_here(&own, &roster);
             room.counting.settled(now);
             is_due && room.end().is_none()
         };

@@ -54,6 +54,21 @@ on_both_stores! {
 }
 
 on_both_stores! {
+    async fn who_switches_to_another_live_is_away_in_neither(world) {
+        world.open("42").await;
+        world.open("43").await;
+        let (mut dashboard, mut other) = (world.dashboard("42").await, world.dashboard("43").await);
+        let mut crowd = world.crowd("u", 2, "42").await;
+        crowd[0].say(json!({"type": "away"})).await;
+        dashboard.sees_that("one is away", |counts| counts.number("away") == 1).await;
+        crowd[0].join("43").await;
+        other.sees_that("one who looks", |counts| (counts.number("viewers"), counts.number("away")) == (1, 0)).await;
+        let counts = dashboard.sees_that("one is left", |counts| counts.number("viewers") == 1).await;
+        assert_eq!(counts.number("away"), 0, "that one looks");
+    }
+}
+
+on_both_stores! {
     async fn who_says_away_without_a_live_is_not_away_in_the_next_one(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;

@@ -43,6 +43,12 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         })
         .await;
         right.fans_stay("42", &everybody, right.config.lease_refresh).await;
+        // The points of a history have the times of the store.
+        until("its history is whole", PATIENCE, || async {
+            let history = behind.backend().get("/v1/lives/42/history").await.is(200).body;
+            same(history["items"].as_array().and_then(|items| items.last()?["viewers"].as_u64()), Some(6))
+        })
+        .await;
 
         ahead.process().kill();
         let killed = Instant::now();

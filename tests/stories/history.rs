@@ -111,6 +111,25 @@ on_redis! {
     }
 }
 
+on_redis! {
+    async fn a_short_history_takes_little_memory(world) {
+        world.open("42").await;
+        let stream = format!("{{live:42}}:history@{}", world.epoch("42").await);
+        // Redis and this test have one clock. Two writes, 5 s apart, fit into what is left of the bucket.
+        until("a bucket begins", Duration::from_millis(STEP) + SLACK, async || {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            if since.as_millis() as u64 % STEP < 2_000 { Ok(()) } else { Err("not yet") }
+        })
+        .await;
+        let _one = world.viewer_in("u1", "42").await;
+        history_ends_with(&world, "42", [1, 0, 1, 0]).await;
+        let _two = world.viewer_in("u2", "42").await;
+        history_ends_with(&world, "42", [2, 0, 2, 0]).await;
+        let bytes = world.redis().ask(&["MEMORY", "USAGE", &stream]).await;
+        assert!(bytes.as_u64().unwrap() < 1_500, "{bytes} bytes");
+    }
+}
+
 on_both_stores! {
     async fn counts_tell_how_many_came_and_left(world) {
         world.open("42").await;
@@ -231,13 +250,18 @@ on_redis! {
         world.open("42").await;
         world.follow(&["u0"]).await;
         let other = world.another_gateway().await;
-        let (_here, mut there) = (world.crowd("u", 2, "42").await, other.crowd("u", 2, "42").await);
+        let (here, mut there) = (world.crowd("u", 2, "42").await, other.crowd("u", 2, "42").await);
         history_ends_with(&world, "42", [2, 1, 4, 0]).await;
         let mut dashboard = world.dashboard("42").await;
         there[0].say(json!({"type": "away"})).await;
         dashboard.sees_that("one is away", |counts| counts.number("away") == 1).await;
         there[0].say(json!({"type": "back"})).await;
         dashboard.sees_that("nobody is away", |counts| counts.number("away") == 0).await;
+        for viewer in here.into_iter().chain(there) {
+            viewer.close().await;
+        }
+        dashboard.sees_that("nobody is left", |counts| counts.number("viewers") == 0).await;
+        history_ends_with(&world, "42", [0, 0, 4, 4]).await;
         world.backend().close("42").await;
         let summary = world.backend().live("42").await["summary"].clone();
         let figures = ["unique_viewers", "unique_fans", "joins"].map(|name| &summary[name]);

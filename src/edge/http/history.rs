@@ -111,9 +111,11 @@ pub(super) async fn show(
         let detail = "that opening of the live belonged to another streamer, or is not kept any more";
         return Err(Problem::new(Kind::Forbidden, detail));
     }
+    // Times of points are those of the store's clock, which may differ from this gateway's.
+    let (first, last) = (query.from.map_or(0, |from| from.0), query.to.map_or(UnixMillis::MAX, |to| to.0));
+    let points = store.history(&of, first - first % millis(HISTORY_STEP), last).await?;
     let (opened_at, until) = if is_latest { span_of(&record, state.clock.unix()) } else { (0, state.clock.unix()) };
     let (from, to) = (query.from.map_or(opened_at, |from| from.0), query.to.map_or(until, |to| to.0));
-    let points = store.history(&of, from - from % millis(HISTORY_STEP), to).await?;
     if points.is_empty() && !is_latest {
         return Err(Problem::new(Kind::NotKept, format!("no history of {of} is kept for that time")));
     }

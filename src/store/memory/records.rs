@@ -120,8 +120,8 @@ impl List {
 pub(super) struct Records {
     pub(super) kept: HashMap<LiveId, Kept>,
     pub(super) listed: List,
-    /// Closed lives in the order in which they are due to be forgotten.
-    closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
+    /// Closed epochs and their streamers, in the order in which they are due to be forgotten.
+    closed: VecDeque<(UnixMillis, LiveEpoch, UserId)>,
     pub(super) turn: Option<(GatewayId, UnixMillis)>,
     /// The points of each epoch, as long as its record is kept, or would be if the live were not open again.
     pub(super) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
@@ -230,7 +230,7 @@ impl Records {
         if record.state == LiveState::Closing && record.epoch == epoch {
             record.state = LiveState::Closed;
             record.events = RecordEvents::default();
-            self.closed.push_back((now + millis(keep), live.clone(), epoch));
+            self.closed.push_back((now + millis(keep), record.live_epoch(), record.streamer.clone()));
         }
         if record.state == LiveState::Closed {
             // Also if the close was finished before: the list may have lagged behind.
@@ -239,17 +239,23 @@ impl Records {
         Some(record.clone())
     }
 
-    /// Drops closed records that are due; each call pays for at most two.
+    /// Drops closed epochs that are due, with all that is left of them; each call pays for at most two.
     fn forget(&mut self, now: UnixMillis) {
         for _ in 0..2 {
             if self.closed.front().is_none_or(|(at, ..)| *at > now) {
                 return;
             }
-            let Some((_, live, epoch)) = self.closed.pop_front() else { return };
-            self.histories.remove(&LiveEpoch { live: live.clone(), epoch });
-            let over = |kept: &Kept| kept.record.epoch == epoch && kept.record.state == LiveState::Closed;
-            if self.kept.get(&live).is_some_and(over) {
-                self.kept.remove(&live);
+            let Some((_, of, streamer)) = self.closed.pop_front() else { return };
+            self.histories.remove(&of);
+            if let Some(past) = self.past.get_mut(&streamer) {
+                past.retain(|(_, past), _| *past != of);
+                if past.is_empty() {
+                    self.past.remove(&streamer);
+                }
+            }
+            let over = |kept: &Kept| kept.record.epoch == of.epoch && kept.record.state == LiveState::Closed;
+            if self.kept.get(&of.live).is_some_and(over) {
+                self.kept.remove(&of.live);
             }
         }
     }
@@ -258,7 +264,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Arrivals, CloseReason, OpenedBy, Terms};
+    use crate::store::{Arrivals, Arrived, CloseReason, OpenedBy, Terms};
 
     const KEEP: Duration = Duration::from_secs(3_600);
 
@@ -280,7 +286,11 @@ mod tests {
             uniques: Switch::Off,
             message: String::new(),
         };
-        records.begin_close(&end, now);
+        let CloseReply::Closing(closing) = records.begin_close(&end, now) else { panic!("not closing") };
+        let past = records.past.entry(record.streamer.clone()).or_default();
+        past.insert((now, record.live_epoch()), closing.summary().unwrap());
+        let points = records.histories.entry(record.live_epoch()).or_default();
+        points.insert(now, Point { at: now, figures: Figures::default(), arrived: Arrived::default() });
         records.finish_close((&live, record.epoch), KEEP, now);
         record.epoch
     }
@@ -294,6 +304,9 @@ mod tests {
         assert_eq!(records.kept.len(), 2);
         open_and_close(&mut records, "3", keep);
         assert!(!records.kept.contains_key("1") && records.kept.contains_key("2"));
+        assert_eq!((records.past["s1"].len(), records.histories.len()), (2, 2), "the two that are kept");
+        records.forget(2 * keep);
+        assert!(records.past.is_empty() && records.histories.is_empty());
     }
 
     #[test]

@@ -35,9 +35,10 @@ if last then
 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[8], whole(bucket) .. '-' .. whole(number),
   'viewers', ARGV[2], 'fans', ARGV[3], 'joins', joins, 'leaves', leaves)
-if not last then
-  -- Redis gives a new stream 4 KiB at once; one that is restored has what it needs, and grows from there.
-  redis.call('RESTORE', KEYS[2], 0, redis.call('DUMP', KEYS[2]), 'REPLACE')
+if redis.call('XLEN', KEYS[2]) == 1 then
+  -- Redis gives the first entry 4 KiB; a stream that is restored has what it needs, and grows from there. A Redis that
+  -- refuses this keeps the larger one.
+  redis.pcall('RESTORE', KEYS[2], 0, redis.pcall('DUMP', KEYS[2]), 'REPLACE')
 end
 redis.call('EXPIRE', KEYS[2], ARGV[9])
 return { 'counted' }
