@@ -1,14 +1,13 @@
 //! What the operating system knows of this process: memory, CPU, open files. The names are those that the clients of
 //! Prometheus agree on, so they have no prefix of this program.
 
-use std::fmt;
+use std::{fmt, fs, io};
 
-use procfs::ProcResult;
-use procfs::process::{LimitValue, Process};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use rustix::process::{Resource, getrlimit};
 
 /// Name, type and help of each.
 pub const ALL: &[(&str, &str, &str)] = &[
@@ -26,8 +25,7 @@ pub(crate) struct ProcessMetrics;
 
 impl Collector for ProcessMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Ok(values) = read() else { return Ok(()) };
-        for ((name, kind, help), value) in ALL.iter().zip(values) {
+        for ((name, kind, help), value) in ALL.iter().zip(read()) {
             let Some(value) = value else { continue };
             if *kind == "Counter" {
                 let metric = ConstCounter::new(value);
@@ -42,20 +40,33 @@ impl Collector for ProcessMetrics {
 }
 
 /// The values, in the order of [`ALL`].
-fn read() -> ProcResult<[Option<f64>; 6]> {
-    let process = Process::myself()?;
-    let stat = process.stat()?;
-    let ticks = procfs::ticks_per_second() as f64;
-    let max_fds = match process.limits()?.max_open_files.soft_limit {
-        LimitValue::Value(most) => Some(most as f64),
-        LimitValue::Unlimited => None,
-    };
-    Ok([
-        Some((stat.utime + stat.stime) as f64 / ticks),
-        Some((stat.rss * procfs::page_size()) as f64),
-        Some(process.fd_count()? as f64),
-        max_fds,
-        Some(stat.num_threads as f64),
-        Some(procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks),
-    ])
+fn read() -> [Option<f64>; 6] {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program, in parentheses, may have spaces in it. proc(5) numbers the fields from 1; the state,
+    // after the name, is the third.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+    let seconds = |number| Some(field(number)? / rustix::param::clock_ticks_per_second() as f64);
+    let (user, system, threads, start, pages) = (seconds(14), seconds(15), field(20), seconds(22), field(24));
+    [
+        user.zip(system).map(|(user, system)| user + system),
+        pages.map(|pages| pages * rustix::param::page_size() as f64),
+        open_files().ok().map(|files| files as f64),
+        getrlimit(Resource::Nofile).current.map(|most| most as f64),
+        threads,
+        boot().zip(start).map(|(boot, start)| boot + start),
+    ]
+}
+
+/// Linux 6.2 and later tell the number as the size of the folder; before, the size is 0 and the files are counted.
+fn open_files() -> io::Result<u64> {
+    match fs::metadata("/proc/self/fd")?.len() {
+        0 => Ok(fs::read_dir("/proc/self/fd")?.count() as u64),
+        files => Ok(files),
+    }
+}
+
+/// When the machine was started, in seconds since 1970.
+fn boot() -> Option<f64> {
+    fs::read_to_string("/proc/stat").ok()?.lines().find_map(|line| line.strip_prefix("btime ")?.parse().ok())
 }
