@@ -70,7 +70,8 @@
     send(text) {
       const { type, id } = JSON.parse(text);
       if (type === "watch") send({ ...figures(0), id, viewers: 1_000, as_of: Date.now() });
-      if (type === "heartbeat") this.onmessage({ data: JSON.stringify({ type: "heartbeat_ack", live_id: null }) });
+      if (type !== "heartbeat") return;
+      this.onmessage({ data: JSON.stringify({ type: "heartbeat_ack", live_id: null, heartbeat_ms: 5_000 }) });
     }
 
     close() {}
