@@ -94,6 +94,9 @@ stories! {
         page.clicks("[data-language=en]").await;
         page.shows("#fans-title", "Fans online").await;
         page.shows("#state-text", "Connected. The figures are exact.").await;
+        // What was written into lists changes too.
+        page.is("document.querySelector('#bans-list button').ariaLabel", json!("Lift the ban of rude")).await;
+        page.is("document.querySelector('#fans-list button').ariaLabel", json!("Remove or ban u0")).await;
         // No text was forgotten: what is written in the page is in the words, in both languages.
         let missing = "import('/pages/words.js').then(({LANGUAGES: {en, zh}}) => [
             ...Object.keys(en.words).filter(key => !(key in zh.words)),

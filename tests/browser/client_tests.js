@@ -589,7 +589,8 @@ var clientTests = {};
       // What history knows of the time before makes the first minute right.
       const late = new Rates();
       late.add({ at: 100_000, joins: 300, leaves: 0 });
-      late.recall([{ at: 30_000, joins: 100, leaves: 0 }, { at: 80_000, joins: 200, leaves: 0 }]);
+      const known = [30_000, 80_000, 110_000].map((at, n) => ({ at, joins: 100 * (n + 1), leaves: 0 }));
+      late.load(known, 100_000);
       is(late.perMinute(100_000).joins, 200);
       // Another opening counts from nothing.
       late.add({ at: 101_000, joins: 2, leaves: 0 });

@@ -15,9 +15,10 @@
 
   const fake = {
     asked: [],
+    /** What the chart says of the first point: a point tells the end of its ten seconds. */
     firstShown() {
       const { viewers, fans } = figures(0);
-      const time = new Date(opened_at).toLocaleTimeString("en", { hour12: false });
+      const time = new Date(opened_at + 10_000).toLocaleTimeString("en", { hour12: false });
       return `${time}: viewers ${numbers.format(viewers)}, fans ${numbers.format(fans)}`;
     },
     lastShown: () => numbers.format(last.viewers),

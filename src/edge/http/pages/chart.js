@@ -45,14 +45,17 @@ export class Chart {
     this.#draw();
   }
 
-  /** Takes in what the gateway keeps of the stream. Of what came since its last point, this page knows more. */
-  load(items) {
-    const [times] = this.#data;
-    const last = (items.at(-1)?.at ?? 0) / 1_000;
-    const since = times.findIndex((time) => time > last);
-    const newer = (values) => (since < 0 ? [] : values.slice(since));
-    const older = [items.map(({ at }) => at / 1_000), items.map(({ viewers }) => viewers), items.map(({ fans }) => fans)];
-    this.#data = this.#data.map((values, n) => [...older[n], ...newer(values)]);
+  /** Takes in what the stream was before `since`. From then on, this page has missed nothing. */
+  load(points, since) {
+    const older = points.filter(({ at }) => at < since);
+    const own = this.#data[0].findIndex((time) => time * 1_000 >= since);
+    const newer = (values) => (own < 0 ? [] : values.slice(own));
+    const [times, viewers, fans] = this.#data.map(newer);
+    this.#data = [
+      [...older.map(({ at }) => at / 1_000), ...times],
+      [...older.map((point) => point.viewers), ...viewers],
+      [...older.map((point) => point.fans), ...fans],
+    ];
     this.#draw();
   }
 
