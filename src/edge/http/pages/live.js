@@ -35,8 +35,9 @@ export class LiveView {
   #past;
   #rates = new Rates();
   #counts = null;
-  /** When `counts` came, by a clock that nobody sets; and when the gateway was heard last, by this page's. */
-  #countsAt = 0;
+  /** How far the gateway's clock is ahead of the time since this page was opened, which nobody sets. */
+  #ahead = 0;
+  /** When the gateway was heard last, by the clock that readers see. */
   #heardAt = 0;
   /** Figures may have been missed while there was no connection. */
   #missed = false;
@@ -116,16 +117,18 @@ export class LiveView {
     if (isNew || this.#phase !== "open") this.#begin(isNew);
     const fansChanged = this.#counts?.fans !== counts.fans;
     this.#counts = counts;
-    this.#countsAt = performance.now();
     this.#heardAt = Date.now();
-    // Totals from before a gap would be taken for those of its end.
-    if (this.#missed) this.#rates.clear();
-    if (counts.quality === "exact") {
+    const isExact = counts.quality === "exact";
+    // Other figures may be as of a while ago.
+    if (isNew || isExact) this.#ahead = counts.as_of - performance.now();
+    if (isExact) {
+      // Totals from before a gap would be taken for those of its end.
+      if (this.#missed) this.#rates.clear();
       chart.add({ at: counts.as_of, viewers: counts.viewers, fans: counts.fans });
       this.#rates.add({ at: counts.as_of, ...counts });
     }
-    if (isNew || this.#missed) this.#recall();
-    this.#missed = false;
+    if (isNew || (isExact && this.#missed)) this.#recall();
+    this.#missed = !isExact && (isNew || this.#missed);
     if (isNew || fansChanged) this.#fans?.changed(counts.fans);
     this.draw();
   }
@@ -169,9 +172,9 @@ export class LiveView {
     this.draw();
     if (!hasApi) return;
     this.#past.read();
-    const record = await this.#api.get(path`/v1/lives/${this.#live}`).catch(() => null);
+    const { summary } = await this.#api.get(path`/v1/lives/${this.#live}`).catch(() => ({}));
     // Somebody may have opened it again, and even closed it.
-    if (record?.summary?.epoch === this.#counts?.epoch) this.#summary = record?.summary ?? message;
+    if (summary && summary.epoch === this.#counts?.epoch) this.#summary = summary;
   }
 
   #drawSummary() {
@@ -230,7 +233,7 @@ export class LiveView {
   }
 
   #gatewayNow() {
-    return this.#counts.as_of + Math.round(performance.now() - this.#countsAt);
+    return Math.round(performance.now() + this.#ahead);
   }
 
   /** How far to trust the figures that are shown. */
