@@ -102,6 +102,9 @@ stories! {
             ...Object.keys(en.words).filter(key => !(key in zh.words)),
             ...[...document.querySelectorAll('[data-t]')].map(e => e.dataset.t).filter(key => !(key in en.words))])";
         assert_eq!(page.value(missing).await, json!([]));
+        page.goes_to(format!("http://{}/demo#user=u9&live=42&join=1", world.addr)).await;
+        page.shows("#room-title", "In the room").await;
+        assert_eq!(page.value(missing).await, json!([]));
         page.does_not_complain();
     }
 

@@ -76,7 +76,8 @@ stories! {
         page.shows("#viewers", "3").await;
         page.clicks("#close-live").await;
         page.clicks("#close-form button.main").await;
-        page.mentions("#summary-unique", "Different viewers 3, different fans 2. Viewer-minutes ").await;
+        page.shows("#summary-unique", "Different viewers 3, different fans 2.").await;
+        page.mentions("#summary-watched", "Viewer-minutes ").await;
         let duration = "/^Peaks: viewers 3, fans 2. On air for 0:0\\d:\\d\\d.$/\
                         .test(document.querySelector('#summary-peaks').textContent)";
         page.is(duration, json!(true)).await;
@@ -85,7 +86,7 @@ stories! {
         page.is(row, json!("42")).await;
         page.is_photographed("summary").await;
         page.clicks("[data-language=zh]").await;
-        page.mentions("#summary-unique", "独立观众 3，独立粉丝 2。观看").await;
+        page.shows("#summary-unique", "独立观众 3，独立粉丝 2。").await;
         page.does_not_complain();
     }
 
@@ -116,7 +117,7 @@ stories! {
         page.is("document.querySelector('#live').dataset.trust", json!("waiting")).await;
         world.backend().close("42").await;
         link.heal();
-        page.mentions("#summary-unique", "Different viewers 1, different fans 0.").await;
+        page.shows("#summary-unique", "Different viewers 1, different fans 0.").await;
         page.shows("#summary-why", "Somebody closed it.").await;
         page.complains_only_of(&["net::ERR_", "WebSocket connection to"]);
     }

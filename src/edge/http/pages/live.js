@@ -189,8 +189,8 @@ export class LiveView {
     say(byId("summary-peaks"), known("summary", summary.peak_viewers, summary.peak_fans, { time }));
     const minutes = summary.viewer_minutes;
     const watched = Number.isFinite(minutes) ? t("watched", { n: number(Math.round(minutes * 10) / 10) }) : "";
-    const unique = known("unique", summary.unique_viewers, summary.unique_fans);
-    say(byId("summary-unique"), [unique, watched].filter(Boolean).join(" "));
+    say(byId("summary-unique"), known("unique", summary.unique_viewers, summary.unique_fans));
+    say(byId("summary-watched"), watched);
   }
 
   async #open(event) {
