@@ -6,7 +6,7 @@
 //! newest state when it gets there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -71,6 +71,12 @@ enum Phase {
     Closed,
 }
 
+/// The user is in no list.
+const INVISIBLE: u8 = 1;
+
+/// The client said that nobody looks.
+const HIDDEN: u8 = 2;
+
 #[derive(Debug)]
 pub struct Conn {
     /// As of the handshake; [`Self::role`] is the role of now.
@@ -84,17 +90,15 @@ pub struct Conn {
     opened: u32,
     signals: AtomicU16,
     phase: AtomicU8,
-    /// The user is in no list.
-    invisible: AtomicBool,
-    /// The client said that nobody looks.
-    hidden: AtomicBool,
+    /// [`INVISIBLE`] and [`HIDDEN`], in one byte: a gateway has millions of these.
+    marks: AtomicU8,
     waker: AtomicWaker,
 }
 
 impl Conn {
     pub(crate) fn new(identity: Identity, now: Millis) -> Self {
         Self {
-            invisible: AtomicBool::new(identity.invisible),
+            marks: AtomicU8::new(if identity.invisible { INVISIBLE } else { 0 }),
             identity,
             claims: ArcSwapOption::empty(),
             expires_at: AtomicU64::new(Millis::MAX),
@@ -102,7 +106,6 @@ impl Conn {
             opened: now as u32,
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
-            hidden: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
     }
@@ -125,12 +128,12 @@ impl Conn {
 
     /// Whether the socket keeps its user out of every list.
     pub(crate) fn is_invisible(&self) -> bool {
-        self.invisible.load(Ordering::Relaxed)
+        self.marks.load(Ordering::Relaxed) & INVISIBLE != 0
     }
 
     /// Has it do so from now on.
     pub(crate) fn set_invisible(&self) {
-        self.invisible.store(true, Ordering::Relaxed);
+        self.marks.fetch_or(INVISIBLE, Ordering::Relaxed);
     }
 
     /// When the token is no longer good.
@@ -190,16 +193,16 @@ impl Conn {
 
     /// Notes that the client said `away`; a room does that under the lock of the seat.
     pub(super) fn hide(&self) {
-        self.hidden.store(true, Ordering::Relaxed);
+        self.marks.fetch_or(HIDDEN, Ordering::Relaxed);
     }
 
     /// Notes that the client said `back`, or joined; as [`Self::hide`].
     pub(super) fn unhide(&self) {
-        self.hidden.store(false, Ordering::Relaxed);
+        self.marks.fetch_and(!HIDDEN, Ordering::Relaxed);
     }
 
     pub(super) fn is_hidden(&self) -> bool {
-        self.hidden.load(Ordering::Relaxed)
+        self.marks.load(Ordering::Relaxed) & HIDDEN != 0
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -37,9 +37,9 @@ pub(crate) enum Judged<'a> {
 
 /// Whether a key may exist, given each live's slices, if it is open.
 pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
-    // A fence outlives its epoch by design.
+    // A fence and a history outlive their epoch by design.
     let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
-    if companion.is_some_and(|(_, what)| what == "fence") {
+    if companion.is_some_and(|(_, what)| what == "fence" || what.starts_with("history@")) {
         return Judged::Fits;
     }
     let base = companion.map_or(key, |(base, _)| base);
@@ -124,6 +124,7 @@ mod tests {
             "{live:chaos-l0}:viewers",
             "{online-fans:chaos-l0_slice1}:gateways",
             "{online-fans:chaos-l0_slice7}:fence",
+            "{live:chaos-l1}:history@1795370295",
             "online-viewers:chaos-l0_slice2",
             "{online-viewers:chaos-l0_slice2}:since",
         ] {
