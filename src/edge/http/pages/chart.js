@@ -88,7 +88,7 @@ export class Chart {
   }
 
   #paint() {
-    if (this.#plot) this.#plot.setData(this.#data);
+    if (this.#plot && this.size) this.#plot.setData(this.#data);
     else this.#rebuild();
   }
 
@@ -111,7 +111,8 @@ export class Chart {
     this.#plot = new globalThis.uPlot({
       width, height: HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
       scales: {
-        x: { range: (plot, first, last) => [first, Math.max(last, first + SHORTEST)] },
+        // The library would take a single point for the beginning of years.
+        x: { range: (plot, first) => [first, Math.max(this.newest / 1_000, first + SHORTEST)] },
         y: { range: (plot, low, high) => [0, Math.max(5, high * 1.1)] },
       },
       axes: [{ ...axis, values: times, space: 80 }, { ...axis, values: whole, size: 56 }],
