@@ -94,10 +94,16 @@ stories! {
         page.clicks("[data-language=en]").await;
         page.shows("#fans-title", "Fans online").await;
         page.shows("#state-text", "Connected. The figures are exact.").await;
+        // What was written into lists changes too.
+        page.is("document.querySelector('#bans-list button').ariaLabel", json!("Lift the ban of rude")).await;
+        page.is("document.querySelector('#fans-list button').ariaLabel", json!("Remove or ban u0")).await;
         // No text was forgotten: what is written in the page is in the words, in both languages.
         let missing = "import('/pages/words.js').then(({LANGUAGES: {en, zh}}) => [
             ...Object.keys(en.words).filter(key => !(key in zh.words)),
             ...[...document.querySelectorAll('[data-t]')].map(e => e.dataset.t).filter(key => !(key in en.words))])";
+        assert_eq!(page.value(missing).await, json!([]));
+        page.goes_to(format!("http://{}/demo#user=u9&live=42&join=1", world.addr)).await;
+        page.shows("#room-title", "In the room").await;
         assert_eq!(page.value(missing).await, json!([]));
         page.does_not_complain();
     }

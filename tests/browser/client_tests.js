@@ -229,6 +229,32 @@ var clientTests = {};
       is(await next(test, (socket) => socket.ends(1012)), 5_000, "without a word");
     },
 
+    async backs_off_when_the_attempts_after_a_drain_fail() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.time.chance(0.999);
+      await next(test, (socket) => {
+        socket.tells({ type: "reconnect", after_ms: 1_800 });
+        socket.ends(1012);
+      });
+      const waits = [];
+      for (let n = 0; n < 3; n += 1) waits.push(await next(test, (socket) => socket.ends(1006)));
+      is(waits, [500, 1_000, 2_000]);
+    },
+
+    async never_takes_a_long_or_an_empty_wait_for_none() {
+      for (const after of ["99999999", "0"]) {
+        const test = await start();
+        test.time.chance(0.999);
+        test.gateway.admissions = Array(20).fill({ status: 503, code: "crowded", after });
+        test.client.connect();
+        await test.time.pass(5_000);
+        is(test.gateway.asked.length <= 4, true, `${test.gateway.asked.length} attempts after ${after}`);
+        test.client.close();
+      }
+    },
+
     async comes_back_when_a_refusal_says() {
       const test = await start();
       test.gateway.admissions = [{ status: 503, code: "crowded", after: "7" }];
@@ -289,7 +315,7 @@ var clientTests = {};
       await opened();
       await time.pass(500_000);
       is(why, ["connect"]);
-      await time.pass(58_000);
+      await time.pass(14_000);
       is(why, ["connect", "refresh"]);
       const asked = gateway.socket.said.find(({ type }) => type === "refresh");
       is(asked.token, token(1_200));
@@ -299,6 +325,19 @@ var clientTests = {};
       // Nobody answered that one: there is time for another.
       await time.pass(35_000);
       is(why, ["connect", "refresh", "refresh", "refresh"]);
+    },
+
+    async leaves_the_end_of_a_token_to_the_gateway_when_the_clock_is_wrong() {
+      const why = [];
+      const hook = (reason) => {
+        why.push(reason);
+        return `x.${btoa(JSON.stringify({ exp: 1_700_000_000 - 60 }))}.y`;
+      };
+      const { time, client, opened } = await start({ token: hook });
+      client.connect();
+      await opened();
+      await time.pass(600_000);
+      is([why, client.status.state], [["connect"], "open"]);
     },
 
     async asks_the_hook_once_more_when_a_token_has_ended() {
@@ -314,6 +353,20 @@ var clientTests = {};
       fixed.gateway.socket.ends(4001);
       await fixed.time.pass(60_000);
       is([fixed.gateway.sockets.length, fixed.client.status.reason], [1, "token_expired"]);
+    },
+
+    async beats_as_often_as_the_gateway_says() {
+      const { time, gateway, client, opened } = await start();
+      client.connect();
+      await opened();
+      gateway.answers = false;
+      await time.pass(2_500);
+      gateway.socket.tells({ type: "heartbeat_ack", live_id: null, heartbeat_ms: 1_000 });
+      await time.pass(5_000);
+      is(gateway.socket.types().length, 2, "after the first interval");
+      gateway.socket.tells({ type: "heartbeat_ack", live_id: null, heartbeat_ms: 1_000 });
+      await time.pass(3_000);
+      is(gateway.socket.types().length, 5, "after the shorter one");
     },
 
     async gives_up_a_connection_on_which_nothing_is_answered() {
@@ -397,6 +450,30 @@ var clientTests = {};
       await fails(refused, "forbidden");
     },
 
+    async forgets_a_watch_that_was_left_before_another_try() {
+      const { time, gateway, client, opened } = await start();
+      gateway.answers = false;
+      const left = new AbortController();
+      const loop = client.watch("42", { signal: left.signal }).next();
+      await opened();
+      gateway.socket.tells({ type: "error", code: "store_unavailable", message: "", id: gateway.socket.said[0].id });
+      await time.pass(0);
+      left.abort();
+      is((await loop).done, true);
+      await time.pass(5_000);
+      is(gateway.socket.types().filter((type) => type === "watch").length, 1);
+    },
+
+    async rejects_a_join_when_the_live_closes_before_the_answer() {
+      const { time, gateway, client, opened } = await start();
+      client.watch("42").next();
+      await opened();
+      gateway.answers = false;
+      const failed = fails(client.join("42"), "live_not_open");
+      gateway.socket.tells({ type: "closed", live_id: "42", reason: "requested" });
+      await failed;
+    },
+
     async throws_when_a_live_is_not_open_and_was_not_before() {
       const { time, gateway, client, opened } = await start();
       gateway.answers = false;
@@ -435,6 +512,27 @@ var clientTests = {};
       await time.pass(0);
       is(gateway.socket.types(), ["join", "away", "back"]);
       client.close();
+    },
+
+    async says_that_the_page_is_hidden_after_it_was_closed_and_used_again() {
+      const { time, gateway, client, opened } = await start();
+      client.join("42").catch(() => {});
+      await opened();
+      client.close();
+      client.join("42");
+      await opened();
+      setHidden(true);
+      await time.pass(1_100);
+      is(gateway.socket.types(), ["join", "away"]);
+      // The gateway did not take it: the next change is told, whatever the client thought.
+      gateway.socket.tells({ type: "error", code: "rate_limited", message: "", id: "away" });
+      setHidden(false);
+      await time.pass(0);
+      is(gateway.socket.types(), ["join", "away", "back"]);
+      client.close();
+      setHidden(true);
+      await time.pass(2_000);
+      is(gateway.socket.types(), ["join", "away", "back"]);
     },
 
     async says_again_that_it_is_hidden_after_a_reconnect() {
@@ -491,7 +589,8 @@ var clientTests = {};
       // What history knows of the time before makes the first minute right.
       const late = new Rates();
       late.add({ at: 100_000, joins: 300, leaves: 0 });
-      late.recall([{ at: 30_000, joins: 100, leaves: 0 }, { at: 80_000, joins: 200, leaves: 0 }]);
+      const known = [30_000, 80_000, 110_000].map((at, n) => ({ at, joins: 100 * (n + 1), leaves: 0 }));
+      late.load(known, 100_000);
       is(late.perMinute(100_000).joins, 200);
       // Another opening counts from nothing.
       late.add({ at: 101_000, joins: 2, leaves: 0 });

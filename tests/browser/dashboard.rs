@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::page::{PATIENCE, Visitor, streamer_sees};
 use crate::stories;
-use crate::support::wait::{SLACK, same, until};
+use crate::support::wait::{SLACK, same, throughout, until};
 use crate::support::world::World;
 
 stories! {
@@ -105,6 +105,28 @@ stories! {
         page.is(names, json!(["anna", "anton"])).await;
         page.writes("#fan-search", "zoe").await;
         page.shows("#fans-note", "No fan online has an id that begins so.").await;
+        page.does_not_complain();
+    }
+
+    async fn fans_of_one_live_are_never_listed_in_another() {
+        let world = World::on_memory(|_| ()).await;
+        let mut fans = world.live_with_fans_of(&["anna"], 0).await;
+        world.open("empty").await;
+        world.follow(&["bert", "carl"]).await;
+        let page = Visitor::comes().await.visits(format!("http://{}/#user=office&role=service&live=42", world.addr)).await;
+        page.is("document.querySelectorAll('#fans-list li').length", json!(1)).await;
+        // The list follows the figures a little later; the reader is elsewhere then.
+        for user in ["bert", "carl"] {
+            fans.push(world.viewer_in(user, "42").await);
+        }
+        page.shows("#fans", "3").await;
+        page.clicks("#all-lives").await;
+        page.clicks("[data-live=empty]").await;
+        page.shows("#fans-note", "No fan is online.").await;
+        throughout("the list is that of this live", Duration::from_secs(4), async || {
+            same(page.value("document.querySelectorAll('#fans-list li').length").await, json!(0))
+        })
+        .await;
         page.does_not_complain();
     }
 

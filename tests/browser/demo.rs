@@ -71,6 +71,24 @@ stories! {
         page.does_not_complain();
     }
 
+    async fn a_viewer_in_a_hidden_tab_is_away_until_the_tab_is_shown() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let visitor = Visitor::comes().await;
+        let page = visitor.visits(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
+        let viewer = visitor.visits(format!("http://{}/demo#user=u1&live=42&join=1", world.addr)).await;
+        viewer.shows("#place", "In the live 42.").await;
+        let away = "document.querySelector('#away').textContent";
+        page.comes_to_the_front().await;
+        page.is(away, json!("1 away")).await;
+        page.shows("#viewers", "1").await;
+        viewer.comes_to_the_front().await;
+        page.is(away, json!("")).await;
+        page.is("document.querySelector('#viewers').textContent", json!("1")).await;
+        page.does_not_complain();
+        viewer.does_not_complain();
+    }
+
     async fn a_viewer_follows_is_answered_and_meets_a_friend() {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;

@@ -15,9 +15,10 @@
 
   const fake = {
     asked: [],
+    /** What the chart says of the first point: a point tells the end of its ten seconds. */
     firstShown() {
       const { viewers, fans } = figures(0);
-      const time = new Date(opened_at).toLocaleTimeString("en", { hour12: false });
+      const time = new Date(opened_at + 10_000).toLocaleTimeString("en", { hour12: false });
       return `${time}: viewers ${numbers.format(viewers)}, fans ${numbers.format(fans)}`;
     },
     lastShown: () => numbers.format(last.viewers),
@@ -70,7 +71,8 @@
     send(text) {
       const { type, id } = JSON.parse(text);
       if (type === "watch") send({ ...figures(0), id, viewers: 1_000, as_of: Date.now() });
-      if (type === "heartbeat") this.onmessage({ data: JSON.stringify({ type: "heartbeat_ack", live_id: null }) });
+      if (type !== "heartbeat") return;
+      this.onmessage({ data: JSON.stringify({ type: "heartbeat_ack", live_id: null, heartbeat_ms: 5_000 }) });
     }
 
     close() {}

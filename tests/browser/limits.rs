@@ -71,10 +71,11 @@ stories! {
         page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": FAKE_GATEWAY})).await;
         page.goes_to(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
         page.shows("#viewers", "1,000").await;
-        // The chart has the whole stream, from one request: its first point is the first of the history.
+        // The chart has the whole stream, from one request: the opening, and then the first point of the history.
         page.value("document.querySelector('#chart').focus()").await;
         until("the chart goes back to the beginning", PATIENCE, async || {
             page.presses("Home").await;
+            page.presses("ArrowRight").await;
             let shown = page.value("document.querySelector('#chart-values').textContent").await;
             let first = page.value("fake.firstShown()").await;
             if shown == first { Ok(()) } else { Err(format!("{shown} instead of {first}")) }

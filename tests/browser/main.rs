@@ -12,6 +12,7 @@ mod limits;
 mod moderation;
 mod outages;
 mod page;
+mod past;
 mod tokens;
 
 #[path = "../support"]

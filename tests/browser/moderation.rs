@@ -46,6 +46,8 @@ stories! {
         page.clicks("#bans-list button").await;
         page.shows("#note", "rude may come back.").await;
         page.shows("#bans-note", "Nobody is banned.").await;
+        // The button that had the focus is gone; whoever uses the keyboard goes on from its list.
+        page.is("document.activeElement.id", json!("bans-list")).await;
         again.join("42").await;
         page.does_not_complain();
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::SliceId;
 use rollcall::store::{
-    AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, Entry, Event, FanoutTask, Job, LeaseReply,
-    LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays,
-    Timeline,
+    AnnounceReply, AnnounceViewers, Apply, ApplyReply, Arrivals, CloseReply, CountLive, CountReply, CountUniques,
+    Entry, Event, FanoutTask, Figures, Job, LeaseReply, LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing,
+    StatusId, Store, StoreError, StoreResult, Strays, Timeline,
 };
 
 use crate::conformance::{Caller, LONG, connect, end, fans, gateway, live, opened, slice, user, users, wish};
@@ -101,6 +101,15 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert!(store.keep_fanout(&gateway("a"), &taken).await.unwrap());
     store.remove_from_timelines(&job.entry.id, &[Timeline::Feed(user(2))]).await.unwrap();
     store.finish_fanout(&gateway("a"), &taken).await.unwrap();
+
+    // Figures and the point of a history, which frees what is spare. Who came is not counted.
+    let arrivals = Arrivals::parse("a:3:0");
+    let counted =
+        CountLive { live: live("42"), epoch: record.epoch, figures: Figures { viewers: 3, fans: 0 }, arrivals };
+    assert_eq!(store.count_live(&counted).await.unwrap(), CountReply::Counted);
+    assert_eq!(store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().len(), 1);
+    let came = CountUniques { live: live("42"), epoch: record.epoch, viewers: vec![7], fans: vec![7] };
+    is_refused("OOM", store.count_uniques(&[came]).await.remove(0));
 
     let peaks = Peaks { viewers: 9, fans: 9 };
     let higher = LiveRecord { peaks, ..record.clone() };

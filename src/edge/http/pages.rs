@@ -36,6 +36,7 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("credentials.js", SCRIPT, include_str!("pages/credentials.js")),
     ("crowd.js", SCRIPT, include_str!("pages/crowd.js")),
     ("dashboard.js", SCRIPT, include_str!("pages/dashboard.js")),
+    ("demo-words.js", SCRIPT, include_str!("pages/demo-words.js")),
     ("demo.js", SCRIPT, include_str!("pages/demo.js")),
     ("dom.js", SCRIPT, include_str!("pages/dom.js")),
     ("fans.js", SCRIPT, include_str!("pages/fans.js")),

@@ -11,6 +11,7 @@ export class Bans {
   #live;
   #told;
   #timer;
+  #bans = null;
 
   /** `told` hears what was done. */
   constructor({ api, live, told }) {
@@ -49,13 +50,15 @@ export class Bans {
   async read() {
     try {
       const { items } = await this.#api.get(`${path`/v1/lives/${this.#live}/bans`}?limit=1000`);
-      if (this.#timer) this.#show(items);
+      if (!this.#timer) return;
+      this.#bans = items;
+      this.#show();
     } catch (error) {
       if (this.#timer) say(byId("bans-note"), problemText(error));
     }
   }
 
-  #show(bans) {
+  #show() {
     const row = ({ user_id, banned_until }) => {
       const button = make("button", { type: "button", className: "small", textContent: t("lift") });
       button.dataset.t = "lift";
@@ -65,16 +68,21 @@ export class Bans {
       return make("li", {}, make("span", { className: "id", textContent: user_id }), until, button);
     };
     const key = ({ user_id, banned_until }) => `${user_id} ${banned_until}`;
-    showList(byId("bans-list"), bans, key, row);
-    say(byId("bans-note"), bans.length ? "" : t("noBans"));
+    showList(byId("bans-list"), this.#bans, key, row);
+    say(byId("bans-note"), this.#bans.length ? "" : t("noBans"));
+  }
+
+  /** Shows the list in the language that the reader chose. */
+  draw() {
+    if (this.#bans === null) return;
+    showList(byId("bans-list"), [], null, null);
+    this.#show();
   }
 
   async #lift(user) {
     try {
       await this.#api.delete(path`/v1/lives/${this.#live}/bans/${user}`);
       this.#told(t("lifted", { id: user }));
-      // The button that had the focus is gone with its row.
-      byId("bans-title").focus();
       await this.read();
     } catch (error) {
       say(byId("bans-note"), problemText(error));
@@ -85,7 +93,7 @@ export class Bans {
     clearInterval(this.#timer);
     this.#timer = null;
     byId("moderate").close();
-    showList(byId("bans-list"), [], () => "", null);
+    showList(byId("bans-list"), [], null, null);
     say(byId("bans-note"), "");
   }
 }

@@ -45,14 +45,17 @@ export class Chart {
     this.#draw();
   }
 
-  /** Takes in what the gateway keeps of the stream. Of what came since its last point, this page knows more. */
-  load(items) {
-    const [times] = this.#data;
-    const last = (items.at(-1)?.at ?? 0) / 1_000;
-    const since = times.findIndex((time) => time > last);
-    const newer = (values) => (since < 0 ? [] : values.slice(since));
-    const older = [items.map(({ at }) => at / 1_000), items.map(({ viewers }) => viewers), items.map(({ fans }) => fans)];
-    this.#data = this.#data.map((values, n) => [...older[n], ...newer(values)]);
+  /** Takes in what the stream was before `since`. From then on, this page has missed nothing. */
+  load(points, since) {
+    const older = points.filter(({ at }) => at < since);
+    const own = this.#data[0].findIndex((time) => time * 1_000 >= since);
+    const newer = (values) => (own < 0 ? [] : values.slice(own));
+    const [times, viewers, fans] = this.#data.map(newer);
+    this.#data = [
+      [...older.map(({ at }) => at / 1_000), ...times],
+      [...older.map((point) => point.viewers), ...viewers],
+      [...older.map((point) => point.fans), ...fans],
+    ];
     this.#draw();
   }
 
@@ -85,7 +88,7 @@ export class Chart {
   }
 
   #paint() {
-    if (this.#plot) this.#plot.setData(this.#data);
+    if (this.#plot && this.size) this.#plot.setData(this.#data);
     else this.#rebuild();
   }
 
@@ -108,7 +111,8 @@ export class Chart {
     this.#plot = new globalThis.uPlot({
       width, height: HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
       scales: {
-        x: { range: (plot, first, last) => [first, Math.max(last, first + SHORTEST)] },
+        // The library would take a single point for the beginning of years.
+        x: { range: (plot, first) => [first, Math.max(this.newest / 1_000, first + SHORTEST)] },
         y: { range: (plot, low, high) => [0, Math.max(5, high * 1.1)] },
       },
       axes: [{ ...axis, values: times, space: 80 }, { ...axis, values: whole, size: 56 }],

@@ -14,12 +14,14 @@ const DEMO = { user: "demo-streamer", role: "streamer", live: "demo" };
 const sections = [byId("sign-in"), byId("overview"), byId("live")];
 let client = null;
 let view = null;
+let crowd = null;
 let who = null;
 let live = null;
 
 function leaveView() {
   view?.stop();
-  view = null;
+  crowd?.stop();
+  view = crowd = null;
 }
 
 function signOut() {
@@ -98,22 +100,24 @@ async function startDemo() {
     await new Api().put(path`/v1/lives/${DEMO.live}`, { streamer_id: DEMO.user, title: "Demo" });
     enter(DEMO, DEMO.live);
     const { Crowd } = await import("./crowd.js");
-    const crowd = new Crowd(DEMO.live, (told) => showCrowd(crowd, told));
+    // The reader may have gone elsewhere meanwhile.
+    if (live !== DEMO.live) return;
+    crowd = new Crowd(DEMO.live, showCrowd);
     byId("crowd").hidden = false;
-    byId("crowd-stop").onclick = () => crowd.stop();
+    byId("crowd-stop").onclick = () => crowd?.stop();
     await crowd.run();
   } catch (error) {
     say(byId("sign-in-note"), problemText(error));
   }
 }
 
-function showCrowd(crowd, { joined, wanted, refused, over }) {
+function showCrowd({ joined, wanted, refused, over }) {
   const refusals = refused.map(([why, n]) => t("crowdRefused", { n, why }));
   say(byId("crowd-text"), [t("crowd", { joined, wanted }), ...refusals].join(" "));
   byId("crowd").hidden = over;
 }
 
-onLanguage(() => view?.draw?.());
+onLanguage(() => view?.speak());
 startLanguages();
 byId("sign-in-form").addEventListener("submit", submit);
 byId("sign-out").addEventListener("click", signOut);

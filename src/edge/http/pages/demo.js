@@ -4,6 +4,7 @@ import { Rollcall } from "/rollcall.js";
 import { Api, path } from "./api.js";
 import { hasApi, takeFragment } from "./credentials.js";
 import { Crowd } from "./crowd.js";
+import "./demo-words.js";
 import { byId, make, say, showList } from "./dom.js";
 import { clock, number, onLanguage, problemText, startLanguages, t } from "./words.js";
 

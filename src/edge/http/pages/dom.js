@@ -16,7 +16,7 @@ export function say(element, text) {
 
 /**
  * Makes a list show these items in their order, and keeps the elements of items that stay, so that a button that has
- * the focus keeps it. `show` makes the content of a new element.
+ * the focus keeps it; the focus of one that goes is the list's. `show` makes the content of a new element.
  */
 export function showList(list, items, keyOf, show) {
   const old = new Map([...list.children].map((element) => [element.dataset.key, element]));
@@ -32,7 +32,9 @@ export function showList(list, items, keyOf, show) {
     if (element === before) before = before.nextElementSibling;
     else list.insertBefore(element, before);
   }
-  for (const element of old.values()) element.remove();
+  const goes = [...old.values()];
+  if (goes.some((element) => element.contains(document.activeElement))) list.focus();
+  for (const element of goes) element.remove();
 }
 
 /** Runs `act` at most once in `ms`, and once more later if it was wanted meanwhile. */

@@ -20,6 +20,8 @@ export class Fans {
   /** More than the first page is shown: it stays until the reader asks anew. */
   #grown = false;
   #asked = 0;
+  /** The list is on the page. Reading it may have been put off until after that. */
+  #shown = false;
   #follow = throttle(() => (this.#fans > LARGE ? EVERY_IF_LARGE : EVERY), () => this.#grown || this.read());
 
   constructor({ api, live, moderate }) {
@@ -33,6 +35,7 @@ export class Fans {
   /** The number of fans changed, or may have. */
   changed(fans) {
     this.#fans = fans;
+    this.#shown = true;
     this.#follow();
   }
 
@@ -48,6 +51,7 @@ export class Fans {
   }
 
   async #read(cursor, before) {
+    if (!this.#shown) return;
     const prefix = byId("fan-search").value.trim();
     const query = new URLSearchParams({ limit: PAGE, ...(prefix && { prefix }), ...(cursor && { cursor }) });
     const asked = ++this.#asked;
@@ -55,16 +59,15 @@ export class Fans {
       const page = await this.#api.get(`${path`/v1/lives/${this.#live}/fans`}?${query}`);
       // A later question is under way, or another live is shown.
       if (asked !== this.#asked) return;
-      const read = page.items.map((fan) => fan.user_id).filter((user) => user.startsWith(prefix));
-      this.#users = [...before, ...read];
+      this.#users = [...before, ...page.items.map((fan) => fan.user_id)];
       this.#cursor = page.cursor;
-      this.#show(prefix);
+      this.#show();
     } catch (error) {
       if (asked === this.#asked) say(byId("fans-note"), problemText(error));
     }
   }
 
-  #show(prefix) {
+  #show() {
     const row = (user) => {
       const button = make("button", { type: "button", className: "small", textContent: t("moderate") });
       button.dataset.t = "moderate";
@@ -74,14 +77,23 @@ export class Fans {
     };
     showList(byId("fans-list"), this.#users, (user) => user, row);
     byId("fans-more").hidden = this.#cursor === null;
-    say(byId("fans-note"), this.#users.length ? "" : t(prefix ? "noneFound" : "noFans"));
+    say(byId("fans-note"), this.#users.length ? "" : t(byId("fan-search").value.trim() ? "noneFound" : "noFans"));
+  }
+
+  /** Shows the list in the language that the reader chose. */
+  draw() {
+    if (!this.#shown) return;
+    showList(byId("fans-list"), [], null, null);
+    this.#show();
   }
 
   stop() {
+    this.#shown = false;
     this.#asked += 1;
+    byId("fan-search").value = "";
     this.#users = [];
     this.#cursor = null;
-    showList(byId("fans-list"), [], (user) => user, null);
+    showList(byId("fans-list"), [], null, null);
     byId("fans-more").hidden = true;
     say(byId("fans-note"), "");
   }

@@ -17,12 +17,11 @@ export class Rates {
     while (this.#samples.length > 1 && this.#samples[1].at <= at - MINUTE) this.#samples.shift();
   }
 
-  /** Takes in what was before the first sample. */
-  recall(totals) {
+  /** Takes in what was before `since`, the time of the first sample. */
+  load(points, since) {
     const known = this.#samples;
     this.#samples = [];
-    const older = totals.filter(({ at }) => at < (known[0]?.at ?? Infinity));
-    for (const sample of [...older, ...known]) this.add(sample);
+    for (const sample of [...points.filter(({ at }) => at < since), ...known]) this.add(sample);
   }
 
   /** How many came and left in the minute before `now`; null while nothing is known. */

@@ -8,7 +8,7 @@ import { hasApi } from "./credentials.js";
 import { byId, say } from "./dom.js";
 import { Fans } from "./fans.js";
 import { Rates } from "./figures.js";
-import { showPastLives } from "./lives.js";
+import { PastLives } from "./lives.js";
 import { clock, number, problemText, span, t } from "./words.js";
 
 /** How often to look whether somebody opened the live. */
@@ -16,9 +16,11 @@ const LOOK_AGAIN = 5_000;
 /** How often the figures are said to a screen reader, at most. */
 const ANNOUNCE_EVERY = 10_000;
 const SECOND = 1_000;
-/** The gateway keeps a point per so many seconds. Of six hours the chart has them all, of longer streams fewer. */
-const STEP_S = 10;
+/** The gateway keeps a point per so long. Of six hours the chart has them all, of longer streams fewer. */
+const STEP = 10 * SECOND;
 const MOST_POINTS = 2_160;
+/** Of a live that was opened so long ago, the gateway may not keep the beginning any more. */
+const KEPT_WHOLE = 24 * 3_600 * SECOND;
 
 let chart;
 
@@ -30,15 +32,19 @@ export class LiveView {
   #stop = new AbortController();
   #fans;
   #bans;
+  #past;
   #rates = new Rates();
   #counts = null;
-  /** By this page's clock: when `counts` came, and when the gateway was heard last. */
-  #countsAt = 0;
+  /** How far the gateway's clock is ahead of the time since this page was opened, which nobody sets. */
+  #ahead = 0;
+  /** When the gateway was heard last, by the clock that readers see. */
   #heardAt = 0;
   /** Figures may have been missed while there was no connection. */
   #missed = false;
   /** The live is open, not open, or nothing is known yet. */
   #phase = "unknown";
+  /** What is left of the live, if it closed while this page watched. */
+  #summary = null;
   #refusal = null;
   #announced = { at: 0, text: "" };
   #unhear = [];
@@ -69,9 +75,16 @@ export class LiveView {
       this.draw();
     }));
     this.#timer = setInterval(() => document.hidden || this.#tick(), SECOND);
-    this.#past(who.role === "streamer" ? who.user : null);
+    byId("past").hidden = !hasApi;
+    this.#past = hasApi ? new PastLives({ api, streamer: () => this.#streamer() }) : null;
     this.#follow();
     this.draw();
+  }
+
+  /** Whose past lives are shown. */
+  async #streamer() {
+    if (this.#who.role === "streamer") return this.#who.user;
+    return (await this.#api.get(path`/v1/lives/${this.#live}`)).streamer_id;
   }
 
   /** Watches the live for as long as this view is shown, through its closings and openings. */
@@ -90,6 +103,7 @@ export class LiveView {
         if (error.code !== "live_not_open" && error.code !== "timeout") return this.draw();
         if (error.code === "live_not_open") this.#phase = "closed";
       }
+      if (signal.aborted) return;
       this.draw();
       await new Promise((resolve) => {
         const timer = setTimeout(resolve, LOOK_AGAIN);
@@ -103,23 +117,25 @@ export class LiveView {
     if (isNew || this.#phase !== "open") this.#begin(isNew);
     const fansChanged = this.#counts?.fans !== counts.fans;
     this.#counts = counts;
-    this.#countsAt = this.#heardAt = Date.now();
-    // Totals from before a gap would be taken for those of its end.
-    if (this.#missed) this.#rates.clear();
-    if (counts.quality === "exact") {
+    this.#heardAt = Date.now();
+    const isExact = counts.quality === "exact";
+    // Other figures may be as of a while ago.
+    if (isNew || isExact) this.#ahead = counts.as_of - performance.now();
+    if (isExact) {
+      // Totals from before a gap would be taken for those of its end.
+      if (this.#missed) this.#rates.clear();
       chart.add({ at: counts.as_of, viewers: counts.viewers, fans: counts.fans });
-      if ("joins" in counts) this.#rates.add({ at: counts.as_of, ...counts });
+      this.#rates.add({ at: counts.as_of, ...counts });
     }
-    if (isNew || this.#missed) this.#recall();
-    this.#missed = false;
+    if (isNew || (isExact && this.#missed)) this.#recall();
+    this.#missed = !isExact && (isNew || this.#missed);
     if (isNew || fansChanged) this.#fans?.changed(counts.fans);
     this.draw();
   }
 
   #begin(isNew) {
     this.#phase = "open";
-    this.#refusal = null;
-    byId("summary").hidden = true;
+    this.#refusal = this.#summary = null;
     if (isNew) {
       chart.clear();
       this.#rates.clear();
@@ -127,50 +143,54 @@ export class LiveView {
     this.#bans?.read();
   }
 
-  /** Reads what the stream was before this page was opened. A gateway that counts joins keeps it. */
+  /** Reads what the stream was before this page was opened, or while it had no connection. */
   async #recall() {
-    const { epoch, opened_at } = this.#counts;
-    if (!hasApi || !("joins" in this.#counts)) return;
-    const step = Math.ceil((this.#gatewayNow() - opened_at) / MOST_POINTS / SECOND / STEP_S) * STEP_S;
-    const query = new URLSearchParams({ from: opened_at, ...(step > STEP_S && { step }) });
+    if (!hasApi) return;
+    const { epoch, opened_at, as_of: since } = this.#counts;
+    const age = since - opened_at;
+    const step = (Math.ceil(age / MOST_POINTS / STEP) * STEP) / SECOND;
+    const query = new URLSearchParams({ from: opened_at, epoch, ...(step * SECOND > STEP && { step }) });
     try {
-      const read = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?${query}`);
-      if (this.#stop.signal.aborted || read.epoch !== epoch || this.#counts.epoch !== epoch) return;
-      chart.load(read.items);
-      // A point has the totals of the end of its time. At the opening nobody had come.
-      const totals = read.items.map((point) => ({ ...point, at: point.at + STEP_S * SECOND }));
-      this.#rates.recall([{ at: opened_at, joins: 0, leaves: 0 }, ...totals]);
+      const { items } = await this.#api.get(`${path`/v1/lives/${this.#live}/history`}?${query}`);
+      if (this.#stop.signal.aborted || this.#counts.epoch !== epoch) return;
+      // A point tells the end of its time. At the opening nobody had come.
+      const points = items.map((point) => ({ ...point, at: point.at + STEP }));
+      if (age < KEPT_WHOLE) points.unshift({ at: opened_at, viewers: 0, fans: 0, joins: 0, leaves: 0 });
+      chart.load(points, since);
+      this.#rates.load(points, since);
       this.draw();
     } catch {
       // The chart begins now.
     }
   }
 
-  async #closed({ reason, peak_viewers, peak_fans, duration_ms }) {
+  async #closed(message) {
     this.#phase = "closed";
+    this.#summary = message;
     this.#refusal = null;
     this.#fans?.stop();
-    const why = t(`reason_${reason}`);
-    say(byId("summary-why"), why.startsWith("reason_") ? "" : why);
-    const known = peak_viewers !== undefined;
-    const figures = { viewers: number(peak_viewers ?? 0), fans: number(peak_fans ?? 0), time: span(duration_ms ?? 0) };
-    say(byId("summary-peaks"), known ? t("summary", figures) : "");
-    say(byId("summary-unique"), "");
-    byId("summary").hidden = false;
     this.draw();
     if (!hasApi) return;
-    const record = await this.#api.get(path`/v1/lives/${this.#live}`).catch(() => null);
-    const summary = record?.summary;
-    if (!summary || this.#stop.signal.aborted) return;
-    const { unique_viewers: viewers, unique_fans: fans, viewer_minutes: minutes } = summary;
-    if (viewers === null || viewers === undefined) return;
-    const unique = { viewers: number(viewers), fans: number(fans ?? 0), minutes: number(Math.round(minutes ?? 0)) };
-    say(byId("summary-unique"), t("unique", unique));
+    this.#past.read();
+    const { summary } = await this.#api.get(path`/v1/lives/${this.#live}`).catch(() => ({}));
+    // Somebody may have opened it again, and even closed it.
+    if (summary && summary.epoch === this.#counts?.epoch) this.#summary = summary;
   }
 
-  #past(streamer) {
-    byId("past").hidden = true;
-    if (streamer && hasApi) showPastLives({ api: this.#api, streamer });
+  #drawSummary() {
+    byId("summary").hidden = this.#summary === null;
+    const { reason, ...summary } = this.#summary ?? {};
+    const why = t(`reason_${reason}`);
+    say(byId("summary-why"), why.startsWith("reason_") ? "" : why);
+    // Of a close that this page missed, and without an API, less is known.
+    const known = (key, viewers, fans, more = {}) =>
+      (Number.isFinite(viewers) ? t(key, { viewers: number(viewers), fans: number(fans), ...more }) : "");
+    const time = span(summary.duration_ms);
+    say(byId("summary-peaks"), known("summary", summary.peak_viewers, summary.peak_fans, { time }));
+    const minutes = summary.viewer_minutes;
+    const watched = Number.isFinite(minutes) ? t("watched", { n: number(Math.round(minutes * 10) / 10) }) : "";
+    say(byId("summary-unique"), known("unique", summary.unique_viewers, summary.unique_fans));
+    say(byId("summary-watched"), watched);
   }
 
   async #open(event) {
@@ -190,6 +210,8 @@ export class LiveView {
     event.preventDefault();
     byId("close-dialog").close();
     await this.#act(() => this.#api.delete(path`/v1/lives/${this.#live}`));
+    // The button that had the focus goes.
+    byId("live-title").focus();
   }
 
   async #act(call) {
@@ -211,7 +233,7 @@ export class LiveView {
   }
 
   #gatewayNow() {
-    return this.#counts.as_of + (Date.now() - this.#countsAt);
+    return Math.round(performance.now() + this.#ahead);
   }
 
   /** How far to trust the figures that are shown. */
@@ -233,6 +255,7 @@ export class LiveView {
     byId("live").dataset.trust = trust;
     byId("live").dataset.phase = this.#phase;
     this.#drawState(trust);
+    this.#drawSummary();
     byId("open-form").hidden = !hasApi || this.#phase !== "closed";
     byId("open-streamer-field").hidden = this.#who.role === "streamer";
     if (this.#who.role === "streamer") byId("open-streamer").value = this.#who.user;
@@ -246,7 +269,6 @@ export class LiveView {
     say(byId("peak-fans"), counts ? t("peak", { n: number(counts.peak_fans) }) : "");
     say(byId("away"), counts?.away ? t("away", { n: number(counts.away) }) : "");
     const rates = counts && open && trust === "exact" ? this.#rates.perMinute(this.#gatewayNow()) : null;
-    byId("rates").hidden = !counts || !("joins" in counts);
     show("joins", rates && number(rates.joins));
     show("leaves", rates && number(rates.leaves));
     const since = counts && open ? t("onAir", { time: span(this.#gatewayNow() - counts.opened_at) }) : "";
@@ -270,6 +292,14 @@ export class LiveView {
     say(byId("state-retry"), status.state === "waiting" ? t("retry", { s: left }) : "");
   }
 
+  /** Says everything in the language that the reader chose. */
+  speak() {
+    this.#fans?.draw();
+    this.#bans?.draw();
+    this.#past?.draw();
+    this.draw();
+  }
+
   #announce(trust) {
     if (trust !== "exact" || !this.#counts || Date.now() - this.#announced.at < ANNOUNCE_EVERY) return;
     const text = t("now", { viewers: number(this.#counts.viewers), fans: number(this.#counts.fans) });
@@ -285,6 +315,7 @@ export class LiveView {
     this.#unhear.forEach((unhear) => unhear());
     this.#fans?.stop();
     this.#bans?.stop();
+    this.#past?.stop();
     byId("close-dialog").close();
     say(byId("announcer"), "");
   }

@@ -73,10 +73,10 @@ export interface Counts extends Info {
   as_of: number;
   quality: Quality;
   /** Viewers who look elsewhere; they are in `viewers` too. */
-  away?: number;
+  away: number;
   /** How often somebody came and went, since the live opened. */
-  joins?: number;
-  leaves?: number;
+  joins: number;
+  leaves: number;
 }
 
 export interface Closed {

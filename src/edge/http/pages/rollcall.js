@@ -23,6 +23,8 @@ const AWAY_AFTER = 1_000;
 const BURST = 15;
 const PACE = 125;
 const LONGEST_TIMER = 2 ** 31 - 1;
+/** A token is renewed so long before its end, less a random part. Timers of a hidden page are up to a minute late. */
+const REFRESH_EARLY = 120_000;
 
 /** Close codes after which the same user must not come back by itself. */
 const FINAL = new Map([[4003, "removed"], [4009, "too_many_sockets"]]);
@@ -48,7 +50,7 @@ const sleep = (ms, signal) => new Promise((resolve) => {
     signal.removeEventListener("abort", done);
     resolve();
   };
-  const timer = setTimeout(done, ms);
+  const timer = setTimeout(done, Math.min(ms, LONGEST_TIMER));
   signal.addEventListener("abort", done);
 });
 
@@ -117,7 +119,7 @@ export class Rollcall extends EventTarget {
   #unansweredSince = null;
   #lastId = 0;
   #requests = new Map();
-  #openers = [];
+  #openers = new Set();
   #outbox = [];
   #credit = BURST;
   #creditAt = 0;
@@ -131,7 +133,6 @@ export class Rollcall extends EventTarget {
     this.#base = new URL(options.url ?? globalThis.location?.href);
     this.#base.protocol = this.#base.protocol.replace(/^ws/, "http");
     this.#base.hash = this.#base.search = "";
-    globalThis.document?.addEventListener("visibilitychange", this.#onVisibility);
   }
 
   /** `state` is idle, connecting, open, waiting (with `reason` and `retry_at`) or closed (with `reason`). */
@@ -149,12 +150,12 @@ export class Rollcall extends EventTarget {
   connect() {
     if (this.#run) return;
     this.#run = new AbortController();
+    globalThis.document?.addEventListener("visibilitychange", this.#onVisibility);
     this.#keepConnected(this.#run.signal);
   }
 
   /** Leaves, stops watching, and ends the connection cleanly. */
   close() {
-    globalThis.document?.removeEventListener("visibilitychange", this.#onVisibility);
     this.#finish("requested");
   }
 
@@ -219,7 +220,7 @@ export class Rollcall extends EventTarget {
   /** Sends a message as soon as there is a connection; its answer, or its error. */
   async request(message) {
     this.connect();
-    if (!this.#socket) await this.#opened();
+    while (!this.#socket) await this.#opened();
     return new Promise((resolve, reject) => {
       const id = ++this.#lastId;
       this.#requests.set(id, { resolve, reject, timer: null, live_id: message.live_id });
@@ -245,7 +246,7 @@ export class Rollcall extends EventTarget {
   async #connection(signal) {
     const token = await this.#token(this.#tokenWhy);
     if (signal.aborted) return {};
-    const refused = await this.#admission(token, signal);
+    const refused = await this.#admission(token);
     if (refused || signal.aborted) return refused ?? {};
     const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
     const url = this.#url("ws", token === null ? {} : { token });
@@ -254,7 +255,6 @@ export class Rollcall extends EventTarget {
     const code = await new Promise((resolve) => {
       const giveUp = setTimeout(() => resolve(1006), CONNECT_TIMEOUT);
       this.#hangUp = () => resolve(1006);
-      signal.addEventListener("abort", () => resolve(1000), { once: true });
       socket.onopen = () => {
         clearTimeout(giveUp);
         this.#begin(socket, token);
@@ -266,19 +266,19 @@ export class Rollcall extends EventTarget {
     socket.onopen = socket.onmessage = socket.onclose = null;
     socket.close(1000);
     if (wasOpen) this.#ended();
-    return this.#judge(code);
+    return signal.aborted ? {} : this.#judge(code);
   }
 
   #hangUp = () => {};
 
   /** Asks whether the gateway would take the upgrade; pages cannot read its refusal. */
-  async #admission(token, signal) {
+  async #admission(token) {
     const headers = token === null ? {} : { authorization: `Bearer ${token}` };
-    const patience = AbortSignal.any([signal, AbortSignal.timeout(CONNECT_TIMEOUT)]);
+    const signal = AbortSignal.timeout(CONNECT_TIMEOUT);
     let answer;
     try {
       const ask = this.#options.fetch ?? globalThis.fetch.bind(globalThis);
-      answer = await ask(this.#url("ws/admission"), { headers, cache: "no-store", signal: patience });
+      answer = await ask(this.#url("ws/admission"), { headers, cache: "no-store", signal });
     } catch {
       return this.#later("unreachable");
     }
@@ -286,7 +286,7 @@ export class Rollcall extends EventTarget {
     if (![400, 401, 403, 429, 503].includes(status)) return null;
     const { code = `http_${status}`, detail } = await answer.json().catch(() => ({}));
     const after = Number(answer.headers.get("retry-after") ?? NaN) * 1_000;
-    if (status >= 429) return { ...this.#later(code, detail), ...(after >= 0 ? { after } : {}) };
+    if (status >= 429) return { ...this.#later(code, detail), ...(after > 0 ? { after } : {}) };
     if (status === 401 && typeof this.#options.token === "function" && this.#tokenWhy !== "expired") {
       this.#tokenWhy = "expired";
       return this.#later(code, detail);
@@ -312,14 +312,14 @@ export class Rollcall extends EventTarget {
     this.#socket = socket;
     this.#openedAt = Date.now();
     this.#tokenWhy = "connect";
-    this.#comeBackAt = this.#unansweredSince = null;
+    this.#unansweredSince = null;
     this.#credit = BURST;
     this.#creditAt = this.#openedAt;
     this.#away = { ...this.#away, told: false, known: true };
     if (token !== null) this.#planRefresh(expiryOf(token));
     if (this.#room) this.#enter(this.#room);
     for (const live_id of this.#watches.keys()) this.#look(live_id);
-    this.#openers.splice(0).forEach(({ resolve }) => resolve());
+    this.#openers.forEach(({ resolve }) => resolve());
     this.#become({ state: "open" });
   }
 
@@ -334,8 +334,11 @@ export class Rollcall extends EventTarget {
   }
 
   #judge(code) {
+    // It was said of this connection; of the attempts that follow, nothing is known.
+    const comeBackAt = this.#comeBackAt;
+    this.#comeBackAt = null;
     if (FINAL.has(code)) return { final: true, reason: FINAL.get(code) };
-    if (this.#comeBackAt !== null) return { reason: "drain", after: Math.max(0, this.#comeBackAt - Date.now()) };
+    if (comeBackAt !== null) return { reason: "drain", after: Math.max(0, comeBackAt - Date.now()) };
     if (code === 1001 || code === 1012) return { reason: "going_away", after: random(SPREAD) };
     if (code === 4001) {
       if (typeof this.#options.token !== "function") return { final: true, reason: "token_expired" };
@@ -353,15 +356,17 @@ export class Rollcall extends EventTarget {
   #finish(reason, message = reason) {
     const error = new RollcallError(reason, message);
     const socket = this.#socket;
+    globalThis.document?.removeEventListener("visibilitychange", this.#onVisibility);
     this.#run?.abort();
     this.#run = null;
+    this.#hangUp();
     if (socket) this.#ended();
     socket?.close(1000);
     this.#room?.reject(error);
     this.#room = null;
     for (const { loops } of this.#watches.values()) loops.forEach((latest) => latest.finish(error));
     this.#watches.clear();
-    this.#openers.splice(0).forEach(({ reject }) => reject(error));
+    this.#openers.forEach(({ reject }) => reject(error));
     this.#become({ state: "closed", reason, message });
   }
 
@@ -376,13 +381,15 @@ export class Rollcall extends EventTarget {
 
   #opened() {
     return new Promise((resolve, reject) => {
-      const late = () => reject(new RollcallError("timeout", "no connection in time"));
-      const timer = setTimeout(late, REQUEST_TIMEOUT);
       const settled = (settle) => (value) => {
         clearTimeout(timer);
+        this.#openers.delete(opener);
         settle(value);
       };
-      this.#openers.push({ resolve: settled(resolve), reject: settled(reject) });
+      const opener = { resolve: settled(resolve), reject: settled(reject) };
+      const late = () => opener.reject(new RollcallError("timeout", "no connection in time"));
+      const timer = setTimeout(late, REQUEST_TIMEOUT);
+      this.#openers.add(opener);
     });
   }
 
@@ -424,11 +431,12 @@ export class Rollcall extends EventTarget {
     const message = JSON.parse(data);
     const { type, id } = message;
     if (type === "error" && id === "away") {
-      this.#away.known = false;
+      if (message.code === "unknown_type") this.#away.known = false;
+      else this.#away.told = null;
       return;
     }
     if (type === "welcome") this.#welcomed(message);
-    if (type === "heartbeat_ack") this.#unansweredSince = null;
+    if (type === "heartbeat_ack") this.#acked(message);
     if (type === "reconnect") this.#comeBackAt = Date.now() + message.after_ms;
     if (type === "counts") this.#counted(message);
     if (type === "closed") this.#over(message);
@@ -453,6 +461,11 @@ export class Rollcall extends EventTarget {
     if (this.#options.heartbeat !== false) this.#after("heartbeat", random(heartbeat_ms), this.#beat);
   }
 
+  #acked({ heartbeat_ms }) {
+    this.#unansweredSince = null;
+    this.#heartbeatMs = heartbeat_ms;
+  }
+
   #beat = () => {
     const now = Date.now();
     // The gateway is gone, or it takes this client for gone: a network that was cut tells neither side.
@@ -470,7 +483,10 @@ export class Rollcall extends EventTarget {
   }
 
   #over(message) {
-    if (this.#room?.message.live_id === message.live_id) this.#room = null;
+    if (this.#room?.message.live_id === message.live_id) {
+      this.#room.reject(new RollcallError("live_not_open", `live ${message.live_id} closed`));
+      this.#room = null;
+    }
     const watch = this.#watches.get(message.live_id);
     this.#watches.delete(message.live_id);
     for (const latest of watch?.loops ?? []) {
@@ -504,6 +520,7 @@ export class Rollcall extends EventTarget {
   }
 
   #look(live_id) {
+    if (!this.#watches.has(live_id)) return;
     this.request({ type: "watch", live_id }).catch((error) => {
       const watch = this.#watches.get(live_id);
       if (!watch || error.code === "disconnected") return;
@@ -519,8 +536,10 @@ export class Rollcall extends EventTarget {
   /** Asks the hook for a new token before this one ends. */
   #planRefresh(expires_at) {
     if (expires_at === null || typeof this.#options.token !== "function") return;
-    const left = Math.max(0, expires_at - Date.now());
-    const early = Math.min(60_000, left / 4) * (0.5 + random(0.5));
+    const left = expires_at - Date.now();
+    // Either no try succeeded, or this clock is wrong. The gateway's clock decides: it closes with 4001.
+    if (left <= 0) return;
+    const early = Math.min(REFRESH_EARLY, left / 4) * (0.5 + random(0.5));
     const planned = Math.max(left - early, 1_000);
     if (planned > LONGEST_TIMER) return this.#after("refresh", LONGEST_TIMER, () => this.#planRefresh(expires_at));
     this.#after("refresh", planned, async () => {
@@ -531,7 +550,7 @@ export class Rollcall extends EventTarget {
         const { expires_at } = await this.request({ type: "refresh", token });
         this.#planRefresh(expires_at);
       } catch {
-        // Until the token has ended there is time for another try; after that the gateway closes with 4001.
+        // Until the token has ended, there is time for another try.
         if (this.#socket === socket) this.#planRefresh(expires_at);
       }
     });
