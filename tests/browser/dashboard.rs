@@ -113,7 +113,8 @@ stories! {
         let mut fans = world.live_with_fans_of(&["anna"], 0).await;
         world.open("empty").await;
         world.follow(&["bert", "carl"]).await;
-        let page = Visitor::comes().await.visits(format!("http://{}/#user=office&role=service&live=42", world.addr)).await;
+        let url = format!("http://{}/#user=office&role=service&live=42", world.addr);
+        let page = Visitor::comes().await.visits(url).await;
         page.is("document.querySelectorAll('#fans-list li').length", json!(1)).await;
         // The list follows the figures a little later; the reader is elsewhere then.
         for user in ["bert", "carl"] {

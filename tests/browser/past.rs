@@ -18,7 +18,8 @@ const TITLE: &str = "<img src=x onerror=hit()> {id} $& soup";
 /// Opens the past lives, and waits for their table.
 async fn past_lives_are(page: &Page, rows: serde_json::Value) {
     page.clicks("#past summary").await;
-    let cells = "[...document.querySelectorAll('#past-body tr')].map(row => [...row.cells].map(e => e.textContent.trim())\
+    let cells = "[...document.querySelectorAll('#past-body tr')]\
+                 .map(row => [...row.cells].map(e => e.textContent.trim())\
                  .filter((_, n) => n !== 1 && n !== 2))";
     page.is(cells, rows).await;
 }
