@@ -43,6 +43,9 @@ const THIS_BUILD: Build = Build { version: env!("CARGO_PKG_VERSION") };
 /// From a call in the same machine to one that takes as long as it may.
 const CALL_TIMES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
 
+/// Of single commands.
+const ROUND_TRIPS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct HttpAnswer {
     /// The route's pattern, never the path that was asked for.
@@ -139,7 +142,7 @@ metrics! {
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
     flush_seconds: Histogram = Histogram::new(CALL_TIMES),
     /// Joins and leaves in one call to the store that writes a slice
-    flush_batch_members: Histogram = Histogram::new([0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0]),
+    flush_batch_members: Histogram = Histogram::new([0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 100.0, 250.0, 500.0, 1_000.0]),
     /// Fans sent to the store as joins or leaves
     flushed_members: Counter,
     /// Slices waiting to be flushed
@@ -161,7 +164,7 @@ metrics! {
     /// Commands sent to the store
     store_calls: Counter,
     /// Time from sending a command to a node of the store, or several commands at once, until it answered, in seconds
-    store_call_seconds: Histogram = Histogram::new([0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0]),
+    store_call_seconds: Histogram = Histogram::new(ROUND_TRIPS),
     /// Failed calls to the store, by call and error
     store_errors: Family<StoreCall, Counter>,
     /// 1 if the store answers, 0 if it does not

@@ -65,9 +65,9 @@ fn in_older_format(text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scrape_is_valid_and_names_every_metric_and_no_id() {
     let text = scrape().await;
-    let parser = "import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n\
-                  for family in parse(sys.stdin.read()):\n for sample in family.samples:\n  for label in sample.labels:\n\
-                  \x20  print('label', label)";
+    let parser = "import sys\nfrom prometheus_client.openmetrics import parser\n\
+                  for family in parser.text_string_to_metric_families(sys.stdin.read()):\n \
+                  for sample in family.samples:\n  for label in sample.labels:\n   print('label', label)";
     let said = succeeds(of_python("python").args(["-c", parser]), &text);
     let labels: BTreeSet<&str> = said.lines().filter_map(|line| line.strip_prefix("label ")).collect();
     let unknown: Vec<_> = labels.iter().filter(|label| !LABELS.contains(label)).collect();
