@@ -249,16 +249,21 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
     .await;
 }
 
+/// A gateway that sends who comes and goes, and nothing else.
+async fn telling_of_fans(webhook: &Webhook) -> World {
+    World::on_redis(|config| {
+        webhook.hears(config);
+        config.fan_events = rollcall::config::Switch::On;
+        config.webhook_events = vec![EventKind::FanJoined, EventKind::FanLeft];
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
     within_deadline(async {
         let webhook = Webhook::start().await;
-        let world = World::on_redis(|config| {
-            webhook.hears(config);
-            config.fan_events = rollcall::config::Switch::On;
-            config.webhook_events = vec![EventKind::FanJoined, EventKind::FanLeft];
-        })
-        .await;
+        let world = telling_of_fans(&webhook).await;
         world.open("42").await;
         world.crowd_follows("u", 20).await;
         world.follow(&["ghost"]).await;
@@ -289,12 +294,7 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
 async fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_invisible_are_not() {
     within_deadline(async {
         let webhook = Webhook::start().await;
-        let world = World::on_redis(|config| {
-            webhook.hears(config);
-            config.fan_events = rollcall::config::Switch::On;
-            config.webhook_events = vec![EventKind::FanJoined, EventKind::FanLeft];
-        })
-        .await;
+        let world = telling_of_fans(&webhook).await;
         world.follow(&["u1", "ghost"]).await;
         let body = serde_json::json!({"streamer_id": "s1", "attendance": true});
         world.backend().put("/v1/lives/42", body).await.is(201);
