@@ -107,6 +107,20 @@ stories! {
         page.does_not_complain();
     }
 
+    async fn a_page_that_is_opened_after_the_end_sums_it_up() {
+        let world = World::on_memory(|_| ()).await;
+        let crowd = world.live_with_fans(2).await;
+        world.backend().close("42").await;
+        drop(crowd);
+        let page = streamer_sees("42", world.addr).await;
+        page.shows("#summary-unique", "Different viewers 2, different fans 2.").await;
+        page.shows("#viewers", "–").await;
+        world.open("42").await;
+        page.shows("#viewers", "0").await;
+        page.hides("#summary").await;
+        page.does_not_complain();
+    }
+
     async fn an_end_that_the_page_missed_is_summed_up_too() {
         let world = World::on_memory(|_| ()).await;
         let link = Link::to(world.addr).await;

@@ -43,7 +43,7 @@ export class LiveView {
   #missed = false;
   /** The live is open, not open, or nothing is known yet. */
   #phase = "unknown";
-  /** What is left of the live, if it closed while this page watched. */
+  /** What is left of the live, if it closed. */
   #summary = null;
   #refusal = null;
   #announced = { at: 0, text: "" };
@@ -101,7 +101,7 @@ export class LiveView {
         if (signal.aborted) return;
         this.#refusal = error;
         if (error.code !== "live_not_open" && error.code !== "timeout") return this.draw();
-        if (error.code === "live_not_open") this.#phase = "closed";
+        if (error.code === "live_not_open" && this.#phase !== "closed") this.#foundClosed();
       }
       if (signal.aborted) return;
       this.draw();
@@ -175,6 +175,16 @@ export class LiveView {
     const { summary } = await this.#api.get(path`/v1/lives/${this.#live}`).catch(() => ({}));
     // Somebody may have opened it again, and even closed it.
     if (summary && summary.epoch === this.#counts?.epoch) this.#summary = summary;
+  }
+
+  /** This page was opened after the end of the live: the streamer's past lives have what is left of it. */
+  async #foundClosed() {
+    this.#phase = "closed";
+    if (!hasApi || this.#who.role !== "streamer") return;
+    const { items } = await this.#api.get(path`/v1/streamers/${this.#who.user}/lives`).catch(() => ({ items: [] }));
+    if (this.#stop.signal.aborted || this.#phase !== "closed") return;
+    this.#summary ??= items.find(({ live_id }) => live_id === this.#live) ?? null;
+    this.draw();
   }
 
   #drawSummary() {
