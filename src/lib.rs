@@ -85,6 +85,7 @@
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
+//! | what do signals do, and which exit code is that? | `gateway/process.rs`, `base/exit.rs` |
 //! | is what Redis holds right, seen from outside? | `cli/audit.rs` |
 //!
 //! # What is deliberately absent

@@ -1,4 +1,4 @@
-//! The exit codes and the last message of the process. `main` and the commands use it.
+//! The exit codes and the last message of the process. The process and the commands use it.
 
 use std::fmt;
 use std::io::{self, Write};

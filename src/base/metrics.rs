@@ -153,6 +153,8 @@ metrics! {
     fan_check_queue: Gauge,
     /// Users whose fan check got an answer
     fan_checks: Counter,
+    /// Users whose fan check found that they follow the streamer
+    fan_hits: Counter,
     /// Calls to a fan source outside the store, by result
     fan_source_calls: Family<Why, Counter>,
     /// Time of a call to a fan source outside the store, in seconds
@@ -269,6 +271,14 @@ impl Metrics {
     pub(crate) fn drifted(&self, why: &'static str, users: u64) {
         if users > 0 {
             self.drift_members.get_or_create(&Why { why }).inc_by(users);
+        }
+    }
+
+    /// Counts the answers of fan checks, one a user.
+    pub(crate) fn fans_checked(&self, answers: impl IntoIterator<Item = bool>) {
+        for is_fan in answers {
+            self.fan_checks.inc();
+            self.fan_hits.inc_by(u64::from(is_fan));
         }
     }
 

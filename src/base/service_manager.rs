@@ -1,5 +1,5 @@
 //! What the process tells the service manager that started it, by the protocol of systemd's sd_notify: that it is
-//! ready, that it stops, and that it lives. Without a service manager all of this does nothing. `main` calls it.
+//! ready, that it stops, and that it lives. Without a service manager all of this does nothing. The process calls it.
 
 use std::time::Duration;
 

@@ -44,6 +44,7 @@ pub use crate::sync::lives::{LiveError, OpenWish, Opened};
 use crate::sync::webhooks::{Reach, Receiver, Signer, WebhookSender};
 
 pub(crate) mod parts;
+pub mod process;
 
 /// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also bounds them.
 const BACKLOG: u32 = 16_384;

@@ -253,6 +253,7 @@ fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Ne
         gateway: own.clone(),
         viewers: count.viewers,
         away: count.away,
+        moving: count.moving,
         number,
         message: counts(room, number, count, slices).text(own),
     }

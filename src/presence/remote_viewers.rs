@@ -20,7 +20,7 @@ const MAX_PEERS: usize = 1_024;
 #[derive(Debug, Clone, Copy)]
 struct Peer {
     viewers: u64,
-    /// Viewers among them who may be on another gateway by now; only messages say so.
+    /// Viewers among them who may be on another gateway by now.
     moving: u64,
     /// Viewers among them who are away.
     away: u64,
@@ -75,10 +75,10 @@ impl RemoteViewers {
     /// as for [`RemoteViewers::heard`].
     pub fn read(&self, said: &[GatewayViewers], roster: &Roster) -> bool {
         let mut known = self.0.lock();
-        for GatewayViewers { gateway, viewers, away, number } in said {
-            let moving = known.peers.get(gateway).map_or(0, |there| there.moving.min(*viewers));
-            let (viewers, number, away) = (*viewers, *number, *away.min(viewers));
-            known.note(gateway, Peer { viewers, moving, away, number, missing_in_store: false });
+        for said in said {
+            let GatewayViewers { viewers, number, .. } = *said;
+            let (moving, away) = (said.moving.min(viewers), said.away.min(viewers));
+            known.note(&said.gateway, Peer { viewers, moving, away, number, missing_in_store: false });
         }
         let there: HashSet<&GatewayId> = said.iter().map(|said| &said.gateway).collect();
         known.peers.retain(|gateway, peer| {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn said(name: &str, viewers: u64, number: u64) -> GatewayViewers {
-        GatewayViewers { gateway: gateway(name), viewers, away: 0, number }
+        GatewayViewers { gateway: gateway(name), viewers, away: 0, moving: 0, number }
     }
 
     fn count(viewers: u64) -> ViewerCount {
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn moving_viewers_are_known_from_messages_and_stay_known_when_the_store_is_read() {
+    fn moving_viewers_are_known_from_messages_and_from_the_store() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
         peers.heard(&gateway("a"), ViewerCount { viewers: 5, moving: 2, away: 1 }, 1, &all);
         peers.heard(&gateway("b"), ViewerCount { viewers: 3, moving: 1, away: 0 }, 1, &all);
-        peers.read(&[said("a", 5, 2), said("b", 0, 2)], &all);
-        assert_eq!(peers.viewers(), ViewerCount { viewers: 5, moving: 2, away: 0 });
+        peers.read(&[GatewayViewers { moving: 4, ..said("a", 5, 2) }, said("b", 0, 2)], &all);
+        assert_eq!(peers.viewers(), ViewerCount { viewers: 5, moving: 4, away: 0 });
         assert!(peers.heard(&gateway("a"), count(5), 3, &all));
         assert_eq!(peers.viewers(), count(5));
     }

@@ -229,6 +229,14 @@ impl Room {
         self.remote_changed(self.remote.read(&said, roster))
     }
 
+    /// While viewers are on their way to this gateway, it goes on with the count that other gateways wrote before.
+    pub fn go_on_from_the_record(&self) {
+        if let Some(counted) = &self.record.counted {
+            self.tally.go_on_from(counted.figures.viewers);
+            self.note_peaks();
+        }
+    }
+
     pub fn roster_changed(&self, roster: &Roster) -> bool {
         self.remote_changed(self.remote.roster_changed(roster))
     }

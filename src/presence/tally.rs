@@ -98,6 +98,13 @@ impl Tally {
         self.update_shown(&counted);
     }
 
+    /// Takes over what another gateway showed. It bears on the figure only while anybody is moving.
+    pub(crate) fn go_on_from(&self, shown: u64) {
+        let counted = self.counted.lock();
+        self.shown.store(shown, Ordering::Relaxed);
+        self.update_shown(&counted);
+    }
+
     pub(crate) fn clear(&self) {
         *self.counted.lock() = Counted::default();
         self.shown.store(0, Ordering::Relaxed);
@@ -184,5 +191,19 @@ mod tests {
         assert_eq!((turn(&tally, Away, Moving), tally.away()), (5, 1));
         assert_eq!((turn(&tally, Moving, Away), tally.away()), (5, 2));
         assert_eq!((turn(&tally, Away, Uncounted), tally.away()), (4, 1));
+    }
+
+    #[test]
+    fn a_gateway_that_begins_while_viewers_move_goes_on_with_what_another_one_showed() {
+        let tally = Tally::default();
+        assert_eq!(elsewhere(&tally, 20, 5), 15);
+        tally.go_on_from(20);
+        assert_eq!(tally.shown(), 20);
+        assert_eq!(turn(&tally, Uncounted, Here), 20, "one of the five");
+        tally.go_on_from(50);
+        assert_eq!(tally.shown(), 21, "never more than there can be");
+        assert_eq!(elsewhere(&tally, 20, 0), 21);
+        tally.go_on_from(7);
+        assert_eq!(tally.shown(), 21, "nobody is moving");
     }
 }

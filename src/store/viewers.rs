@@ -27,6 +27,8 @@ pub struct AnnounceViewers {
     pub viewers: u64,
     /// How many of them are away: all their sockets there said so.
     pub away: u64,
+    /// How many of them were sent to another gateway, and may be counted there by now.
+    pub moving: u64,
     /// Grows with each announcement of the gateway; one that is not above the last stores nothing.
     pub number: u64,
     /// What the live's channel is told in the same step.
@@ -43,7 +45,7 @@ pub enum AnnounceReply {
 }
 
 /// What a gateway announced last.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GatewayViewers {
     /// The gateway.
     pub gateway: GatewayId,
@@ -51,6 +53,8 @@ pub struct GatewayViewers {
     pub viewers: u64,
     /// How many of them are away.
     pub away: u64,
+    /// How many of them may be counted on another gateway, too.
+    pub moving: u64,
     /// The number of the announcement.
     pub number: u64,
 }
@@ -74,31 +78,27 @@ pub trait Viewers {
 
 /// Viewers of one epoch of a live: the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct AnnouncedViewers(BTreeMap<GatewayId, (u64, u64, u64)>);
+pub struct AnnouncedViewers(BTreeMap<GatewayId, GatewayViewers>);
 
 impl AnnouncedViewers {
     /// See [`Viewers::announce_viewers`], of an epoch that is open. False if a gateway's first announcement comes after
     /// `not_after`: the gateway may have let go of the live since.
     pub fn announce(&mut self, call: &AnnounceViewers, not_after: UnixMillis, now: UnixMillis) -> bool {
         match self.0.get(&call.gateway) {
-            Some((.., number)) if *number >= call.number => {}
+            Some(last) if last.number >= call.number => {}
             None if now > not_after => return false,
-            _ => drop(self.0.insert(call.gateway.clone(), (call.viewers, call.away, call.number))),
+            _ => {
+                let AnnounceViewers { viewers, away, moving, number, .. } = *call;
+                let announced = GatewayViewers { gateway: call.gateway.clone(), viewers, away, moving, number };
+                self.0.insert(call.gateway.clone(), announced);
+            }
         }
         true
     }
 
     /// See [`Viewers::view_viewers`].
     pub fn view(&self) -> Vec<GatewayViewers> {
-        let announced = self.0.iter();
-        announced
-            .map(|(gateway, (viewers, away, number))| GatewayViewers {
-                gateway: gateway.clone(),
-                viewers: *viewers,
-                away: *away,
-                number: *number,
-            })
-            .collect()
+        self.0.values().cloned().collect()
     }
 
     /// See [`Viewers::forget_viewers`].

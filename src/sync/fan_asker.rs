@@ -132,7 +132,7 @@ impl FanAsker {
 
     fn tell_rooms(&self, batch: &Batch, answers: &FanAnswers) {
         let now = self.clock.now();
-        self.metrics.fan_checks.inc_by(answers.iter().flatten().count() as u64);
+        self.metrics.fans_checked(answers.iter().flatten().copied());
         let known: std::collections::HashMap<_, _> = batch.users.iter().zip(answers).collect();
         for (Place { room, place, .. }, users) in &batch.parts {
             let answers = users.iter().map(|user| known.get(user).copied().copied().flatten()).collect();

@@ -63,6 +63,6 @@ impl FanCheck {
     }
 
     fn count(&self, answers: &FanAnswers) {
-        self.metrics.fan_checks.inc_by(answers.iter().flatten().count() as u64);
+        self.metrics.fans_checked(answers.iter().flatten().copied());
     }
 }

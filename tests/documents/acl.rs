@@ -213,6 +213,7 @@ async fn gateways(store: &RedisStore, record: &LiveRecord) {
         gateway: one.clone(),
         viewers,
         away: 0,
+        moving: 0,
         number,
         message: "word".to_owned(),
     };

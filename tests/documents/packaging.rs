@@ -141,6 +141,7 @@ fn the_manifests_fit_each_other_and_the_settings() {
         assert_eq!(container[probe]["httpGet"]["path"], path, "{probe}");
     }
 
+    assert_eq!(pod["spec"]["enableServiceLinks"], false, "variables of Services look like settings");
     let ports: Vec<u64> =
         container["ports"].as_array().unwrap().iter().map(|port| number(&port["containerPort"])).collect();
     let listens = [config.listen.port(), config.admin_listen.unwrap().port()].map(u64::from);

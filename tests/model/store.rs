@@ -272,6 +272,7 @@ impl Store {
             gateway: id.name(),
             viewers,
             away: 0,
+            moving: 0,
             number,
             message: String::new(),
         };

@@ -21,6 +21,7 @@ impl Gateway {
                 gateway: id.name(),
                 viewers: peer.viewers,
                 away: 0,
+                moving: 0,
                 number: peer.number,
             })
             .collect();

@@ -104,8 +104,16 @@ async fn the_viewers_of_gateways_lie_beside_the_record_and_expire() {
     let store = redis(&server).await;
     let record = opened(&store, "42").await;
     let (epoch, message) = (record.epoch, String::new());
-    let say =
-        AnnounceViewers { live: live("42"), epoch, gateway: gateway("a"), viewers: 3, away: 0, number: 7, message };
+    let say = AnnounceViewers {
+        live: live("42"),
+        epoch,
+        gateway: gateway("a"),
+        viewers: 3,
+        away: 0,
+        moving: 0,
+        number: 7,
+        message,
+    };
     store.announce_viewers(&say).await.unwrap();
     store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
     let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };

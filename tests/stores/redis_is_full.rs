@@ -50,6 +50,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         gateway: gateway("a"),
         viewers,
         away: 0,
+        moving: 0,
         number,
         message: String::new(),
     };

@@ -3,16 +3,29 @@
 use std::time::Duration;
 
 use rollcall::base::secret::Secret;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
-use crate::support::wait::{PATIENCE, SLACK};
+use crate::support::viewer::Viewer;
+use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::World;
 
 const DRAIN: Duration = Duration::from_secs(8);
+
+/// A viewer who is sent away and joins through another gateway: when the viewer was told, and the answer to the join.
+async fn moves(mut viewer: Viewer, user: String, new: &World) -> (Instant, Viewer, Value) {
+    let after = viewer.expect("reconnect").await["after_ms"].as_u64().expect("after_ms");
+    assert_eq!(viewer.end().await, Some(1012), "{}", viewer.transcript());
+    let told = Instant::now();
+    tokio::time::sleep(Duration::from_millis(after)).await;
+    let mut viewer = new.viewer(&user).await;
+    let joined = viewer.join("42").await;
+    (told, viewer, joined)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
@@ -27,18 +40,7 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
         let began = Instant::now();
         let stopping = old.stop();
         let moving = async {
-            let moves = crowd.into_iter().enumerate().map(|(i, mut viewer)| {
-                let new = &new;
-                async move {
-                    let after = viewer.expect("reconnect").await["after_ms"].as_u64().expect("after_ms");
-                    assert_eq!(viewer.end().await, Some(1012), "{}", viewer.transcript());
-                    let told = began.elapsed();
-                    tokio::time::sleep(Duration::from_millis(after)).await;
-                    let mut viewer = new.viewer(&format!("u{i}")).await;
-                    viewer.join("42").await;
-                    (told, viewer)
-                }
-            });
+            let moves = crowd.into_iter().enumerate().map(|(i, viewer)| moves(viewer, format!("u{i}"), &new));
             futures_util::future::join_all(moves).await
         };
         let ((), moved) = tokio::join!(stopping, moving);
@@ -58,6 +60,33 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
         // Once the viewers have arrived elsewhere, the old gateway keeps nothing for them.
         let _late = new.viewer_in("late", "42").await;
         dashboard.sees(viewers(21), fans(20)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_learns_of_a_live_from_those_who_are_sent_to_it_counts_them_once() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
+        let new = World::beside(redis.clone(), |_| ()).await;
+        let crowd = old.live_with_fans(20).await;
+        until("the counts are in the record", PATIENCE, || async {
+            let viewers = redis.live_field("42", "viewers").await;
+            if viewers.as_deref() == Some("20") { Ok(()) } else { Err(format!("{viewers:?}")) }
+        })
+        .await;
+
+        let moving = async {
+            let moves = crowd.into_iter().enumerate().map(|(i, viewer)| moves(viewer, format!("u{i}"), &new));
+            futures_util::future::join_all(moves).await
+        };
+        let ((), moved) = tokio::join!(old.stop(), moving);
+        for (_, viewer, joined) in &moved {
+            assert_eq!(joined["viewers"], 20, "{}", viewer.transcript());
+        }
+        let counts = new.dashboard("42").await.sees(viewers(20), fans(20)).await;
+        assert_eq!(counts.number("peak_viewers"), 20, "{}", counts.json);
     })
     .await;
 }

@@ -13,8 +13,9 @@ use crate::store::{AnnounceReply, AnnounceViewers, GatewayViewers, StoreError, S
 pub(super) fn read_viewers(fields: Reply) -> StoreResult<Vec<GatewayViewers>> {
     let read = |(name, value): (String, String)| {
         let mut numbers = value.split(':').map(|number| number.parse().ok());
-        let (viewers, number, away) = (numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?);
-        Some(GatewayViewers { gateway: GatewayId::parse(&name).ok()?, viewers, away, number })
+        let (viewers, number) = (numbers.next()??, numbers.next()??);
+        let (away, moving) = (numbers.next().unwrap_or(Some(0))?, numbers.next().unwrap_or(Some(0))?);
+        Some(GatewayViewers { gateway: GatewayId::parse(&name).ok()?, viewers, away, moving, number })
     };
     Ok(fields.pairs()?.into_iter().filter_map(read).collect())
 }
@@ -52,10 +53,10 @@ impl RedisStore {
     }
 
     fn announce_args(&self, call: &AnnounceViewers, not_after: UnixMillis) -> Vec<Value> {
-        let AnnounceViewers { live, epoch, gateway, viewers, away, number, message } = call;
+        let AnnounceViewers { live, epoch, gateway, viewers, away, moving, number, message } = call;
         let mut args = args![epoch, gateway, viewers, number, not_after, keys::SLICE_TTL.as_secs()];
         args.extend(self.publish_args(live, message));
-        args.extend(args![away]);
+        args.extend(args![away, moving]);
         args
     }
 }

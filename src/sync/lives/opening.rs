@@ -109,9 +109,11 @@ impl LivesParts {
                     gateway,
                     viewers: 1,
                     away: 0,
+                    moving: 0,
                     number: 0,
                 }));
                 room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster());
+                room.go_on_from_the_record();
             }
             None => room.set_viewers_unread(),
         }

@@ -38,7 +38,7 @@ fn both() -> Vec<GatewayId> {
 
 async fn say(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
     let (live, gateway, message) = (record.live.clone(), gateway(name), String::new());
-    let say = AnnounceViewers { live, epoch: record.epoch, gateway, viewers, away: 0, number, message };
+    let say = AnnounceViewers { live, epoch: record.epoch, gateway, viewers, away: 0, moving: 0, number, message };
     store.announce_viewers(&say).await.unwrap();
 }
 

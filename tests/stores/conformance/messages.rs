@@ -113,6 +113,7 @@ async fn viewers_are_told(store: Arc<dyn Store>) {
         gateway: gateway("a"),
         viewers: 3,
         away: 0,
+        moving: 0,
         number,
         message: format!("number {number}"),
     };

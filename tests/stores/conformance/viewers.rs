@@ -19,7 +19,16 @@ on_each!(
 fn say(record: &LiveRecord, name: &str, viewers: u64, number: u64) -> AnnounceViewers {
     let (live, gateway) = (record.live.clone(), gateway(name));
     let message = format!("{name}: {viewers}");
-    AnnounceViewers { live, epoch: record.epoch, gateway, viewers, away: viewers / 2, number, message }
+    AnnounceViewers {
+        live,
+        epoch: record.epoch,
+        gateway,
+        viewers,
+        away: viewers / 2,
+        moving: viewers.min(2),
+        number,
+        message,
+    }
 }
 
 async fn said(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
@@ -29,7 +38,7 @@ async fn said(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: 
 
 async fn view(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Vec<(String, u64, u64)>> {
     let read = |said: Vec<GatewayViewers>| {
-        assert!(said.iter().all(|said| said.away == said.viewers / 2), "{said:?}");
+        assert!(said.iter().all(|g| (g.away, g.moving) == (g.viewers / 2, g.viewers.min(2))), "{said:?}");
         let mut said: Vec<_> = said.iter().map(|g| (g.gateway.to_string(), g.viewers, g.number)).collect();
         said.sort();
         said

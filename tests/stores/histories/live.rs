@@ -434,7 +434,16 @@ impl Side {
                 let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());
                 let (viewers, number) = (*viewers, *number);
                 let epoch = self.epoch(*behind);
-                let say = AnnounceViewers { live: id, epoch, gateway, viewers, away: viewers / 2, number, message };
+                let say = AnnounceViewers {
+                    live: id,
+                    epoch,
+                    gateway,
+                    viewers,
+                    away: viewers / 2,
+                    moving: viewers.min(2),
+                    number,
+                    message,
+                };
                 format!("{:?}", self.store.announce_viewers(&say).await.unwrap())
             }
             Step::View { behind } => self.viewers(*behind).await,
@@ -492,8 +501,7 @@ impl Side {
 
     async fn viewers(&self, behind: usize) -> String {
         let said = self.store.view_viewers(&live("42"), self.epoch(behind)).await.unwrap();
-        let words =
-            |word: rollcall::store::GatewayViewers| format!("{} {} {}", word.gateway, word.viewers, word.number);
+        let words = |word: rollcall::store::GatewayViewers| format!("{word:?}");
         format!("{:?}", said.map(|said| sorted(said.into_iter().map(words))))
     }
 

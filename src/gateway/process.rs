@@ -1,0 +1,91 @@
+//! The process: reads the settings, starts the gateway, waits for a signal, stops it, and decides the exit codes. It is
+//! part of the library, so that the compiler makes code for the gateway's tasks once. `main` calls it.
+
+use std::io::{self, Write};
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Gateway, KeysError, StartError};
+use crate::base::{exit, service_manager, telemetry};
+use crate::cli::{audit, events, explain, key, token};
+use crate::config::{self, Config, Loaded, Task};
+use crate::edge::{admission, banner};
+
+/// Does what the command line asks for; answers the exit code.
+pub fn run() -> u8 {
+    let code = match config::load(std::env::args_os(), std::env::vars_os()) {
+        Ok(Loaded::Run(Task::Serve, config)) => serve(&config),
+        Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
+        Ok(Loaded::Run(Task::Explain(args), config)) => inspect(&config, explain::run(&config, &args)),
+        Ok(Loaded::Run(Task::Events(args), config)) => inspect(&config, events::run(&config, &args)),
+        Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
+        Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
+        Ok(Loaded::Print(text)) => {
+            // A reader that went away (`rollcall --help | head`) is no failure.
+            let _ = writeln!(io::stdout(), "{text}");
+            Ok(exit::STOPPED)
+        }
+        Err(mistakes) => Ok(exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help"))),
+    };
+    code.unwrap_or_else(|err| exit::say(exit::BUG, err))
+}
+
+/// Runs a command that reads the store.
+fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+    telemetry::init(&config.log, config.log_format)?;
+    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(exit::UNAVAILABLE, why)))
+}
+
+fn serve(config: &Config) -> anyhow::Result<u8> {
+    telemetry::init(&config.log, config.log_format)?;
+    admission::raise_open_files();
+    config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let runtime = Runtime::new()?;
+    let code = runtime.block_on(async {
+        let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        // While there is no gateway yet or no more, a hangup is ignored.
+        let mut hangups = signal(SignalKind::hangup())?;
+        let gateway = tokio::select! {
+            started = super::start(config.clone()) => match started {
+                Ok(gateway) => gateway,
+                Err(
+                    err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_) | StartError::Settings(_)),
+                ) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
+                Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
+            },
+            () = any_of(&mut signals) => return Ok(exit::STOPPED),
+        };
+        banner::announce(config, gateway.addr(), gateway.admin_addr());
+        service_manager::ready();
+        tokio::spawn(service_manager::feed_watchdog());
+        tokio::select! {
+            () = any_of(&mut signals) => {}
+            _ = gateway.failed() => {}
+            () = reload_on(&mut hangups, &gateway) => {}
+        }
+        service_manager::stopping();
+        tokio::select! {
+            failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
+                exit::say(exit::BUG, format_args!("the task {task} ended early"))
+            })),
+            () = any_of(&mut signals) => Ok(exit::STOPPED_TWICE),
+        }
+    });
+    runtime.shutdown_background();
+    code
+}
+
+/// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also comes from a
+/// terminal that closes. Never ends.
+async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
+    while hangups.recv().await.is_some() {
+        tracing::info!("SIGHUP: reading keys and certificates again; other settings are read at start only");
+        gateway.reload().await;
+    }
+    std::future::pending().await
+}
+
+async fn any_of([terminate, interrupt]: &mut [Signal; 2]) {
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+}
