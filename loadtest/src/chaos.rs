@@ -5,26 +5,26 @@
 //! [`device`]s, which record in [`run_state`] what the gateways told them. From these records [`expectation`] derives
 //! who must be in Redis; [`observer`] compares Redis with that all the time, and [`audit`] compares everything at rest.
 
-mod audit;
+pub(crate) mod audit;
 mod audit_command;
 mod backend;
-mod dashboards;
+pub(crate) mod dashboards;
 mod device;
-mod expectation;
+pub(crate) mod expectation;
 mod faults;
-mod findings;
+pub(crate) mod findings;
 mod gateway;
-mod keys;
+pub(crate) mod keys;
 mod observer;
 mod person;
-mod reader;
+pub(crate) mod reader;
 mod report;
 mod run;
-mod run_state;
+pub(crate) mod run_state;
 mod store;
 mod support;
-mod testbed;
-mod timing;
+pub(crate) mod testbed;
+pub(crate) mod timing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,25 +35,16 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use self::faults::{Kind, Sequence};
+use self::faults::{GATEWAYS, Kind, Sequence};
 use self::report::{Report, Settings};
 use self::run::Until;
 use self::run_state::{Crowded, Plan};
-use self::testbed::{GATEWAYS, Testbed, TestbedSetup};
-use self::timing::Timing;
+use self::testbed::{Testbed, TestbedSetup};
+use self::timing::{Pace, Timing};
 
 /// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(300);
 const MOST_VIEWERS: u32 = 8_000;
-
-/// The gateways' times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Pace {
-    /// The gateway's defaults
-    Normal,
-    /// Short ones, for a quick look
-    Fast,
-}
 
 /// `loadtest chaos`
 #[derive(Debug, Clone, Args)]
@@ -170,6 +161,9 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         pace: args.pace.unwrap_or(usual),
         crowded: args.spread,
         exact_viewers: args.exact_viewers,
+        gateways: GATEWAYS,
+        attended: 0,
+        flags: Vec::new(),
     };
     let until = Until { time: Duration::from_secs_f64(args.minutes * 60.0), steps: args.steps };
     let clock = kinds.contains(&Kind::ClockStep);
@@ -232,10 +226,7 @@ impl ChaosArgs {
     }
 
     fn timing(&self) -> Timing {
-        let base = match self.timing {
-            Pace::Normal => Timing::NORMAL,
-            Pace::Fast => Timing::FAST,
-        };
+        let base = self.timing.timing();
         Timing {
             lease: self.lease.unwrap_or(base.lease),
             refresh: self.lease_refresh.unwrap_or(base.refresh),

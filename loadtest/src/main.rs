@@ -3,7 +3,7 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans,
+//! gateways of its own, [`soak`] looks for what stays behind, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans,
 //! [`fanout`] lets a streamer with very many followers go on air, and [`mod@bench`] compares the gateway with a bare
 //! echo. All of them connect through [`client`].
 
@@ -24,6 +24,7 @@ mod plan;
 mod proc_stats;
 mod redis_stats;
 mod report;
+mod soak;
 mod storm;
 mod tally;
 mod target;
@@ -73,6 +74,8 @@ enum Command {
     FanSourceOutage(fan_source_outage::OutageArgs),
     /// A streamer with very many followers goes on air, and a gateway is killed while it tells followers
     Fanout(fanout::FanoutArgs),
+    /// A day in the life of two gateways: does memory grow, and does anything stay behind?
+    Soak(soak::SoakArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// A webhook whose receiver is down for a while and whose sender is killed: is every event there, in order
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Hostile(args) => hostile::main(&args),
         Command::FanSourceOutage(args) => fan_source_outage::main(&args),
         Command::Fanout(args) => fanout::main(&args),
+        Command::Soak(args) => soak::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::Webhooks(args) => webhooks::main(&args),
         Command::CrowdShare => workers::child_main(),

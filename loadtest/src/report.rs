@@ -2,6 +2,7 @@
 //!
 //! Names are only ever added to the document: scripts and the README's figures read it.
 
+pub(crate) mod page;
 mod text;
 
 use std::collections::BTreeMap;

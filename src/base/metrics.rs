@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tokio::runtime::Handle;
 
 use super::identity::Role;
 use super::process::ProcessMetrics;
@@ -239,6 +240,8 @@ metrics! {
     http_limited: Family<Why, Counter>,
     /// 1 from the beginning of a graceful stop, 0 before
     draining: Gauge,
+    /// Tasks of the program that have begun and not ended; read at each scrape
+    tasks: Gauge,
     /// Always 1; the label is the version of the program
     build_info: Family<Build, Gauge>,
 }
@@ -246,6 +249,9 @@ metrics! {
 impl Metrics {
     /// The OpenMetrics text. In practice writing to a string does not fail.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
+        if let Ok(runtime) = Handle::try_current() {
+            self.tasks.set(runtime.metrics().num_alive_tasks() as i64);
+        }
         let mut text = String::new();
         encode_registry(&mut text, &self.registry)?;
         encode_registry(&mut text, &self.process)?;

@@ -272,7 +272,7 @@ impl Gateway {
     }
 }
 
-fn metric_in(text: &str, name: &str) -> Option<f64> {
+pub(crate) fn metric_in(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.split(' ').next()?.parse().ok())
 }
 

@@ -12,7 +12,7 @@ use super::findings::{Broken, Promise};
 use super::keys::{self, Judged, judge};
 use super::observer::read;
 use super::run_state::RunState;
-use super::testbed::{GATEWAYS, Testbed};
+use super::testbed::Testbed;
 use crate::client::Quality;
 use crate::dashboard::Counts;
 
@@ -163,7 +163,7 @@ async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let (fans, viewers) = (fact.fans.len() as i64, fact.viewers);
     let right = Counts { epoch: fact.epoch, viewers, fans, quality: Quality::Exact };
-    for gateway in (0..GATEWAYS).filter(|gateway| testbed.state.is_up(*gateway)) {
+    for gateway in testbed.state.gateways_up() {
         let shown = testbed.dashboards.of(fact.live, gateway);
         if shown != Some(right) {
             let detail = format!("a dashboard shows {shown:?} instead of {right:?}");
@@ -176,7 +176,7 @@ fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
 async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let (state, id) = (&testbed.state, testbed.state.live_id(fact.live));
     let right = (fact.viewers, fact.fans.len() as i64);
-    for gateway in (0..GATEWAYS).filter(|gateway| state.is_up(*gateway)) {
+    for gateway in state.gateways_up() {
         let told = testbed.backend.figures(state.endpoints[gateway].target.address, &id).await;
         if !matches!(told, Ok(told) if told == right) {
             let detail = format!("is told as {told:?} instead of {right:?} (viewers, fans)");
@@ -207,8 +207,9 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
             }
         }
     }
-    for (slice, sets) in held.into_iter().filter(|(_, sets)| *sets > GATEWAYS) {
-        wrong.push(Broken::new(Promise::Drift, format!("{sets} held sets of {slice}, for {GATEWAYS} gateways")));
+    let gateways = state.endpoints.len();
+    for (slice, sets) in held.into_iter().filter(|(_, sets)| *sets > gateways) {
+        wrong.push(Broken::new(Promise::Drift, format!("{sets} held sets of {slice}, for {gateways} gateways")));
     }
 }
 

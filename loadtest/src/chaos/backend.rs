@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use reqwest::{Client, Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::api::http_client;
@@ -30,16 +30,9 @@ impl Backend {
         Ok(Self { client: http_client(CALL)? })
     }
 
-    /// Opens a live, asking the gateways in turn.
-    pub(crate) async fn open(
-        &self,
-        at: &[SocketAddr],
-        live: &str,
-        streamer: &str,
-        slices: u32,
-    ) -> anyhow::Result<Opened> {
-        let body = json!({ "streamer_id": streamer, "slices": slices });
-        let (_, answer) = self.retry(at, &Method::PUT, live, Some(&body)).await?;
+    /// Opens a live, asking the gateways in turn. The body says how.
+    pub(crate) async fn open(&self, at: &[SocketAddr], live: &str, body: &Value) -> anyhow::Result<Opened> {
+        let (_, answer) = self.retry(at, &Method::PUT, live, Some(body)).await?;
         let number = |field: &str| answer[field].as_u64().and_then(|n| u32::try_from(n).ok()).context("an opened live");
         Ok(Opened { epoch: number("epoch")?, slices: number("slices")? })
     }

@@ -20,21 +20,26 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// All dashboards of a run; they end when this is dropped.
 pub(crate) struct Dashboards {
     shown: Arc<Mutex<Vec<Vec<Option<Counts>>>>>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Dashboards {
+    /// Not a single one.
+    pub(crate) fn none(state: &RunState) -> Self {
+        let shown = vec![vec![None; state.endpoints.len()]; state.busy];
+        Self { shown: Arc::new(Mutex::new(shown)), tasks: JoinSet::new() }
+    }
+
     pub(crate) fn open(state: &Arc<RunState>) -> Self {
         // A dashboard makes its gateway hold the live, and a quiet live must be held by one gateway only.
         let lives = state.busy;
-        let shown = Arc::new(Mutex::new(vec![vec![None; state.endpoints.len()]; lives]));
-        let mut tasks = JoinSet::new();
+        let mut all = Self::none(state);
         for live in 0..lives {
             for gateway in 0..state.endpoints.len() {
-                tasks.spawn(Watcher { state: state.clone(), live, gateway, shown: shown.clone() }.run());
+                all.tasks.spawn(Watcher { state: state.clone(), live, gateway, shown: all.shown.clone() }.run());
             }
         }
-        Self { shown, _tasks: tasks }
+        all
     }
 
     /// What the dashboard of a live on a gateway shows.

@@ -20,9 +20,11 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
 use super::expectation::Live;
-use super::testbed::GATEWAYS;
 use super::timing::Timing;
 pub(crate) use fault::{Fault, Mark};
+
+/// The faults are meant for so many gateways.
+pub(crate) const GATEWAYS: usize = 3;
 
 /// A kind of fault. The docs of the variants are the texts of `--list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]

@@ -37,9 +37,11 @@ pub(crate) enum Judged<'a> {
 
 /// Whether a key may exist, given each live's slices, if it is open.
 pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
-    // A fence and a history outlive their epoch by design.
+    // Fences, histories and what is kept of attendance outlive their epoch by design.
     let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
-    if companion.is_some_and(|(_, what)| what == "fence" || what.starts_with("history@")) {
+    let outlives =
+        |what: &str| what == "fence" || ["history@", "stays@", "sessions@"].iter().any(|s| what.starts_with(s));
+    if companion.is_some_and(|(_, what)| outlives(what)) || key.starts_with("attendance:") {
         return Judged::Fits;
     }
     let base = companion.map_or(key, |(base, _)| base);
@@ -125,6 +127,8 @@ mod tests {
             "{online-fans:chaos-l0_slice1}:gateways",
             "{online-fans:chaos-l0_slice7}:fence",
             "{live:chaos-l1}:history@1795370295",
+            "{online-viewers:chaos-l1}:stays@1795370295",
+            "attendance:chaos-l1@1795370295:{p7}",
             "online-viewers:chaos-l0_slice2",
             "{online-viewers:chaos-l0_slice2}:since",
         ] {

@@ -99,7 +99,7 @@ impl Reader {
     }
 }
 
-async fn client_of(address: SocketAddr) -> anyhow::Result<Client> {
+pub(crate) async fn client_of(address: SocketAddr) -> anyhow::Result<Client> {
     let config = Config::from_url(&format!("redis://{address}"))?;
     let client = Builder::from_config(config)
         .with_performance_config(|performance| performance.default_command_timeout = DEADLINE)

@@ -86,6 +86,8 @@ pub(crate) struct RunState {
     pub(crate) crowded: Crowded,
     /// Whether Redis has all viewers, and each counts once.
     pub(crate) exact_viewers: bool,
+    /// The first so many lives are opened with attendance.
+    pub(crate) attended: usize,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) mode: watch::Sender<Mode>,
     pub(crate) crowd_events: broadcast::Sender<CrowdEvent>,
@@ -115,6 +117,11 @@ pub(crate) struct Plan {
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
     pub(crate) exact_viewers: bool,
+    pub(crate) gateways: usize,
+    /// The first so many lives are opened with attendance.
+    pub(crate) attended: usize,
+    /// More settings of the gateways.
+    pub(crate) flags: Vec<String>,
 }
 
 impl Plan {
@@ -148,6 +155,7 @@ impl RunState {
             pace: plan.pace,
             crowded: plan.crowded,
             exact_viewers: plan.exact_viewers,
+            attended: plan.attended,
             endpoints: addresses.iter().map(endpoint).collect(),
             mode: watch::Sender::new(Mode::Rest),
             crowd_events: broadcast::Sender::new(64),
@@ -202,8 +210,17 @@ impl RunState {
 
     /// The place of a new socket.
     pub(crate) fn place(&self, gateway: usize) -> Place {
-        let start = self.endpoints[gateway].start.load(Ordering::SeqCst);
+        let start = self.start_of(gateway);
         Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
+    }
+
+    /// Which start of the gateway it is.
+    pub(crate) fn start_of(&self, gateway: usize) -> u32 {
+        self.endpoints[gateway].start.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn gateways_up(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.endpoints.len()).filter(|gateway| self.is_up(*gateway))
     }
 
     pub(crate) fn is_up(&self, gateway: usize) -> bool {

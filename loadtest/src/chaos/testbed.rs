@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -26,9 +27,6 @@ use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::{RedisServer, faketime, free_port};
 
-/// How many gateways there are.
-pub(crate) const GATEWAYS: usize = 3;
-
 pub(crate) struct Testbed {
     pub(crate) state: Arc<RunState>,
     pub(crate) gateways: Vec<Gateway>,
@@ -39,7 +37,8 @@ pub(crate) struct Testbed {
     pub(crate) reader: Arc<Reader>,
     pub(crate) audit_command: AuditCommand,
     pub(crate) observations: watch::Receiver<Option<Observation>>,
-    _tasks: JoinSet<()>,
+    /// People, and who looks at Redis.
+    tasks: JoinSet<()>,
     pub(crate) store: Store,
 }
 
@@ -55,6 +54,13 @@ pub(crate) struct TestbedSetup<'a> {
 impl Testbed {
     /// Starts everything; the crowd comes in and every live is open.
     pub(crate) async fn build(materials: TestbedSetup<'_>) -> anyhow::Result<Self> {
+        let mut testbed = Self::start_empty(materials).await?;
+        testbed.populate().await?;
+        Ok(testbed)
+    }
+
+    /// Starts the servers and gateways. No live is open and nobody is connected.
+    pub(crate) async fn start_empty(materials: TestbedSetup<'_>) -> anyhow::Result<Self> {
         let TestbedSetup { plan, program, cluster, clock, logs } = materials;
         // Without libfaketime only the fault that needs it fails.
         let store = match (cluster, faketime().filter(|_| clock)) {
@@ -63,7 +69,7 @@ impl Testbed {
             (false, None) => Store::Single(Box::new(RedisServer::start().await)),
         };
         let addresses: Vec<SocketAddr> =
-            (0..GATEWAYS).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
+            (0..plan.gateways).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
         let state = Arc::new(RunState::new(&plan, &addresses));
         let reader = Arc::new(Reader::connect(&store.addresses()).await?);
         write_follows(&state, &reader).await?;
@@ -82,6 +88,7 @@ impl Testbed {
             let log = logs.join(format!("gateway-{number}.log"));
             let mut flags = plan.timing.flags();
             flags.extend(plan.exact_viewers.then(|| "--exact-viewers=on".to_owned()));
+            flags.extend(plan.flags.iter().cloned());
             let mut gateway =
                 Gateway::new(GatewayConfig { program: program.clone(), address: *address, redis, flags, log });
             state.gateway_starts(number);
@@ -90,33 +97,51 @@ impl Testbed {
             gateways.push(gateway);
         }
         let audit_command = AuditCommand { program, redis: store.url(), flags: plan.timing.flags() };
-        let dashboards = Dashboards::open(&state);
-        let (send, observations) = watch::channel(None);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(observer::measure_timer_lag(state.clone()));
-        tasks.spawn(observer::run(state.clone(), reader.clone(), send));
-        let mut testbed = Self {
+        Ok(Self {
+            dashboards: Dashboards::none(&state),
             state,
             gateways,
             links,
-            dashboards,
             backend: Backend::new()?,
             reader,
             audit_command,
-            observations,
-            _tasks: tasks,
+            observations: watch::channel(None).1,
+            tasks: JoinSet::new(),
             store,
-        };
-        testbed.open_all().await?;
-        for user in 0..plan.people() {
-            testbed._tasks.spawn(Box::pin(Person::new(testbed.state.clone(), user).run()));
+        })
+    }
+
+    /// Opens every live, and lets the crowd and the dashboards in.
+    pub(crate) async fn populate(&mut self) -> anyhow::Result<()> {
+        let (state, reader) = (&self.state, &self.reader);
+        self.dashboards = Dashboards::open(state);
+        let (send, observations) = watch::channel(None);
+        self.observations = observations;
+        self.tasks.spawn(observer::measure_timer_lag(state.clone()));
+        self.tasks.spawn(observer::run(state.clone(), reader.clone(), send));
+        self.open_all().await?;
+        for user in 0..self.state.people {
+            self.tasks.spawn(Box::pin(Person::new(self.state.clone(), user).run()));
         }
-        Ok(testbed)
+        Ok(())
+    }
+
+    /// Closes every live. Then people close their sockets, dashboards lose theirs, and nobody reads Redis any more.
+    pub(crate) async fn clear(&mut self) -> anyhow::Result<()> {
+        let lives = self.state.truth().lives.len();
+        for live in (0..lives).filter(|live| self.state.epoch(*live).is_some()).collect::<Vec<_>>() {
+            self.close(live, None).await?;
+        }
+        self.tasks.shutdown().await;
+        self.dashboards = Dashboards::none(&self.state);
+        // Its idle connections end with it.
+        self.backend = Backend::new()?;
+        Ok(())
     }
 
     /// The gateways that run, the given one last.
     pub(crate) fn up_but(&self, last: Option<usize>) -> Vec<SocketAddr> {
-        let mut up: Vec<usize> = (0..GATEWAYS).filter(|gateway| self.state.is_up(*gateway)).collect();
+        let mut up: Vec<usize> = self.state.gateways_up().collect();
         up.sort_by_key(|gateway| Some(*gateway) == last);
         up.into_iter().map(|gateway| self.state.endpoints[gateway].target.address).collect()
     }
@@ -124,7 +149,9 @@ impl Testbed {
     /// Opens a live, not through the gateway named if it can be avoided.
     pub(crate) async fn open(&mut self, live: Live, slices: u32, not_through: Option<usize>) -> anyhow::Result<()> {
         let (id, streamer) = (self.state.live_id(live), self.state.streamer_id(live));
-        let opened = self.backend.open(&self.up_but(not_through), &id, &streamer, slices).await?;
+        let attendance = live < self.state.attended;
+        let body = json!({ "streamer_id": streamer, "slices": slices, "attendance": attendance });
+        let opened = self.backend.open(&self.up_but(not_through), &id, &body).await?;
         self.state.opened(live, opened.epoch, opened.slices);
         Ok(())
     }
@@ -167,9 +194,18 @@ impl Testbed {
         Ok(())
     }
 
+    /// SIGTERM: the gateway sends its viewers elsewhere, and ends.
+    pub(crate) async fn drain(&mut self, gateway: usize) -> anyhow::Result<()> {
+        self.state.gateway_leaves(gateway);
+        let within = self.state.timing.drain + Duration::from_secs(10);
+        self.gateways[gateway].drain(within).await?;
+        self.state.gateway_ended(gateway, How::Moved);
+        Ok(())
+    }
+
     /// Starts every gateway that does not run, and opens every live that is closed.
     pub(crate) async fn mend(&mut self) -> anyhow::Result<()> {
-        for gateway in 0..GATEWAYS {
+        for gateway in 0..self.gateways.len() {
             if !self.gateways[gateway].is_running() {
                 self.start(gateway).await?;
             }

@@ -2,9 +2,29 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 /// A flush may take this much longer, because the crowd and the gateways share the cores of the machine.
 const SLACK: Duration = Duration::from_millis(750);
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The gateways' times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pace {
+    /// The gateway's defaults
+    Normal,
+    /// Short ones, for a quick look
+    Fast,
+}
+
+impl Pace {
+    pub(crate) fn timing(self) -> Timing {
+        match self {
+            Self::Normal => Timing::NORMAL,
+            Self::Fast => Timing::FAST,
+        }
+    }
+}
 
 /// Every gateway of a run gets these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

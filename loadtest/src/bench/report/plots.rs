@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use plotters::prelude::*;
 
-use super::document::Report;
+use super::document::{Judged, Report};
 use super::text;
 use crate::bench::figures::{Spread, Who};
+use crate::report::page::Page;
 
 const WIDTH: u32 = 1_080;
 const COLUMNS: usize = 3;
@@ -17,12 +18,7 @@ const HEAD: u32 = 60;
 /// Writes the plots to an `.svg` file, or together with the table to an `.html` file.
 pub(crate) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
     let svg = draw(report).map_err(|error| anyhow::anyhow!("{error}")).context("the plots")?;
-    let whole = match file.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => svg,
-        Some("html") => page(report, &svg),
-        _ => bail!("{}: a report is .html or .svg", file.display()),
-    };
-    std::fs::write(file, whole).with_context(|| file.display().to_string())
+    page(report, svg).write(file)
 }
 
 fn draw(report: &Report) -> Result<String, Box<dyn std::error::Error>> {
@@ -121,20 +117,15 @@ impl Scale {
     }
 }
 
-fn page(report: &Report, svg: &str) -> String {
-    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
-    let budgets: String = report
-        .budgets
-        .iter()
-        .map(|judged| format!("<tr><td>{}<td>{}\n", text::mark(judged.verdict), escape(&text::in_words(judged))))
-        .collect();
-    format!(
-        "<!doctype html><meta charset=utf-8><title>loadtest bench</title>\n\
-         <style>body{{font:14px sans-serif;margin:2em}}pre{{overflow-x:auto}}td{{padding:.2em .8em}}</style>\n\
-         <h1>loadtest bench</h1><p>{}</p><table>{budgets}</table>{svg}<pre>{}</pre>\n",
-        escape(&text::machine(report)),
-        escape(&report.to_string())
-    )
+fn page(report: &Report, svg: String) -> Page<'static> {
+    let row = |judged: &Judged| [text::mark(judged.verdict).to_owned(), text::in_words(judged)];
+    Page {
+        title: "loadtest bench",
+        machine: text::machine(report),
+        table: report.budgets.iter().map(row).collect(),
+        svg,
+        text: report.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -172,9 +163,9 @@ mod tests {
         ]);
         let svg = draw(&odd).unwrap();
         assert!(svg.contains("measure 11") && !svg.contains("NaN"), "{svg}");
-        assert!(page(&odd, &svg).contains("-4096"));
+        assert!(page(&odd, svg).html().contains("-4096"));
         let empty = report(&[]);
-        assert!(page(&empty, &draw(&empty).unwrap()).contains("<svg"));
+        assert!(page(&empty, draw(&empty).unwrap()).html().contains("<svg"));
     }
 
     #[test]

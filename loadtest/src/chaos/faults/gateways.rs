@@ -8,9 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::fault::{Fault, Mark};
 use crate::chaos::device::CONNECT_WITHIN;
-use crate::chaos::expectation::How;
 use crate::chaos::findings::{Broken, Promise};
-use crate::chaos::testbed::{GATEWAYS, Testbed};
+use crate::chaos::testbed::Testbed;
 use crate::client::{self, Failure, Socket};
 
 /// kill -9 of one gateway, which starts again.
@@ -60,7 +59,7 @@ impl Fault for KillAll {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.streamer = Some(open_orphan(testbed, self.first).await?);
         self.at = Instant::now();
-        for gateway in 0..GATEWAYS {
+        for gateway in 0..testbed.gateways.len() {
             testbed.kill(gateway).await?;
         }
         Ok(())
@@ -69,7 +68,7 @@ impl Fault for KillAll {
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.start(self.first).await?;
         testbed.pass(Duration::from_secs(3)).await?;
-        for gateway in (0..GATEWAYS).filter(|gateway| *gateway != self.first) {
+        for gateway in (0..testbed.gateways.len()).filter(|gateway| *gateway != self.first) {
             testbed.start(gateway).await?;
         }
         Ok(Mark { at: self.at, bound: testbed.state.timing.killed() })
@@ -120,11 +119,8 @@ impl Drain {
 #[async_trait]
 impl Fault for Drain {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        testbed.state.gateway_leaves(self.victim);
-        let within = testbed.state.timing.drain + Duration::from_secs(10);
-        testbed.gateways[self.victim].drain(within).await?;
+        testbed.drain(self.victim).await?;
         self.at = Instant::now();
-        testbed.state.gateway_ended(self.victim, How::Moved);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::fault::{Fault, Mark};
 use super::links::SAID;
 use crate::chaos::store::cli;
-use crate::chaos::testbed::{GATEWAYS, Testbed};
+use crate::chaos::testbed::Testbed;
 
 /// Marks Redis as well again.
 fn well(testbed: &Testbed) -> Mark {
@@ -38,7 +38,7 @@ impl Fault for Frozen {
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         if self.hold > SAID {
-            (0..GATEWAYS).for_each(|gateway| testbed.expect_honest(gateway));
+            (0..testbed.gateways.len()).for_each(|gateway| testbed.expect_honest(gateway));
         }
         testbed.store.single()?.thaw();
         Ok(well(testbed))

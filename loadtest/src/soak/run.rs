@@ -1,0 +1,180 @@
+//! The course of a soak: a rehearsal, after which the gateways are at rest for the first time; the day, with samples
+//! taken all the while; and the end, after which they must be at rest as before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::{Instant, sleep};
+
+use super::keys::{Stays, counted, kind, stays};
+use super::report::{Kept, Measured};
+use super::sampler::{Sample, Sampler, is_down};
+use super::staff::{self, Ledger, Staff};
+use crate::chaos::audit::{all_out, audit};
+use crate::chaos::run_state::mix;
+use crate::chaos::testbed::Testbed;
+
+/// Time for the crowd to come in, or to get where it wants to be, on a busy machine.
+const GATHER: Duration = Duration::from_secs(60);
+/// A gateway that was told of a close, or let go of a live, looks at it for the last time after a minute.
+const LAST_LOOK: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+/// At most so many leftover keys are named.
+const NAMED: usize = 20;
+
+/// How the day goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Course {
+    pub(super) length: Duration,
+    pub(super) sample_every: Duration,
+    /// A live closes or opens every so often.
+    pub(super) live_every: Duration,
+    pub(super) callers: usize,
+    /// Each caller has an errand every so often.
+    pub(super) errand_every: Duration,
+    pub(super) closed_ttl: Duration,
+}
+
+/// Runs the whole course. What stops it early is an error.
+pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Result<Measured> {
+    let gateways = testbed.state.endpoints.iter().map(|endpoint| endpoint.target.address).collect();
+    let sampler = Sampler::connect(gateways, redis_of(testbed)?).await?;
+    let settled = testbed.state.timing.vanished() + LAST_LOOK + GATHER;
+
+    rehearse(testbed).await?;
+    let before = sampler.rest(settled, None).await?;
+    let follows = counted(&sampler.keys().await?);
+    eprintln!("at rest: {before:?}");
+    testbed.populate().await?;
+    testbed.rest(GATHER).await.context("the crowd does not come in")?;
+    testbed.wander();
+    let staff = Staff::hire(&testbed.state, course.callers, course.errand_every)?;
+    let samples = day(testbed, &sampler, course).await?;
+    eprintln!("the day is over");
+    let ledger = end_of_day(testbed, staff).await?;
+
+    testbed.clear().await?;
+    let after = sampler.rest(settled, Some(&before)).await?;
+    let (leftovers, kept) = keys_at_rest(&sampler, course, &follows, settled).await?;
+    let audit = testbed.audit_command.differences(&testbed.up_but(None)).await;
+    let truth = testbed.state.truth();
+    Ok(Measured {
+        seconds: sampler.seconds(),
+        samples,
+        is_down: is_down(&after, &before),
+        rest_before: before,
+        rest_after: after,
+        leftovers,
+        kept,
+        ledger,
+        broken: truth.findings.broken.clone(),
+        broken_by_promise: truth.findings.counts.clone(),
+        audit,
+        lag_ms: truth.findings.lag.as_millis() as u64,
+    })
+}
+
+/// Whatever begins with its first use has begun afterwards.
+async fn rehearse(testbed: &mut Testbed) -> anyhow::Result<()> {
+    testbed.open(0, testbed.state.slices(0), None).await?;
+    staff::rehearse(&testbed.state, 0).await?;
+    testbed.clear().await
+}
+
+/// Lives close and open, and samples are taken, until it is over.
+async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyhow::Result<Vec<Sample>> {
+    let mut rng = StdRng::seed_from_u64(mix(testbed.state.seed.rotate_left(32)));
+    let began = Instant::now();
+    let (mut next_sample, mut next_live) = (began, began + course.live_every);
+    let mut samples = Vec::new();
+    while began.elapsed() < course.length {
+        testbed.check_alive()?;
+        if Instant::now() >= next_sample {
+            next_sample += course.sample_every;
+            samples.push(sampler.sample().await?);
+        }
+        if Instant::now() >= next_live {
+            next_live += course.live_every;
+            turn(testbed, &mut rng).await?;
+        }
+        let next = next_sample.min(next_live).min(began + course.length);
+        sleep(next.saturating_duration_since(Instant::now()).min(SECOND)).await;
+    }
+    samples.push(sampler.sample().await?);
+    Ok(samples)
+}
+
+/// Opens the live that is closed; if none is, closes one.
+async fn turn(testbed: &mut Testbed, rng: &mut StdRng) -> anyhow::Result<()> {
+    let (busy, gateways) = (testbed.state.busy, testbed.state.endpoints.len());
+    let (live, not_through) = (rng.random_range(0..busy), rng.random_range(0..gateways));
+    match (0..busy).find(|live| testbed.state.epoch(*live).is_none()) {
+        Some(live) => testbed.open(live, testbed.state.slices(live), Some(not_through)).await,
+        None => testbed.close(live, Some(not_through)).await,
+    }
+}
+
+/// Those beside the crowd go, the crowd stays where it is, and everything is compared.
+async fn end_of_day(testbed: &mut Testbed, staff: Staff) -> anyhow::Result<Ledger> {
+    let ledger = staff.dismiss().await;
+    testbed.mend().await?;
+    testbed.rest(GATHER).await?;
+    let gone = Instant::now() + testbed.state.timing.vanished();
+    let said = all_out(&testbed.state).map_or(gone, |out| out.max(gone));
+    audit(testbed, said + testbed.state.timing.told()).await?;
+    Ok(ledger)
+}
+
+/// Waits until no key is left but those that may stay; returns the others, and those by kind.
+async fn keys_at_rest(
+    sampler: &Sampler,
+    course: &Course,
+    follows: &BTreeMap<String, u64>,
+    within: Duration,
+) -> anyhow::Result<(Vec<String>, BTreeMap<String, Kept>)> {
+    let deadline = Instant::now() + within;
+    loop {
+        let keys = sampler.keys().await?;
+        let mut leftovers = BTreeSet::new();
+        for key in &keys {
+            if !may_stay(sampler, key, course.closed_ttl).await? {
+                leftovers.insert(key.clone());
+            }
+        }
+        let counts = counted(&keys);
+        for edges in ["following:", "followers:"] {
+            let (had, has) = (follows.get(edges), counts.get(edges));
+            if has > had {
+                leftovers.insert(format!("{edges}…: {has:?} keys, {had:?} before"));
+            }
+        }
+        if leftovers.is_empty() || Instant::now() > deadline {
+            let kept = counts.into_iter().map(|(kind, keys)| {
+                let lifetime = match stays(&kind, course.closed_ttl) {
+                    Stays::For(lifetime) => Some(lifetime.as_secs()),
+                    Stays::ForGood | Stays::No => None,
+                };
+                (kind, Kept { keys, lifetime_seconds: lifetime })
+            });
+            return Ok((leftovers.into_iter().take(NAMED).collect(), kept.collect()));
+        }
+        sleep(SECOND).await;
+    }
+}
+
+async fn may_stay(sampler: &Sampler, key: &str, closed_ttl: Duration) -> anyhow::Result<bool> {
+    Ok(match stays(&kind(key), closed_ttl) {
+        Stays::ForGood => true,
+        Stays::No => false,
+        // A key that has expired since it was listed is kept for no time.
+        Stays::For(lifetime) => sampler.kept_for(key).await?.is_some_and(|rest| rest <= lifetime),
+    })
+}
+
+fn redis_of(testbed: &Testbed) -> anyhow::Result<SocketAddr> {
+    testbed.store.addresses().first().copied().context("the address of Redis")
+}

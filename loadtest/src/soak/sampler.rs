@@ -1,0 +1,156 @@
+//! Looks at every gateway and at Redis: memory, open files, tasks and sockets from `/metrics`, keys with SCAN.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use fred::clients::Client;
+use fred::interfaces::{ClientLike, KeysInterface};
+use fred::types::{ClusterHash, CustomCommand, InfoKind};
+use futures_util::future::try_join_all;
+use reqwest::StatusCode;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::keys::counted;
+use crate::api::http_client;
+use crate::bench::servers::metric_in;
+use crate::chaos::reader::client_of;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const PAGE: &str = "1000";
+/// A gateway is at rest when its figures have stayed the same for so long.
+const CALM: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A gateway at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Figures {
+    pub(super) rss_bytes: u64,
+    pub(super) open_files: u64,
+    pub(super) tasks: u64,
+    pub(super) sockets: u64,
+    pub(super) members: u64,
+    pub(super) lives: u64,
+}
+
+impl Figures {
+    /// Whether nobody is connected and nothing is held.
+    fn is_empty(&self) -> bool {
+        (self.sockets, self.members, self.lives) == (0, 0, 0)
+    }
+
+    /// All but the memory, which is never at rest.
+    fn at_rest(&self) -> Self {
+        Self { rss_bytes: 0, ..*self }
+    }
+}
+
+/// All gateways and Redis at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Sample {
+    /// Since the run began.
+    pub(super) seconds: f64,
+    pub(super) gateways: Vec<Figures>,
+    pub(super) redis_bytes: u64,
+    /// By kind.
+    pub(super) keys: BTreeMap<String, u64>,
+}
+
+pub(super) struct Sampler {
+    http: reqwest::Client,
+    redis: Client,
+    gateways: Vec<SocketAddr>,
+    began: Instant,
+}
+
+impl Sampler {
+    pub(super) async fn connect(gateways: Vec<SocketAddr>, redis: SocketAddr) -> anyhow::Result<Self> {
+        Ok(Self { http: http_client(DEADLINE)?, redis: client_of(redis).await?, gateways, began: Instant::now() })
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    pub(super) async fn sample(&self) -> anyhow::Result<Sample> {
+        let (gateways, keys) = (self.gateways().await?, self.keys().await?);
+        let memory: String = self.redis.info(Some(InfoKind::Memory)).await?;
+        let bytes = memory.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
+        Ok(Sample {
+            seconds: self.seconds(),
+            gateways,
+            redis_bytes: bytes.context("Redis does not tell its memory")?,
+            keys: counted(&keys),
+        })
+    }
+
+    pub(super) async fn gateways(&self) -> anyhow::Result<Vec<Figures>> {
+        try_join_all(self.gateways.iter().map(|gateway| self.figures(*gateway))).await
+    }
+
+    /// Waits until nobody is connected and the figures stay the same, or the time is over; returns the last figures.
+    /// With `down_to`, they may not be above these, either.
+    pub(super) async fn rest(&self, within: Duration, down_to: Option<&[Figures]>) -> anyhow::Result<Vec<Figures>> {
+        let deadline = Instant::now() + within;
+        let (mut last, mut since) = (Vec::new(), Instant::now());
+        loop {
+            let now = self.gateways().await?;
+            let figures: Vec<Figures> = now.iter().map(Figures::at_rest).collect();
+            if figures != last {
+                (last, since) = (figures, Instant::now());
+            }
+            let low = down_to.is_none_or(|most| is_down(&now, most));
+            if Instant::now() > deadline || (low && since.elapsed() >= CALM && now.iter().all(Figures::is_empty)) {
+                return Ok(now);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn figures(&self, gateway: SocketAddr) -> anyhow::Result<Figures> {
+        let answer = self.http.get(format!("http://{gateway}/metrics")).send().await.context("/metrics")?;
+        ensure!(answer.status() == StatusCode::OK, "/metrics of {gateway}: {}", answer.status());
+        let text = answer.text().await?;
+        let read = |name: &str| {
+            metric_in(&text, name).map(|value| value as u64).with_context(|| format!("no {name} in /metrics"))
+        };
+        Ok(Figures {
+            rss_bytes: read("process_resident_memory_bytes")?,
+            open_files: read("process_open_fds")?,
+            tasks: read("rollcall_tasks")?,
+            sockets: read("rollcall_sockets")?,
+            members: read("rollcall_members")?,
+            lives: read("rollcall_lives")?,
+        })
+    }
+
+    /// Every key. SCAN may name one twice.
+    pub(super) async fn keys(&self) -> anyhow::Result<HashSet<String>> {
+        let (mut keys, mut cursor) = (HashSet::new(), "0".to_owned());
+        loop {
+            let scan = CustomCommand::new_static("SCAN", ClusterHash::Random, false);
+            let words = vec![cursor, "COUNT".to_owned(), PAGE.to_owned()];
+            let (next, page): (String, Vec<String>) = self.redis.custom(scan, words).await?;
+            keys.extend(page);
+            if next == "0" {
+                return Ok(keys);
+            }
+            cursor = next;
+        }
+    }
+
+    /// How long Redis keeps a key; `None` if it keeps the key for good, zero if the key is gone.
+    pub(super) async fn kept_for(&self, key: &str) -> anyhow::Result<Option<Duration>> {
+        Ok(match self.redis.pttl::<i64, _>(key).await? {
+            -1 => None,
+            ms => Some(Duration::from_millis(ms.max(0) as u64)),
+        })
+    }
+}
+
+/// Whether files and tasks are back to what they were.
+pub(super) fn is_down(now: &[Figures], most: &[Figures]) -> bool {
+    now.iter().zip(most).all(|(now, most)| now.open_files <= most.open_files && now.tasks <= most.tasks)
+}

@@ -1,0 +1,175 @@
+//! Whether a series of readings grows: the slope of a robust line through it, and how certain that slope is.
+//!
+//! The readings are cut into blocks of equal length, and each block is represented by its median. The slope is that of
+//! Theil and Sen: the median of the slopes between all pairs of blocks, which a few outliers do not move. Its interval
+//! of 95 % is Sen's, from Kendall's variance, widened by the lag-1 autocorrelation of what the line leaves over, because
+//! memory now is much like memory a minute ago.
+
+use serde::Serialize;
+
+/// Blocks are as long as this, or longer if there would be too many of them.
+const BLOCK_SECONDS: f64 = 60.0;
+const MOST_BLOCKS: usize = 500;
+/// From fewer blocks nothing follows.
+const FEWEST_BLOCKS: usize = 30;
+/// 95 % of a normal distribution are within so many standard deviations.
+const DEVIATIONS: f64 = 1.96;
+/// With more autocorrelation the interval would have no end.
+const MOST_CORRELATION: f64 = 0.95;
+
+/// What follows from a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    /// The whole interval is within the bound.
+    Steady,
+    /// The whole interval is above the bound.
+    Grows,
+    /// The series is short, or the bound lies within the interval.
+    TooShortToTell,
+}
+
+/// Growth, in percent of the median per hour.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Slope {
+    pub(super) blocks: usize,
+    pub(super) median: f64,
+    pub(super) percent_per_hour: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Slope {
+    /// Of readings with their times in seconds, in order; `None` with fewer than three blocks.
+    pub(super) fn of(readings: &[(f64, f64)]) -> Option<Self> {
+        let blocks = blocks(readings);
+        let middle = median(&mut blocks.iter().map(|(_, value)| *value).collect::<Vec<_>>())?;
+        if blocks.len() < 3 || middle <= 0.0 {
+            return None;
+        }
+        let mut slopes: Vec<f64> = (0..blocks.len())
+            .flat_map(|late| (0..late).map(move |early| (early, late)))
+            .map(|(early, late)| (blocks[late].1 - blocks[early].1) / (blocks[late].0 - blocks[early].0))
+            .collect();
+        let slope = median(&mut slopes)?;
+        let reach = reach(&blocks, slope);
+        let at = |place: f64| slopes[(place.round().max(0.0) as usize).min(slopes.len() - 1)];
+        let (pairs, percent) = (slopes.len() as f64, |slope: f64| slope * 3_600.0 / middle * 100.0);
+        Some(Self {
+            blocks: blocks.len(),
+            median: middle,
+            percent_per_hour: percent(slope),
+            low: percent(at((pairs - reach) / 2.0 - 1.0)),
+            high: percent(at((pairs + reach) / 2.0)),
+        })
+    }
+
+    /// Judges the growth against a bound in percent per hour.
+    pub(super) fn verdict(&self, bound: f64) -> Verdict {
+        match self.blocks >= FEWEST_BLOCKS {
+            true if self.high <= bound => Verdict::Steady,
+            true if self.low > bound => Verdict::Grows,
+            _ => Verdict::TooShortToTell,
+        }
+    }
+}
+
+/// How many of the sorted slopes the interval has.
+fn reach(blocks: &[(f64, f64)], slope: f64) -> f64 {
+    let n = blocks.len() as f64;
+    let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0;
+    let r = correlation(blocks, slope);
+    DEVIATIONS * (variance * (1.0 + r) / (1.0 - r)).sqrt()
+}
+
+/// The lag-1 autocorrelation of what a line of this slope leaves over; 0 if it is negative.
+fn correlation(blocks: &[(f64, f64)], slope: f64) -> f64 {
+    let left: Vec<f64> = blocks.iter().map(|(at, value)| value - slope * at).collect();
+    let mean = left.iter().sum::<f64>() / left.len() as f64;
+    let apart = |value: &f64| value - mean;
+    let own: f64 = left.iter().map(|value| apart(value).powi(2)).sum();
+    let next: f64 = left.windows(2).map(|pair| apart(&pair[0]) * apart(&pair[1])).sum();
+    if own > 0.0 { (next / own).clamp(0.0, MOST_CORRELATION) } else { 0.0 }
+}
+
+/// The middle of each block's time, and the median of its values.
+fn blocks(readings: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let (Some((first, _)), Some((last, _))) = (readings.first(), readings.last()) else { return Vec::new() };
+    let length = BLOCK_SECONDS.max((last - first) / MOST_BLOCKS as f64);
+    let block = |at: f64| ((at - first) / length) as usize;
+    let whole = readings.chunk_by(|(a, _), (b, _)| block(*a) == block(*b));
+    whole
+        .filter_map(|readings| {
+            let at = (block(readings[0].0) as f64 + 0.5) * length;
+            Some((at, median(&mut readings.iter().map(|(_, value)| *value).collect::<Vec<_>>())?))
+        })
+        .collect()
+}
+
+/// The median; the values are sorted afterwards.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let high = values.get(middle)?;
+    Some(if values.len() % 2 == 1 { *high } else { (values[middle - 1] + high) / 2.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    /// So many minutes of a reading each 10 s around 50 MB, with this growth per hour and this noise, both in percent.
+    fn series(minutes: usize, growth: f64, noise: f64) -> Vec<(f64, f64)> {
+        let mut rng = StdRng::seed_from_u64(7);
+        let value = |at: f64, rng: &mut StdRng| {
+            5e7 * (1.0 + growth / 100.0 * at / 3_600.0 + noise / 100.0 * (rng.random::<f64>() - 0.5))
+        };
+        (0..minutes * 6).map(|number| (number as f64 * 10.0, value(number as f64 * 10.0, &mut rng))).collect()
+    }
+
+    #[test]
+    fn growth_is_told_from_noise() {
+        let verdict = |minutes, growth, noise| Slope::of(&series(minutes, growth, noise)).unwrap().verdict(1.0);
+        assert_eq!(verdict(60, 0.0, 1.0), Verdict::Steady);
+        assert_eq!(verdict(60, -3.0, 1.0), Verdict::Steady);
+        assert_eq!(verdict(60, 3.0, 1.0), Verdict::Grows);
+        assert_eq!(verdict(60, 1.0, 1.0), Verdict::TooShortToTell);
+        assert_eq!(verdict(60, 0.5, 20.0), Verdict::TooShortToTell);
+    }
+
+    #[test]
+    fn a_short_series_tells_nothing_however_clear_it_looks() {
+        for growth in [0.0, 50.0] {
+            assert_eq!(Slope::of(&series(20, growth, 0.1)).unwrap().verdict(1.0), Verdict::TooShortToTell);
+        }
+        assert!(Slope::of(&series(2, 0.0, 0.1)).is_none() && Slope::of(&[]).is_none());
+    }
+
+    #[test]
+    fn the_slope_lies_in_its_interval_and_outliers_do_not_move_it() {
+        let mut grows = series(60, 3.0, 0.5);
+        let clean = Slope::of(&grows).unwrap();
+        assert!((2.8..3.2).contains(&clean.percent_per_hour), "{clean:?}");
+        assert!(clean.low <= clean.percent_per_hour && clean.percent_per_hour <= clean.high, "{clean:?}");
+        grows.iter_mut().step_by(40).for_each(|(_, value)| *value *= 2.0);
+        let disturbed = Slope::of(&grows).unwrap();
+        assert!((2.7..3.3).contains(&disturbed.percent_per_hour), "{disturbed:?}");
+    }
+
+    #[test]
+    fn what_lingers_widens_the_interval() {
+        let mut rng = StdRng::seed_from_u64(3);
+        let (mut calm, mut lingering, mut drift) = (Vec::new(), Vec::new(), 0.0);
+        for minute in 0..60 {
+            let noise = rng.random::<f64>() - 0.5;
+            drift = 0.9 * drift + noise;
+            calm.push((f64::from(minute) * 60.0, 100.0 + noise));
+            lingering.push((f64::from(minute) * 60.0, 100.0 + drift));
+        }
+        let width = |series: &[(f64, f64)]| Slope::of(series).map(|slope| slope.high - slope.low).unwrap();
+        assert!(width(&lingering) > 2.0 * width(&calm));
+    }
+}

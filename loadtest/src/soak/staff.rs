@@ -1,0 +1,153 @@
+//! Those beside the crowd who make it a day in the life: callers of the HTTP API, and streamers who watch their own
+//! live and reconnect. Each has a random generator of its own, seeded by the run's seed and a number.
+//!
+//! An errand that fails counts as wrong, unless its live closed or its gateway was restarted meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::errands::{Errand, Visit};
+use super::http::Http;
+use crate::chaos::expectation::Live;
+use crate::chaos::run_state::{RunState, mix};
+use crate::client;
+
+/// At most so many failures are told one by one.
+const TOLD: usize = 20;
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const LONGEST_STAY_MS: u64 = 30_000;
+
+/// What came of errands of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Outcomes {
+    pub(super) done: u64,
+    /// The live closed, or the gateway was restarted, before the end.
+    pub(super) interrupted: u64,
+    pub(super) wrong: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Ledger {
+    pub(super) errands: BTreeMap<&'static str, Outcomes>,
+    /// The first failures.
+    pub(super) wrong: Vec<String>,
+}
+
+/// They stop when this is dropped.
+pub(super) struct Staff {
+    tasks: JoinSet<()>,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Staff {
+    /// So many callers, each with an errand every so often, and a streamer for each live that people wander among.
+    pub(super) fn hire(state: &Arc<RunState>, callers: usize, pace: Duration) -> anyhow::Result<Self> {
+        let (mut tasks, ledger) = (JoinSet::new(), Arc::new(Mutex::new(Ledger::default())));
+        for number in 0..callers {
+            let rng = seeded(state, number);
+            let caller = Caller { state: state.clone(), http: Http::new()?, rng, number, ledger: ledger.clone() };
+            tasks.spawn(caller.run(pace));
+        }
+        for live in 0..state.busy {
+            tasks.spawn(stream(state.clone(), live, seeded(state, callers + live)));
+        }
+        Ok(Self { tasks, ledger })
+    }
+
+    /// Ends all of them, and returns what came of their errands.
+    pub(super) async fn dismiss(mut self) -> Ledger {
+        self.tasks.shutdown().await;
+        lock(&self.ledger).clone()
+    }
+}
+
+/// One of each errand, so that whatever begins with its first use has begun.
+pub(super) async fn rehearse(state: &RunState, live: Live) -> anyhow::Result<()> {
+    let http = Http::new()?;
+    for errand in Errand::ALL {
+        let name = format!("first-{}", errand.name());
+        let visit = Visit::new(state, &http, live, &mut seeded(state, usize::MAX), &name);
+        visit.run(errand).await.with_context(|| name.clone())?;
+    }
+    Ok(())
+}
+
+fn seeded(state: &RunState, number: usize) -> StdRng {
+    StdRng::seed_from_u64(mix(!state.seed).wrapping_add(number as u64))
+}
+
+struct Caller {
+    state: Arc<RunState>,
+    http: Http,
+    rng: StdRng,
+    number: usize,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Caller {
+    async fn run(mut self, pace: Duration) {
+        for visit in 0_u64.. {
+            sleep(pace.mul_f64(self.rng.random::<f64>() * 2.0)).await;
+            let errand = Errand::ALL[self.rng.random_range(0..Errand::ALL.len())];
+            let live = self.rng.random_range(0..self.state.busy);
+            let before = circumstances(&self.state, live);
+            let name = format!("{}-{visit}", self.number);
+            let outcome = Visit::new(&self.state, &self.http, live, &mut self.rng, &name).run(errand).await;
+            let disturbed = before.is_none() || before != circumstances(&self.state, live);
+            let mut ledger = lock(&self.ledger);
+            let outcomes = ledger.errands.entry(errand.name()).or_default();
+            match outcome {
+                Ok(()) => outcomes.done += 1,
+                Err(_) if disturbed => outcomes.interrupted += 1,
+                Err(error) => {
+                    outcomes.wrong += 1;
+                    if ledger.wrong.len() < TOLD {
+                        ledger.wrong.push(format!("{} {name}: {error:#}", errand.name()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Which opening of the live it is, and which starts of the gateways; `None` unless the live is open and all run.
+fn circumstances(state: &RunState, live: Live) -> Option<(u64, Vec<u32>)> {
+    let gateways = 0..state.endpoints.len();
+    let all_up = gateways.clone().all(|gateway| state.is_up(gateway));
+    let starts = gateways.map(|gateway| state.start_of(gateway)).collect();
+    let truth = state.truth();
+    let live = &truth.lives[live];
+    (all_up && live.epoch.is_some()).then_some((live.version, starts))
+}
+
+/// A streamer connects to some gateway, watches the live for a while, goes with or without a close, and comes back.
+async fn stream(state: Arc<RunState>, live: Live, mut rng: StdRng) {
+    loop {
+        let target = &state.endpoints[rng.random_range(0..state.endpoints.len())].target;
+        let until = Instant::now() + Duration::from_millis(rng.random_range(1_000..LONGEST_STAY_MS));
+        let closes = rng.random_bool(0.5);
+        let query = format!("user_id={}&role=streamer", state.streamer_id(live));
+        if let Ok(mut socket) = client::connect(target, None, &query, CONNECT_WITHIN).await {
+            let watch = format!(r#"{{"type":"watch","live_id":"{}"}}"#, state.live_id(live));
+            // A socket that ends early is opened again: gateways are restarted.
+            let _ = client::send(&mut socket, watch).await;
+            while let Ok(Ok(_)) = timeout_at(until, client::receive(&mut socket)).await {}
+            if closes {
+                let _ = client::send_close(&mut socket).await;
+            }
+        }
+        sleep_until(until).await;
+    }
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
