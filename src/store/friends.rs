@@ -3,6 +3,8 @@
 
 use std::cmp::Reverse;
 
+use futures_util::future::try_join_all;
+
 use super::{MAX_BATCH, Store, StoreResult, UserPresence};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
@@ -77,9 +79,7 @@ pub async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<User
 }
 
 async fn mutual(store: &dyn Store, user: &UserId, followed: Vec<UserId>) -> StoreResult<Vec<UserId>> {
-    let mut back = Vec::with_capacity(followed.len());
-    for some in followed.chunks(MAX_BATCH) {
-        back.extend(store.follows(user, some).await?);
-    }
+    // Redis takes about 1 µs for each.
+    let back = try_join_all(followed.chunks(MAX_BATCH / 2).map(|some| store.follows(user, some))).await?.concat();
     Ok(followed.into_iter().zip(back).filter(|(_, back)| *back).map(|(user, _)| user).collect())
 }

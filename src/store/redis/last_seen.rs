@@ -27,11 +27,12 @@ fn read_member(ids: SeenIds, member: &[u8]) -> Option<UserId> {
     UserId::parse(&text).ok()
 }
 
-fn write_member(ids: SeenIds, user: &UserId) -> Value {
-    let number = || user.as_str().parse::<u32>().unwrap_or(u32::MAX);
+/// A user as a member; an id that does not fit gives a member that none is.
+pub(super) fn write_member(ids: SeenIds, user: &UserId) -> Value {
+    let number = || user.as_str().parse::<u32>().ok().filter(|_| ids.fits(user));
     match ids {
         SeenIds::Text => user.as_str().into(),
-        SeenIds::U32 => Value::Bytes(number().to_be_bytes().to_vec().into()),
+        SeenIds::U32 => Value::Bytes(number().map(|id| id.to_be_bytes().to_vec()).unwrap_or_default().into()),
     }
 }
 
@@ -147,6 +148,7 @@ mod tests {
             }
         }
         assert_eq!(write_member(SeenIds::U32, &UserId::parse("258").unwrap()).as_bytes(), Some(&[0, 0, 1, 2][..]));
+        assert_eq!(write_member(SeenIds::U32, &UserId::parse("007").unwrap()).as_bytes(), Some(&[][..]));
         assert_eq!(read_member(SeenIds::U32, b"12345"), None);
     }
 }

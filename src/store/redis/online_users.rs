@@ -1,102 +1,114 @@
-//! The calls that read who is online, and where. What is known of the users of one slice is in one hash slot, so a
-//! cluster needs a call a slice; one server answers for many slices at a time.
+//! The calls that read who is online, and where. What is known of the users of one slice is in one hash slot; users of
+//! many slices are asked about in few calls, with plain commands: a script would cost Redis twice as much a user.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::mem;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
-use super::last_seen::by_slice;
-use super::reply::{nonsense, score};
+use super::last_seen::{by_slice, write_member};
+use super::node::Command;
+use super::reply::{Reply, flag, next_answer, nonsense, score};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
+use crate::config::SeenIds;
 use crate::store::{OnlineCount, OnlineUsers, Span, StoreResult, UserPresence};
 
-/// Users of one call. Each costs Redis about 2 µs, and no call should take a millisecond.
-const USERS_A_CALL: usize = 128;
+/// About so many users of one call. Redis looks those of one call up while the gateway writes the next one.
+const USERS_A_CALL: usize = 256;
+/// Users of one command. Each costs Redis less than 1 µs.
+const USERS_A_COMMAND: usize = 128;
 
 /// Invisible users of a page.
 const PAGE: usize = 500;
 
-/// Users of one slice, each with the place of the answer.
-type Slice<'a> = (u32, Vec<(usize, &'a UserId)>);
+/// A user, with the place of the answer.
+type Asked<'a> = (usize, &'a UserId);
+
+/// Two commands about users of a slice, each with its key. Each answers a value for each user.
+type Questions = [(&'static str, String); 2];
+
+/// What the gateways said of where a user is.
+type Words = Vec<(GatewayId, LiveId)>;
 
 impl RedisStore {
-    /// The questions of the calls: the slices of each, with their users.
-    fn calls<'a>(&self, users: &'a [UserId]) -> Vec<Vec<Slice<'a>>> {
-        let (mut calls, mut call, mut size) = (Vec::new(), Vec::new(), 0);
-        for (slice, users) in by_slice(users.iter().enumerate(), |(_, user)| *user) {
-            for some in users.chunks(USERS_A_CALL) {
-                if !call.is_empty() && (self.router.is_cluster() || size + some.len() > USERS_A_CALL) {
-                    calls.push(mem::take(&mut call));
-                    size = 0;
+    /// Asks about users: both questions about those of a slice in one call, in this order.
+    async fn ask(
+        &self,
+        users: impl Iterator<Item = Asked<'_>>,
+        questions: impl Fn(u32) -> Questions,
+    ) -> StoreResult<Vec<(usize, [Value; 2])>> {
+        let slices = by_slice(users, |(_, user)| *user);
+        let calls = calls(&slices).into_iter().map(|slices| {
+            let commands = slices.iter().flat_map(|(slice, users)| self.commands(users, questions(*slice))).collect();
+            async move {
+                let mut answers = self.router.read_all(commands).await.into_iter();
+                let mut found = Vec::new();
+                for (_, users) in slices {
+                    let (first, second) = (next_answer(&mut answers)?, next_answer(&mut answers)?);
+                    let (first, second) = (each(first, users)?, each(second, users)?);
+                    let both = first.into_iter().zip(second).map(|(first, second)| [first, second]);
+                    found.extend(users.iter().map(|(place, _)| *place).zip(both));
                 }
-                size += some.len();
-                call.push((slice, some.to_vec()));
+                StoreResult::Ok(found)
             }
-        }
-        calls.extend((!call.is_empty()).then_some(call));
-        calls
+        });
+        Ok(try_join_all(calls).await?.into_iter().flatten().collect())
+    }
+
+    fn commands(&self, users: &[Asked<'_>], questions: Questions) -> [Command; 2] {
+        questions.map(|(command, key)| {
+            let mut args = args![key];
+            match self.seen_ids() {
+                SeenIds::U32 if command == "ZMSCORE" => {
+                    args.extend(users.iter().map(|(_, user)| write_member(SeenIds::U32, user)));
+                }
+                _ => args.extend(names(users)),
+            }
+            (command, args)
+        })
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        let calls = self.calls(users);
-        let answers = try_join_all(calls.iter().map(|slices| self.ask_presence(slices))).await?;
-        Ok(in_order(&calls, answers))
-    }
-
-    async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>> {
-        let calls = self.calls(users);
-        let answers = try_join_all(calls.iter().map(|slices| self.ask_whereabouts(slices))).await?;
-        Ok(in_order(&calls, answers))
-    }
-
-    async fn ask_presence(&self, slices: &[Slice<'_>]) -> StoreResult<Vec<UserPresence>> {
-        let (mut on, mut args) = (Vec::new(), args![self.seen_ids().as_str()]);
-        for (slice, users) in slices {
+        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither.
+        let questions = |slice| {
             let keys = self.keys();
-            let (online, invisible) = (keys.online_users(*slice), keys.invisible_users(*slice));
-            on.extend([online, invisible, keys.last_seen(*slice), keys.whereabouts(*slice)]);
-            put_users(&mut args, users);
+            [("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
+        };
+        let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
+        for (place, [seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
+            known[place].last_seen = read_time(seen)?;
+            here.extend(flag(&online)?.then_some((place, &users[place])));
         }
-        let mut reply = self.router.script(&scripts::USERS_PRESENCE, on, args).await?;
-        let mut known = Vec::new();
-        for (_, users) in slices {
-            let (online, mut lives, mut seen) = (reply.text()?, reply.list()?, reply.list()?);
-            if online.len() != users.len() {
-                return Err(nonsense("users of another number"));
-            }
-            for online in online.bytes().map(|online| online == b'1') {
-                let said = if online { lives.piece() } else { seen.piece() };
-                let said = said.ok_or_else(|| nonsense("too little of a user"))?;
-                known.push(if online {
-                    UserPresence { online, last_seen: None, lives: read_lives(&said) }
-                } else {
-                    UserPresence { online, last_seen: read_time(said)?, lives: Vec::new() }
-                });
+        for (place, words) in self.visible_words(here.into_iter()).await? {
+            if let Some(lives) = words {
+                known[place] = UserPresence { online: true, last_seen: None, lives };
             }
         }
         Ok(known)
     }
 
-    async fn ask_whereabouts(&self, slices: &[Slice<'_>]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>> {
-        let (mut on, mut args) = (Vec::new(), Vec::new());
-        for (slice, users) in slices {
-            on.extend([self.keys().whereabouts(*slice), self.keys().invisible_users(*slice)]);
-            put_users(&mut args, users);
-        }
-        let mut reply = self.router.script(&scripts::USERS_WHEREABOUTS, on, args).await?;
-        let mut known = Vec::new();
-        for (_, users) in slices {
-            let mut lives = reply.list()?;
-            for _ in users {
-                known.push(read_lives(&lives.piece().ok_or_else(|| nonsense("too little of a user"))?));
-            }
+    async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
+        let mut known = vec![Vec::new(); users.len()];
+        for (place, words) in self.visible_words(users.iter().enumerate()).await? {
+            known[place] = words.unwrap_or_default();
         }
         Ok(known)
+    }
+
+    /// Where users are; `None` for those who are invisible.
+    async fn visible_words(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<Vec<(usize, Option<Words>)>> {
+        // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
+        let questions = |slice| {
+            let keys = self.keys();
+            [("HMGET", keys.whereabouts(slice)), ("SMISMEMBER", keys.invisible_users(slice))]
+        };
+        let found = self.ask(users, questions).await?.into_iter();
+        found.map(|(place, [words, hidden])| Ok((place, (!flag(&hidden)?).then(|| read_lives(&words))))).collect()
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -144,12 +156,34 @@ impl RedisStore {
     }
 }
 
-/// The answers of calls, each a value for each user of its slices, in the order in which the users were asked about.
-fn in_order<T>(calls: &[Vec<Slice<'_>>], answers: Vec<Vec<T>>) -> Vec<T> {
-    let places = calls.iter().flatten().flat_map(|(_, users)| users).map(|(place, _)| *place);
-    let mut known: Vec<(usize, T)> = places.zip(answers.into_iter().flatten()).collect();
-    known.sort_unstable_by_key(|(place, _)| *place);
-    known.into_iter().map(|(_, answer)| answer).collect()
+/// The calls that it takes to ask about users: the slices of each, with their users.
+fn calls<'a, 'b>(slices: &'b BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<(u32, &'b [Asked<'a>])>> {
+    let (mut calls, mut call, mut size) = (Vec::new(), Vec::new(), 0);
+    let commands = slices.iter().flat_map(|(slice, users)| users.chunks(USERS_A_COMMAND).map(|some| (*slice, some)));
+    for (slice, users) in commands {
+        if size + users.len() > USERS_A_CALL {
+            calls.push(mem::take(&mut call));
+            size = 0;
+        }
+        size += users.len();
+        call.push((slice, users));
+    }
+    calls.push(call);
+    calls.retain(|call| !call.is_empty());
+    calls
+}
+
+/// An answer for each of these users.
+fn each(answer: Value, users: &[Asked<'_>]) -> StoreResult<Vec<Value>> {
+    let answers: Vec<Value> = Reply::of(answer)?.pieces().collect();
+    if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("users of another number")) }
+}
+
+/// Ids as arguments, all in one piece of memory.
+fn names<'a>(users: &'a [Asked<'_>]) -> impl Iterator<Item = Value> + 'a {
+    let all: String = users.iter().map(|(_, user)| user.as_str()).collect();
+    let mut rest = Bytes::from(all);
+    users.iter().map(move |(_, user)| Value::Bytes(rest.split_to(user.as_str().len())))
 }
 
 /// The end of a span, as Redis takes it.
@@ -157,22 +191,17 @@ fn last_score(span: Span) -> String {
     if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() }
 }
 
-fn put_users(args: &mut Vec<Value>, users: &[(usize, &UserId)]) {
-    args.extend(args![users.len()]);
-    args.extend(users.iter().map(|(_, user)| Value::from(user.as_str())));
-}
-
 pub(super) fn read_time(seen: Value) -> StoreResult<Option<UnixMillis>> {
     if seen.is_null() { Ok(None) } else { Ok(Some(score(seen)?.max(0.0) as UnixMillis)) }
 }
 
 /// Reads the words about a user. Another program's bytes say nothing.
-pub(super) fn read_lives(words: &Value) -> Vec<(GatewayId, LiveId)> {
+pub(super) fn read_lives(words: &Value) -> Words {
     words.as_bytes().and_then(|words| std::str::from_utf8(words).ok()).map(read_whereabouts).unwrap_or_default()
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.
-pub(super) fn read_whereabouts(words: &str) -> Vec<(GatewayId, LiveId)> {
+pub(super) fn read_whereabouts(words: &str) -> Words {
     let read = |word: &str| {
         let (gateway, live) = word.split_once(' ')?;
         Some((GatewayId::parse(gateway).ok()?, LiveId::parse(live).ok()?))
@@ -190,7 +219,7 @@ impl OnlineUsers for RedisStore {
         self.router.call("presence_of", self.do_presence_of(users)).await
     }
 
-    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>> {
+    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
         self.router.call("whereabouts_of", self.do_whereabouts_of(users)).await
     }
 }

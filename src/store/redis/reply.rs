@@ -33,6 +33,11 @@ impl Reply {
         self.0.next()
     }
 
+    /// The remaining pieces.
+    pub(super) fn pieces(self) -> impl Iterator<Item = Value> {
+        self.0
+    }
+
     fn next(&mut self) -> StoreResult<Value> {
         self.piece().ok_or_else(|| nonsense("an answer that is too short"))
     }

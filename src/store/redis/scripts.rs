@@ -73,8 +73,6 @@ scripts! {
     FORGET_SEEN = "forget_seen.lua",
     COUNT_ONLINE = "count_online.lua",
     INVISIBLE_SEEN = "invisible_seen.lua",
-    USERS_PRESENCE = "users_presence.lua",
-    USERS_WHEREABOUTS = "users_whereabouts.lua",
     INSPECT_USERS = "inspect_users.lua",
     TELL_WHEREABOUTS = "tell_whereabouts.lua",
     FORGET_WHEREABOUTS = "forget_whereabouts.lua",
