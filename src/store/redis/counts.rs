@@ -6,19 +6,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::history::point_args;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, score};
-use super::{RedisStore, args, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
-    COUNT_EVERY, CountLive, CountReply, Counts, Figures, LiveEpoch, MAX_BATCH, MAX_ORIGINS, Rank, RankedLive,
-    StoreResult,
+    COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch, MAX_BATCH, MAX_ORIGINS, MAX_POINTS,
+    Rank, RankedLive, StoreResult,
 };
 
 /// Lives that one call ranks: three members each.
 const RANKED_AT_ONCE: usize = MAX_BATCH / 3;
+
+/// What a script needs that appends a point to a history.
+pub(super) fn point_args() -> Vec<Value> {
+    args![millis(HISTORY_STEP), MAX_POINTS, keys::HISTORY_TTL.as_secs()]
+}
 
 impl RedisStore {
     pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {

@@ -15,7 +15,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::UserId;
 use crate::store::{
     Arrivals, Arrived, CountUniques, EntryId, Figures, HISTORY_STEP, History, LiveEpoch, MAX_BATCH, MAX_PAST_LIVES,
-    MAX_POINTS, PastLive, Point, StoreResult, Summary,
+    PastLive, Point, StoreResult, Summary,
 };
 
 fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point> {
@@ -25,11 +25,6 @@ fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point>
         figures: Figures { viewers: number("viewers")?, fans: number("fans")? },
         arrived: Arrived { joins: number("joins")?, leaves: number("leaves")? },
     })
-}
-
-/// What a script needs that appends a point.
-pub(super) fn point_args() -> Vec<Value> {
-    args![millis(HISTORY_STEP), MAX_POINTS, keys::HISTORY_TTL.as_secs()]
 }
 
 /// The fields of a record that are the newest point of its history.

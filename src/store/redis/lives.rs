@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::history::point_args;
+use super::counts::point_args;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
