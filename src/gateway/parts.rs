@@ -124,8 +124,8 @@ impl Parts {
         let store_for_clients = store.clone().for_clients();
 
         // presence
-        let rooms = Arc::new(Rooms::new(config, clock.now()));
         let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
+        let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
         let whereabouts = (config.track_online == Switch::On).then(Arc::<Whereabouts>::default);

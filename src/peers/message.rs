@@ -73,7 +73,7 @@ pub struct Counts {
     /// Viewers among them who are away.
     #[serde(default, skip_serializing_if = "is_none")]
     pub away: u64,
-    /// How many came to the sender's process and left it, in this epoch, and the name of that process.
+    /// How many came to the sender and left it, in this epoch, and the id under which it counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<(GatewayId, Arrived)>,
     /// Slices whose size the store told the sender.

@@ -48,7 +48,7 @@ impl Roster {
 /// The gateways, this one among them.
 #[derive(Debug)]
 pub struct Gateways {
-    pub(crate) own: OwnLease,
+    pub(crate) own: Arc<OwnLease>,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the burial.
@@ -70,7 +70,7 @@ impl Gateways {
     pub fn new(lease: Duration, refresh: Duration) -> Self {
         let (lease, refresh) = (millis(lease), millis(refresh));
         Self {
-            own: OwnLease::default(),
+            own: Arc::default(),
             roster: ArcSwap::default(),
             observer: Mutex::new(Observer { lease, refresh, ..Observer::default() }),
             unswept: Mutex::default(),

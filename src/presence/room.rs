@@ -20,6 +20,7 @@ use super::figures::{Figures, Quality};
 use super::friends_here::FriendsHere;
 use super::gateways::Roster;
 use super::moves::Moves;
+use super::own_lease::OwnLease;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
@@ -75,13 +76,13 @@ pub struct RoomTerms {
     pub fan_source: FanSource,
     /// Whether the users who come are counted.
     pub uniques: Switch,
-    /// Names this process among those that count who came and left.
-    pub origin: GatewayId,
+    /// Names this gateway among those that count who came and left.
+    pub own: Arc<OwnLease>,
 }
 
 impl Default for RoomTerms {
     fn default() -> Self {
-        Self { fan_source: FanSource::default(), uniques: Switch::On, origin: GatewayId::random() }
+        Self { fan_source: FanSource::default(), uniques: Switch::On, own: Arc::default() }
     }
 }
 
@@ -144,7 +145,7 @@ pub struct Room {
 impl Room {
     /// A room of an open live, with nobody in it.
     pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, terms: RoomTerms) -> Self {
-        let RoomTerms { fan_source, uniques, origin } = terms;
+        let RoomTerms { fan_source, uniques, own } = terms;
         let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
         let seats = (0..record.slices).map(|_| Mutex::new(Seats::new(by_token.cloned()))).collect();
         let slices = record.all_slices().map(|id| Slice::new(id, now)).collect();
@@ -154,7 +155,7 @@ impl Room {
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             tally: Tally::default(),
-            arrivals: RoomArrivals::new(origin, &record.sums.arrivals),
+            arrivals: RoomArrivals::new(own, &record.sums.arrivals),
             uniques: (uniques == Switch::On).then(Uniques::default),
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
@@ -268,7 +269,7 @@ impl Room {
         if self.own_viewers().viewers > 0 {
             return peer.is_none_or(|peer| peer < place(own));
         }
-        peer.is_none() && self.arrivals.here().1.joins > 0
+        peer.is_none() && self.arrivals.had_any()
     }
 
     fn remote_changed(&self, changed: bool) -> bool {

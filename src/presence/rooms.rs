@@ -10,6 +10,7 @@ use super::audience::Audience;
 use super::bans::KnownBans;
 use super::conn::Conn;
 use super::friends_here::{Asker, Follows};
+use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
@@ -55,9 +56,9 @@ pub enum Installed {
 }
 
 impl Rooms {
-    pub fn new(config: &Config, now: Millis) -> Self {
+    pub fn new(config: &Config, own: Arc<OwnLease>, now: Millis) -> Self {
         let platform = (config.track_online == Switch::On).then(|| Arc::new(Platform::new(now)));
-        let terms = RoomTerms { fan_source: config.fan_source, uniques: config.uniques, ..RoomTerms::default() };
+        let terms = RoomTerms { fan_source: config.fan_source, uniques: config.uniques, own };
         Self { terms, platform, ..Self::default() }
     }
 

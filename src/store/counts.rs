@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use super::{Arrivals, StoreResult};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, LiveId};
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 
 /// The least time between two writes of a live's figures.
 pub const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub struct Counted {
     pub at: UnixMillis,
 }
 
-/// A request to write the figures of an open live, and a point of its history.
+/// A request to write the figures of an open live. They are the newest point of its history.
 #[derive(Debug, Clone)]
 pub struct CountLive {
     /// The live.
@@ -91,6 +91,10 @@ pub struct RankedLive {
 pub trait Counts: Sync {
     /// Writes the figures of an open live into its record, see [`CountLive`].
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>;
+
+    /// Adds the totals of these gateways in the record of an open live to the sum of those that are gone, see
+    /// [`Arrivals::fold`]. False if that epoch is not open, or has no totals of them.
+    async fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> StoreResult<bool>;
 
     /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;

@@ -1,10 +1,10 @@
 //! The boundary for what is left to look at of a live: its history, which says how its figures moved, and the summary
 //! of each epoch.
 //!
-//! The step that writes the figures into the record ([`super::Counts::count_live`]) also writes a point of the history,
-//! so whoever may not write the one does not write the other: nobody after the close began, or in another epoch. A
-//! point belongs to a bucket of the store's clock, and the last write of a bucket is its point. A bucket in which
-//! nothing changed has none.
+//! The figures in the record of an open live ([`super::Counts::count_live`]) are the newest point of the history, so
+//! whoever may not write the one does not write the other: nobody after the close began, or in another epoch. A point
+//! belongs to a bucket of the store's clock, and the last write of a bucket is its point. A bucket in which nothing
+//! changed has none.
 
 use std::time::Duration;
 

@@ -21,14 +21,15 @@ use crate::peers::survey::Surveys;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Counted, Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
-    ViewerTotals,
+    Counted, Fence, Figures, ListedLive, LiveEpoch, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError,
+    StoreResult, ViewerTotals,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
 use crate::sync::events::announce;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::feeds::Feeds;
+use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -97,6 +98,7 @@ struct WalkState {
     cursors: HashMap<SliceId, u64>,
     /// The dead gateways whose announced viewers this walk drops.
     to_forget: Arc<[GatewayId]>,
+    gone: GoneOrigins,
 }
 
 impl WalkState {
@@ -245,6 +247,7 @@ impl Walk {
             self.tell_found(&open, &found).await;
             self.feeds.announce_missing(&open).await;
             self.attendance.begin_missing(&open).await;
+            self.fold_arrivals(&mut memory.gone, &open).await;
         }
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {
@@ -286,6 +289,26 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// Folds what gateways counted that have been gone for long.
+    async fn fold_arrivals(&self, gone: &mut GoneOrigins, open: &[LiveRecord]) {
+        let (now, roster) = (self.clock.now(), self.gateways.roster());
+        gone.forget(|gateway| roster.counts(gateway), now);
+        let folds = open.iter().map(|record| {
+            let due = gone.due(&record.sums.arrivals, |id| roster.counts(id), now);
+            (record.live_epoch(), due)
+        });
+        let folds: Vec<_> = folds.filter(|(_, due)| !due.is_empty()).collect();
+        let fold = |(LiveEpoch { live, epoch }, due): (LiveEpoch, Vec<GatewayId>)| async move {
+            match self.store.fold_arrivals(&live, epoch, &due).await {
+                // Gateways that have not heard of the fold cannot tell of one that is new.
+                Ok(true) => self.outbox.doubt(&live),
+                Ok(false) => {}
+                Err(why) => tracing::debug!(live_id = %live, error = %why, "totals were not folded, will try again"),
+            }
+        };
+        stream::iter(folds).for_each_concurrent(AT_A_TIME, fold).await;
     }
 
     /// Writes events that a gateway left pending.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use rollcall::base::ids::Epoch;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    AnnounceViewers, CloseLive, CloseReason, Edge, LeaseReply, OpenLive, Peaks, Presence, RenewLease, Store,
+    AnnounceViewers, Arrivals, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive,
+    Peaks, Presence, RenewLease, Store,
 };
 
 use crate::conformance::{Caller, end, fans, gateway, live, opened, opened_as, redis, slice, user, users, wish};
@@ -96,6 +97,49 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     assert_eq!(keys(&server), ["live:42"]);
     let next = opened_as(&store, &wish).await;
     assert_eq!((field("epoch"), ttl(&server, "live:42")), (next.epoch.to_string(), -1));
+}
+
+#[tokio::test]
+async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    let record = opened(&store, "42").await;
+    let (of, history) = (record.live_epoch(), format!("{{live:42}}:history@{}", record.epoch));
+    let count = async |n: u64| {
+        let (figures, arrivals) = (Figures { viewers: n, fans: 0 }, Arrivals::parse(&format!("a:{n}:0")));
+        store.count_live(&CountLive { live: live("42"), epoch: record.epoch, figures, arrivals }).await.unwrap()
+    };
+    let counted_at = || server.cli(&["HGET", "live:42", "counted_at"]).parse::<u64>();
+    let points = async |from, to| {
+        let points = store.history(&of, from, to).await.unwrap();
+        points.iter().map(|point| (point.at, point.figures.viewers, point.arrived.joins)).collect::<Vec<_>>()
+    };
+    let now = || counted_at().unwrap() / 10_000 * 10_000;
+    assert_eq!(count(1).await, CountReply::Counted);
+    assert_eq!(server.cli(&["EXISTS", &history]), "0");
+    assert_eq!(points(0, u64::MAX).await, [(now(), 1, 1)]);
+    assert_eq!((points(0, now() - 1).await, points(now() + 1, u64::MAX).await), (vec![], vec![]));
+
+    let set_clock = |at: &str| server.cli(&["HSET", "live:42", "counted_at", at]);
+    set_clock("20001");
+    assert_eq!(count(2).await, CountReply::Counted);
+    assert_eq!(server.cli(&["XLEN", &history]), "1");
+    assert!((720 * HOUR - 60..=720 * HOUR).contains(&ttl(&server, &history)));
+    assert_eq!(points(0, u64::MAX).await, [(20_000, 1, 1), (now(), 2, 2)]);
+    // The clock went back: the newest point goes on.
+    set_clock("10001");
+    assert_eq!(count(3).await, CountReply::Counted);
+    assert_eq!(points(0, u64::MAX).await, [(20_000, 2, 2), (now(), 3, 3)]);
+    assert_eq!(points(20_000, 20_000).await, [(20_000, 2, 2)]);
+
+    let last = now();
+    store.begin_close(&end(&record)).await.unwrap();
+    store.begin_close(&end(&record)).await.unwrap();
+    assert_eq!((server.cli(&["XLEN", &history]), counted_at().is_err()), ("2".to_owned(), true));
+    assert_eq!(count(4).await, CountReply::NotOpen);
+    assert_eq!(points(0, u64::MAX).await, [(20_000, 2, 2), (last, 3, 3)]);
+    store.finish_close(&live("42"), record.epoch, Duration::from_secs(100)).await.unwrap();
+    assert!((1..=100).contains(&ttl(&server, &history)));
 }
 
 #[tokio::test]

@@ -117,6 +117,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!(store.keep_live(&higher, "").await.unwrap(), Standing::Open { removals: 0, info: 0 });
 
     let CloseReply::Closing(_) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
+    assert_eq!(store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().len(), 1, "it is in the stream now");
     store.close_slice(&slice(), record.epoch).await.unwrap();
     let closed = store.finish_close(&live("42"), record.epoch, LONG).await.unwrap().expect("a record");
     assert_eq!(closed.state, LiveState::Closed);

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::records::{Records, watched_until};
 use crate::base::clock::millis;
-use crate::base::ids::LiveId;
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState, MAX_POINTS, Point, Rank,
     RankedLive, StoreResult,
@@ -46,6 +46,14 @@ impl Counts for MemoryStore {
             history.pop_first();
         }
         Ok(CountReply::Counted)
+    }
+
+    async fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> StoreResult<bool> {
+        let now = self.now();
+        let mut lives = self.lives.lock();
+        let record = lives.kept.get_mut(live).map(|kept| &mut kept.record);
+        let record = record.filter(|record| record.state == LiveState::Open && record.epoch == epoch);
+        Ok(record.is_some_and(|record| record.sums.arrivals.fold(gone, now)))
     }
 
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {

@@ -10,7 +10,7 @@ use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, score};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
-use crate::base::ids::LiveId;
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
     COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch, MAX_BATCH, MAX_ORIGINS, MAX_POINTS,
     Rank, RankedLive, StoreResult,
@@ -18,6 +18,11 @@ use crate::store::{
 
 /// Lives that one call ranks: three members each.
 const RANKED_AT_ONCE: usize = MAX_BATCH / 3;
+
+/// What a script needs that appends a point to a history.
+pub(super) fn point_args() -> Vec<Value> {
+    args![millis(HISTORY_STEP), MAX_POINTS, keys::HISTORY_TTL.as_secs()]
+}
 
 impl RedisStore {
     pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
@@ -32,7 +37,7 @@ impl RedisStore {
         let Figures { viewers, fans } = request.figures;
         let of = LiveEpoch { live: request.live.clone(), epoch: request.epoch };
         let mut args = args![request.epoch, viewers, fans, millis(COUNT_EVERY), request.arrivals, MAX_ORIGINS];
-        args.extend(args![millis(HISTORY_STEP), MAX_POINTS, keys::HISTORY_TTL.as_secs()]);
+        args.extend(point_args());
         let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
         let mut reply = self.router.script(&scripts::COUNT, keys, args).await?;
         match reply.text()?.as_str() {
@@ -71,6 +76,14 @@ impl RedisStore {
 impl Counts for RedisStore {
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
         self.router.call("count_live", self.do_count(request)).await
+    }
+
+    async fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> StoreResult<bool> {
+        let mut args = args![epoch];
+        args.extend(gone.iter().map(|gateway| Value::from(gateway.as_str())));
+        let keys = vec![self.keys().live(live)];
+        let steps = async { self.router.script(&scripts::FOLD_ARRIVALS, keys, args).await?.flag() };
+        self.router.call("fold_arrivals", steps).await
     }
 
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {

@@ -193,7 +193,7 @@ impl Keys {
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
-    /// | `arrivals` | how many came and left, as each process counts: `<process>:<joins>:<leaves>`, a space between |
+    /// | `arrivals` | how many came and left, as each gateway counts: see [`crate::store::Arrivals`] |
     /// | `watched_ms` | how long all viewers were there together, up to `counted_at` |
     /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
@@ -225,8 +225,8 @@ impl Keys {
     }
 
     /// STREAM: how the figures of an epoch moved, an entry for each bucket of time in which they changed. Its id is the
-    /// begin of the bucket, in Unix milliseconds, and how often the entry was replaced. Outlasts the close, as the
-    /// record does.
+    /// begin of the bucket, in Unix milliseconds, and how often the entry was replaced. The newest point of an open
+    /// live is in the record. Outlasts the close, as the record does.
     pub fn history(&self, of: &LiveEpoch) -> String {
         self.beside(&self.live(&of.live), format_args!("history@{}", of.epoch))
     }

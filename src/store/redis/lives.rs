@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::counts::point_args;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
@@ -233,7 +234,10 @@ impl RedisStore {
         let mut args = args![request.epoch, request.reason.as_str(), viewers, fans, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(args![request.arrivals, FLAG[usize::from(request.uniques == Switch::On)], MAX_ORIGINS]);
-        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, self.record_keys(&request.live), args).await?;
+        args.extend(point_args());
+        let mut keys = self.record_keys(&request.live);
+        keys.push(self.keys().history(&LiveEpoch { live: request.live.clone(), epoch: request.epoch }));
+        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, keys, args).await?;
         let outcome = reply.text()?;
         if outcome == "absent" {
             return Ok(CloseReply::Absent);

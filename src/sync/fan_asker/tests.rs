@@ -64,7 +64,7 @@ impl Scene {
         let clock = Clock::start();
         let config = Config { fan_source: FanSource::Http, ..Config::default() };
         Self {
-            rooms: Arc::new(Rooms::new(&config, clock.now())),
+            rooms: Arc::new(Rooms::new(&config, Arc::default(), clock.now())),
             clock,
             store: MemoryStore::new(clock),
             played: Arc::default(),

@@ -15,6 +15,7 @@ use super::{LONG, end, gateway, live, on_each, opened};
 on_each!(
     a_write_of_figures_is_a_point_and_a_bucket_has_one,
     totals_of_who_came_only_grow_whoever_writes_them,
+    totals_of_gateways_that_are_gone_are_folded_once,
     an_epoch_that_is_over_gets_no_points_and_counts_nobody,
     the_summary_is_made_once_when_the_close_begins,
     unique_users_are_counted_once_each,
@@ -93,6 +94,38 @@ async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn Store>)
     let closing = CloseLive { arrivals: Arrivals::parse(&many.join(" ")), ..end(&record) };
     let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else { panic!("not closing") };
     assert_eq!(closed.sums.arrivals.sum().joins, 8 + MAX_ORIGINS as u64 - 3);
+}
+
+async fn totals_of_gateways_that_are_gone_are_folded_once(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let fold = async |epoch: Epoch, gone: &[&str]| {
+        let gone: Vec<_> = gone.iter().map(|name| gateway(name)).collect();
+        store.fold_arrivals(&record.live, epoch, &gone).await.unwrap()
+    };
+    let known = async || loaded(&store, &record).await.sums.arrivals;
+    let sums = async || (known().await.sum().joins, known().await.sum().leaves);
+    assert!(!fold(record.epoch, &["a"]).await, "nobody counted anything");
+    assert_eq!(count(&store, &record, figures(3, 0), "a:5:2 b:3:0").await, CountReply::Counted);
+    assert!(!fold(Epoch(record.epoch.0 + 1), &["a"]).await && !fold(record.epoch, &["x"]).await);
+    assert!(fold(record.epoch, &["a", "x"]).await && !fold(record.epoch, &["a", "x"]).await);
+    assert_eq!((sums().await, known().await.of(&gateway("a"))), ((8, 2), Arrived::default()));
+    let folded = known().await;
+    // Who has not heard of it tells nothing of those who are gone, and of others only if they are named.
+    assert_eq!(count(&store, &record, figures(3, 0), "b:3:0 a:9:9 c:1:0").await, CountReply::Same);
+    assert_eq!(count(&store, &record, figures(3, 0), "a:9:9 b:4:0 c:1:0").await, CountReply::Counted);
+    assert_eq!(sums().await, (9, 2));
+    assert_eq!(count(&store, &record, figures(3, 0), &format!("{folded} c:1:0")).await, CountReply::Counted);
+    assert_eq!(sums().await, (10, 2));
+    assert!(fold(record.epoch, &["b"]).await);
+    // One that knows of the first fold only is late, too.
+    let closing = CloseLive { arrivals: Arrivals::parse(&format!("{folded} b:9:9 c:2:0 d:1:0")), ..end(&record) };
+    let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else { panic!("not closing") };
+    assert_eq!(closed.sums.arrivals.sum(), Arrived { joins: 11, leaves: 2 });
+    assert!(!fold(record.epoch, &["c"]).await, "it is closing");
+    // A store that lost the sums is told them.
+    let lost = opened(&store, "43").await;
+    assert_eq!(count(&store, &lost, figures(1, 0), &folded.to_string()).await, CountReply::Counted);
+    assert_eq!(loaded(&store, &lost).await.sums.arrivals, folded);
 }
 
 async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn Store>) {

@@ -205,6 +205,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Counts {
         fn count_live(&self, wish: &CountLive) -> CountReply;
+        fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool;
         fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> ();
         fn ranked_figures(&self, lives: &[LiveId]) -> Vec<Option<Figures>>;
         fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>;

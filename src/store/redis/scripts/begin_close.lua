@@ -1,11 +1,12 @@
 -- open → closing, and publishes it on the live's channel. From here on nobody can note a removal, announce viewers or
--- count anybody, and earlier removals and announcements are gone.
--- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans
+-- count anybody, and earlier removals and announcements are gone. The last figures become a point of the history.
+-- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans  7 history of the epoch
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 most fields of a record  6 channel  7 message
---       8 how many came and left  9 1 if those who came were counted, or empty  10 most processes that count
+--       8 how many came and left  9 1 if those who came were counted, or empty  10 most gateways that count
+--       11 length of a bucket, ms  12 about the most points  13 lifetime of the history, s
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
-local state, epoch, peak_viewers, peak_fans, viewers, at, known, watched = unpack(redis.call('HMGET', KEYS[1], 'state',
-  'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'counted_at', 'arrivals', 'watched_ms'))
+local state, epoch, peak_viewers, peak_fans, viewers, fans, at, known, watched = unpack(redis.call('HMGET', KEYS[1],
+  'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'counted_at', 'arrivals', 'watched_ms'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
 end
@@ -25,6 +26,9 @@ redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(peak_viewers) or 0, tonumber(ARGV[3]))),
   'peak_fans', whole(math.max(tonumber(peak_fans) or 0, tonumber(ARGV[4]))))
 local now = clock()
+if tonumber(at or '') then
+  append_point(now, KEYS[7], tonumber(at), viewers, fans, known, unpack(ARGV, 11, 13))
+end
 if redis.call('HSETNX', KEYS[1], 'closed_at', whole(now)) == 1 then
   local arrivals = merge_arrivals(known, ARGV[8], ARGV[10])
   redis.call('HSET', KEYS[1], 'reason', ARGV[2], 'watched_ms', watched_until(now, watched, viewers, at))

@@ -270,28 +270,85 @@ local function words_without(value, gateways)
   return words
 end
 
--- How many came to an epoch and left it, as each process counts: '<process>:<joins>:<leaves>', a space between. Of two
--- totals of a process the higher counts. Returns the text of both together, both sums, and whether `said` has more.
+-- How many came to an epoch and left it: '<time of the last fold>/<joins>/<leaves>' of the gateways that are folded, if
+-- any is, then '<gateway>:<joins>:<leaves>' of each other, a space between.
+local function read_arrivals(text)
+  local at, joins, leaves = string.match(text, '^(%d+)/(%d+)/(%d+)')
+  local read = { at = tonumber(at or 0), joins = tonumber(joins or 0), leaves = tonumber(leaves or 0), names = {} }
+  read.came, read.left = {}, {}
+  for name, came, left in string.gmatch(text, '([^: ]+):(%d+):(%d+)') do
+    if not read.came[name] then
+      read.names[#read.names + 1] = name
+    end
+    read.came[name] = math.max(read.came[name] or 0, tonumber(came))
+    read.left[name] = math.max(read.left[name] or 0, tonumber(left))
+  end
+  return read
+end
+
+local function write_arrivals(read)
+  local words = {}
+  if read.at > 0 then
+    words[1] = whole(read.at) .. '/' .. whole(read.joins) .. '/' .. whole(read.leaves)
+  end
+  for _, name in ipairs(read.names) do
+    words[#words + 1] = name .. ':' .. whole(read.came[name]) .. ':' .. whole(read.left[name])
+  end
+  return table.concat(words, ' ')
+end
+
+-- The text of both together, and whether `said` has more than is known. Of two totals of a gateway the higher counts.
+-- Of two texts with different folds, the later says whose totals are not folded.
 local function merge_arrivals(known, said, most)
-  local names, joins, leaves, news = {}, {}, {}, false
-  for place, text in ipairs({ known or '', said }) do
-    for name, came, left in string.gmatch(text, '([^: ]+):(%d+):(%d+)') do
-      came, left = tonumber(came), tonumber(left)
-      if not joins[name] and #names < tonumber(most) then
-        names[#names + 1], joins[name], leaves[name] = name, 0, 0
-      end
-      if joins[name] and (came > joins[name] or left > leaves[name]) then
-        joins[name], leaves[name] = math.max(joins[name], came), math.max(leaves[name], left)
-        news = news or place == 2
-      end
+  if said == (known or '') then
+    return said, false
+  end
+  local newer, older = read_arrivals(known or ''), read_arrivals(said)
+  local news = older.at > newer.at
+  if news then
+    newer, older = older, newer
+  end
+  for _, name in ipairs(older.names) do
+    local came, left = older.came[name], older.left[name]
+    if not newer.came[name] and newer.at == older.at and #newer.names < tonumber(most) then
+      newer.names[#newer.names + 1], newer.came[name], newer.left[name] = name, 0, 0
+    end
+    if newer.came[name] and (came > newer.came[name] or left > newer.left[name]) then
+      newer.came[name], newer.left[name] = math.max(newer.came[name], came), math.max(newer.left[name], left)
+      news = true
     end
   end
-  local words, all_joins, all_leaves = {}, 0, 0
-  for i, name in ipairs(names) do
-    words[i] = name .. ':' .. whole(joins[name]) .. ':' .. whole(leaves[name])
-    all_joins, all_leaves = all_joins + joins[name], all_leaves + leaves[name]
+  return write_arrivals(newer), news
+end
+
+-- The figures of a record as the point of its history that they are: they hold since `at`, and belong to a bucket that
+-- is over. If the clock went back, the newest point is replaced. The lifetime begins anew once a day.
+local function append_point(now, history, at, viewers, fans, known, bucket, most, lifetime)
+  local _, joins, leaves = string.match(known or '', '^(%d+)/(%d+)/(%d+)')
+  joins, leaves = tonumber(joins or 0), tonumber(leaves or 0)
+  for came, left in string.gmatch(known or '', ':(%d+):(%d+)') do
+    joins, leaves = joins + tonumber(came), leaves + tonumber(left)
   end
-  return table.concat(words, ' '), whole(all_joins), whole(all_leaves), news
+  local fields = { 'viewers', viewers or '0', 'fans', fans or '0', 'joins', whole(joins), 'leaves', whole(leaves) }
+  local id = whole(at - at % tonumber(bucket)) .. '-0'
+  local added = redis.pcall('XADD', history, 'NOMKSTREAM', 'MAXLEN', '~', most, id, unpack(fields))
+  if not added then
+    redis.call('XADD', history, id, unpack(fields))
+    -- Redis gives the first entry 4 KiB; a stream that is restored has what it needs, and grows from there. A Redis
+    -- that refuses this keeps the larger one.
+    redis.pcall('RESTORE', history, 0, redis.pcall('DUMP', history), 'REPLACE')
+  elseif type(added) == 'table' then
+    local last = redis.pcall('XREVRANGE', history, '+', '-', 'COUNT', 1)[1]
+    if not last then
+      return
+    end
+    local began, number = string.match(last[1], '^(%d+)-(%d+)$')
+    redis.call('XDEL', history, last[1])
+    redis.call('XADD', history, began .. '-' .. whole(tonumber(number) + 1), unpack(fields))
+  end
+  if not added or math.floor(at / 86400000) < math.floor(now / 86400000) then
+    redis.call('EXPIRE', history, lifetime)
+  end
 end
 
 -- How long all viewers of a live were there together, in ms, up to now; the figures of the record hold since `at`.
