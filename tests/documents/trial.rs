@@ -1,5 +1,5 @@
-//! The commands with which docs/operations.md brings up two gateways on a Redis Cluster, and restarts them under viewers
-//! without a wrong count on any dashboard, work as they stand there.
+//! The commands with which docs/operations.md brings up two gateways on a Redis Cluster, and restarts them under
+//! viewers without a wrong count on any dashboard, work as they stand there.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
