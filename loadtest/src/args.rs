@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use thiserror::Error;
 
-use crate::plan::{CrowdPlan, JoinBy, Spread};
+use crate::plan::{CrowdPlan, JoinBy, SHORTEST_HEARTBEAT, SLOWEST, Spread, is_prefix};
 use crate::proc_stats::open_files_limit;
 use crate::target::{Target, TargetError};
 
@@ -19,8 +19,6 @@ const SPARE_FILES: usize = 256;
 /// Linux offers 28,232 ephemeral ports per source address, but tries one parity first: past half of them every
 /// connect searches thousands of taken ports, and the ramp would measure that search.
 const VIEWERS_PER_SOURCE: usize = 10_000;
-/// A rate below it would make waits that no clock can hold.
-const SLOWEST: f64 = 0.001;
 
 /// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
 const EXIT_USAGE: u8 = 64;
@@ -213,9 +211,8 @@ impl CrowdArgs {
         range((0.0..=1.0).contains(&self.fans), "fans", "between 0 and 1", &self.fans)?;
         range((0.0..=10.0).contains(&self.zipf_exponent), "zipf-exponent", "between 0 and 10", &self.zipf_exponent)?;
         let heartbeat = humantime::format_duration(self.heartbeat);
-        range(self.heartbeat >= Duration::from_millis(10), "heartbeat", "at least 10ms", &heartbeat)?;
-        let id_safe = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        if self.prefix.is_empty() || self.prefix.len() > 24 || !self.prefix.chars().all(id_safe) {
+        range(self.heartbeat >= SHORTEST_HEARTBEAT, "heartbeat", "at least 10ms", &heartbeat)?;
+        if !is_prefix(&self.prefix) {
             return Err(ArgError::Prefix(self.prefix.clone()));
         }
 
@@ -226,7 +223,6 @@ impl CrowdArgs {
         if sources > 1 && target.address.is_ipv6() {
             return Err(ArgError::OneSource);
         }
-        self.enough_files()?;
         Ok(CrowdPlan {
             target,
             sources,
@@ -261,17 +257,18 @@ impl CrowdArgs {
     pub(crate) fn redis_target(&self) -> Result<Option<Target>, ArgError> {
         self.redis.as_deref().map(|host_port| target("redis", Target::host_port(host_port))).transpose()
     }
+}
 
-    fn enough_files(&self) -> Result<(), ArgError> {
-        let limit = open_files_limit().unwrap_or(usize::MAX);
-        let share = self.viewers.div_ceil(self.processes);
-        let needed = share + SPARE_FILES;
-        if needed <= limit {
-            return Ok(());
-        }
-        let per_process = limit.saturating_sub(SPARE_FILES).max(1);
-        Err(ArgError::OpenFiles { share, needed, limit, processes: self.viewers.div_ceil(per_process) })
+/// Refuses more viewers than a process can have sockets.
+pub(crate) fn enough_files(viewers: usize, processes: usize) -> Result<(), ArgError> {
+    let limit = open_files_limit().unwrap_or(usize::MAX);
+    let share = viewers.div_ceil(processes);
+    let needed = share + SPARE_FILES;
+    if needed <= limit {
+        return Ok(());
     }
+    let per_process = limit.saturating_sub(SPARE_FILES).max(1);
+    Err(ArgError::OpenFiles { share, needed, limit, processes: viewers.div_ceil(per_process) })
 }
 
 fn target(flag: &'static str, parsed: Result<Target, TargetError>) -> Result<Target, ArgError> {

@@ -1,14 +1,18 @@
-//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it leave, and reports.
+//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it leave, and reports. The
+//! viewers are in this process, in several, or on the machines that join.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::args::{ArgError, CrowdArgs};
+use crate::args::{ArgError, CrowdArgs, enough_files};
 use crate::dashboards::Dashboards;
 use crate::plan::CrowdPlan;
 use crate::proc_stats::{self, Machine, ProcStats};
@@ -16,15 +20,40 @@ use crate::redis_stats::CommandCounts;
 use crate::report::{self, Check, Commands, Cpu, Quantiles, Report, Setup, Verify};
 use crate::tally::{Tally, unix_micros};
 use crate::target::Target;
-use crate::worker::messages::Command;
+use crate::worker::messages::{Command, Progress};
 use crate::workers::Workers;
+use crate::workers::machines::{Machine as Joined, gather};
+
+/// `loadtest crowd`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CrowdCommand {
+    #[command(flatten)]
+    crowd: CrowdArgs,
+    /// Let the machines that join at this address have the viewers, and print one report of all
+    #[arg(long, requires = "machines", conflicts_with = "processes", value_name = "ADDR:PORT")]
+    coordinator: Option<SocketAddr>,
+    /// So many machines join
+    #[arg(long, requires = "coordinator", value_parser = clap::value_parser!(u16).range(1..=1_000), value_name = "N")]
+    machines: Option<u16>,
+    /// How long the coordinator waits for them
+    #[arg(long, default_value = "60s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    join_within: Duration,
+}
 
 /// Runs `loadtest crowd`.
-pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
+pub(crate) fn main(mut command: CrowdCommand) -> ExitCode {
+    let args = &mut command.crowd;
+    args.processes = command.machines.map_or(args.processes, usize::from);
     let run = || {
         let plan = args.plan()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        runtime.block_on(Run::new(args, plan)?.finish())
+        runtime.block_on(async {
+            let machines = match command.coordinator {
+                Some(at) => Some(gather(at, plan.processes, command.join_within).await?),
+                None => enough_files(plan.viewers, plan.processes).map(|()| None)?,
+            };
+            Run::new(args, plan)?.finish(machines).await
+        })
     };
     match run() {
         Ok(report) => finish(args, &report),
@@ -34,8 +63,10 @@ pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
 
 fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
     report::print(report, args.json);
-    // A run without a single viewer fails even without --check: it measured nothing.
-    let failed = report.join.joined == 0 || (args.check && !report.check.passed);
+    // A run without a single viewer, or without a worker's share, fails even without --check.
+    let failed = report.join.joined == 0
+        || report.workers.iter().any(|worker| worker.lost.is_some())
+        || (args.check && !report.check.passed);
     if failed {
         report.check.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
     }
@@ -61,6 +92,8 @@ struct Sample {
 /// What the phases of the run produced.
 struct Drive {
     tally: Tally,
+    /// The workers whose share is missing, and why.
+    lost: BTreeMap<usize, String>,
     idle: Sample,
     joined: Sample,
     steady_end: Sample,
@@ -83,15 +116,16 @@ impl<'a> Run<'a> {
         Ok(Self { args, plan, api, redis, started_at_ms: unix_micros() / 1000, bar })
     }
 
-    async fn finish(self) -> anyhow::Result<Report> {
+    async fn finish(self, machines: Option<Vec<Joined>>) -> anyhow::Result<Report> {
+        let addresses: Vec<SocketAddr> = machines.iter().flatten().map(|machine| machine.address).collect();
         let setup = self.set_up().await?;
-        let drive = self.drive().await;
+        let drive = self.drive(machines).await;
         self.bar.finish_and_clear();
         // Lives and follows are removed after a failure, too.
         let cleared = if self.args.keep { Ok(()) } else { self.clean_up().await };
         let drive = drive?;
         cleared.context("clearing up after the run")?;
-        Ok(self.report(setup, drive))
+        Ok(self.report(setup, drive, &addresses))
     }
 
     async fn set_up(&self) -> anyhow::Result<Setup> {
@@ -110,7 +144,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    async fn drive(&self) -> anyhow::Result<Drive> {
+    async fn drive(&self, machines: Option<Vec<Joined>>) -> anyhow::Result<Drive> {
         let plan = &self.plan;
         let dashboards = match self.args.verify {
             true => Some(Dashboards::open(plan, self.args.verify_lives).await?),
@@ -120,10 +154,14 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("ramp");
         let bar = self.bar.clone();
-        let mut workers = Workers::start(plan, move |sum| {
+        let show = move |sum: &Progress| {
             bar.set_position(sum.joined);
             bar.set_message(format!("{} failed, {} lost, {} acks", sum.failed, sum.lost, sum.acked));
-        })?;
+        };
+        let mut workers = match machines {
+            Some(machines) => Workers::on_machines(plan, machines, show),
+            None => Workers::start(plan, show)?,
+        };
         let everybody = plan.viewers as u64;
         let slowest = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second)
             + plan.connect_timeout * 2 * (plan.viewers.div_ceil(plan.in_flight) as u32 + 1);
@@ -164,7 +202,7 @@ impl<'a> Run<'a> {
             let verdict = dashboards.settle(&truth, self.args.verify_timeout).await;
             held = Some((verdict.timed_from(cooled), dashboards.release()));
         }
-        let tally = workers.finish().await?;
+        let (tally, lost) = workers.finish_without_lost().await?;
         let verify = match (&dashboards, joined_verdict, held) {
             (Some(dashboards), Some(joined), Some((held, wobbles))) => {
                 let nobody = vec![[0; 2]; plan.lives];
@@ -175,7 +213,7 @@ impl<'a> Run<'a> {
             }
             _ => None,
         };
-        Ok(Drive { tally, idle, joined, steady_end, verify, interrupted })
+        Ok(Drive { tally, lost, idle, joined, steady_end, verify, interrupted })
     }
 
     async fn sample(&self) -> anyhow::Result<Sample> {
@@ -188,13 +226,22 @@ impl<'a> Run<'a> {
         Ok(Sample { server, redis_cpu, commands })
     }
 
-    fn report(&self, setup: Setup, drive: Drive) -> Report {
-        let Drive { tally, idle, joined, steady_end, verify, interrupted } = drive;
+    fn report(&self, setup: Setup, drive: Drive, addresses: &[SocketAddr]) -> Report {
+        let Drive { tally, lost, idle, joined, steady_end, verify, interrupted } = drive;
         let plan = &self.plan;
         let mut check = Check::of(&tally, plan.viewers, verify.as_ref());
         if interrupted {
             check.passed = false;
             check.failures.push("interrupted".to_owned());
+        }
+        let worker = |process| report::Worker {
+            viewers: plan.share(process).count(),
+            address: addresses.get(process).copied(),
+            lost: lost.get(&process).cloned(),
+        };
+        for (process, why) in &lost {
+            check.passed = false;
+            check.failures.push(format!("worker {process} was lost: {why}"));
         }
         let server = self.server(&tally, [idle.server, joined.server, steady_end.server]);
         let redis_cpu = joined.redis_cpu.zip(steady_end.redis_cpu).map(|(from, to)| Cpu::over(&tally, to - from));
@@ -241,6 +288,7 @@ impl<'a> Run<'a> {
                 cpu_us_per_heartbeat: report::per(tally.steady_cpu_seconds * 1e6, tally.steady_acked),
                 lag_us: Quantiles::of(&tally.lag),
             },
+            workers: (0..plan.processes).map(worker).collect(),
             errors: tally.errors,
             server,
             redis,

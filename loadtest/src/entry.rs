@@ -33,9 +33,17 @@ pub(crate) struct Entry {
     pub(crate) ca: Option<PathBuf>,
     /// The file with the secret of HS256 tokens; `None`: `--auth off`.
     pub(crate) secret: Option<PathBuf>,
+    /// There is a secret, which did not travel with the plan.
+    #[serde(default)]
+    pub(crate) wants_token: bool,
 }
 
 impl Entry {
+    /// What another machine may know of it: it has its own files.
+    pub(crate) fn without_files(&self) -> Self {
+        Self { name: self.name.clone(), wants_token: self.secret.is_some(), ..Self::default() }
+    }
+
     /// Reads the files, so that a run does not begin with a wrong one.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         ensure!(self.name.is_none() || self.ca.is_some(), "wss:// and https:// need --ca");

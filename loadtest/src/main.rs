@@ -2,7 +2,7 @@
 //!
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
-//! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
+//! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes and machines. [`chaos`] breaks
 //! gateways of its own, [`soak`] looks for what stays behind, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans,
 //! [`fanout`] lets a streamer with very many followers go on air, and [`mod@bench`] compares the gateway with a bare
 //! echo. All of them connect through [`client`].
@@ -51,7 +51,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// A crowd of viewers that join lives, send heartbeats and leave
-    Crowd(Box<args::CrowdArgs>),
+    Crowd(Box<crowd::CrowdCommand>),
     /// Rollcall beside a bare echo and beside what most teams write: a table of ratios
     Bench(Box<bench::BenchArgs>),
     /// What a heartbeat, a join and a socket cost in instructions and bytes, counted by valgrind
@@ -80,6 +80,8 @@ enum Command {
     Storm(Box<storm::StormArgs>),
     /// A webhook whose receiver is down for a while and whose sender is killed: is every event there, in order
     Webhooks(webhooks::WebhookArgs),
+    /// A share of the crowd of a coordinator on another machine
+    Join(workers::JoinArgs),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -87,7 +89,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Crowd(args) => crowd::main(&args),
+        Command::Crowd(command) => crowd::main(*command),
         Command::Bench(args) => bench::main(&args),
         Command::Profile(args) => bench::profile_main(&args),
         Command::Bare(args) => bench::bare_main(&args),
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => soak::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::Webhooks(args) => webhooks::main(&args),
+        Command::Join(args) => workers::join_main(&args),
         Command::CrowdShare => workers::child_main(),
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -67,7 +68,43 @@ pub(crate) struct Role {
     pub(crate) fan: bool,
 }
 
+/// Larger plans come from nobody who means well.
+const MOST_VIEWERS: usize = 10_000_000;
+const MOST_LIVES: usize = 1_000_000;
+const LONGEST: Duration = Duration::from_secs(3_600);
+pub(crate) const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(10);
+/// A rate below it would make waits that no clock can hold.
+pub(crate) const SLOWEST: f64 = 0.001;
+
+/// Whether ids that begin so are taken by a gateway.
+pub(crate) fn is_prefix(text: &str) -> bool {
+    (1..=24).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
 impl CrowdPlan {
+    /// Refuses what a plan from another process must not ask for: it may have come from a stranger.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let Self { viewers, lives, processes, sources, in_flight, .. } = *self;
+        ensure!((1..=MOST_VIEWERS).contains(&viewers), "{viewers} viewers");
+        ensure!((1..=MOST_LIVES).contains(&lives), "{lives} lives");
+        ensure!((1..=viewers).contains(&processes), "{processes} processes");
+        ensure!(
+            (1..=viewers).contains(&sources) && in_flight >= 1 && in_flight <= MOST_VIEWERS,
+            "sources or in flight"
+        );
+        ensure!((0.0..=1.0).contains(&self.fans), "{} of them fans", self.fans);
+        ensure!((0.0..=100.0).contains(&self.zipf_exponent), "an exponent of {}", self.zipf_exponent);
+        ensure!(
+            self.ramp_per_second.is_finite() && self.ramp_per_second >= SLOWEST,
+            "{} per second",
+            self.ramp_per_second
+        );
+        ensure!((SHORTEST_HEARTBEAT..=LONGEST).contains(&self.heartbeat), "a heartbeat of {:?}", self.heartbeat);
+        ensure!(self.connect_timeout <= LONGEST && self.ack_timeout <= LONGEST, "timeouts above {LONGEST:?}");
+        ensure!(is_prefix(&self.prefix), "a prefix of {:?}", self.prefix);
+        Ok(())
+    }
+
     /// A crowd that stays, with a heartbeat a second each; three of ten are fans.
     pub(crate) fn steady(target: Target, prefix: &str, viewers: usize, lives: usize) -> Self {
         Self {
@@ -180,6 +217,26 @@ mod tests {
             connect_timeout: Duration::from_secs(1),
             ack_timeout: Duration::from_secs(1),
             processes: 3,
+        }
+    }
+
+    #[test]
+    fn a_plan_that_asks_for_too_much_is_refused() {
+        plan(Spread::Zipf).check().unwrap();
+        let bad: [fn(&mut CrowdPlan); 8] = [
+            |plan| plan.viewers = usize::MAX,
+            |plan| plan.lives = 0,
+            |plan| plan.processes = 0,
+            |plan| plan.zipf_exponent = f64::NAN,
+            |plan| plan.fans = -1.0,
+            |plan| plan.ramp_per_second = 0.0,
+            |plan| plan.heartbeat = Duration::MAX,
+            |plan| plan.prefix = "x\r\n".to_owned(),
+        ];
+        for change in bad {
+            let mut plan = plan(Spread::Zipf);
+            change(&mut plan);
+            assert!(plan.check().is_err(), "{plan:?}");
         }
     }
 

@@ -7,6 +7,7 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -33,6 +34,7 @@ pub(crate) struct Report {
     pub(crate) sockets: Sockets,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) generator: Generator,
+    pub(crate) workers: Vec<Worker>,
     pub(crate) server: Option<Server>,
     pub(crate) redis: Option<Redis>,
     pub(crate) verify: Option<Verify>,
@@ -121,6 +123,16 @@ pub(crate) struct Generator {
     pub(crate) cpu_us_per_heartbeat: Option<f64>,
     /// How late heartbeats were sent.
     pub(crate) lag_us: Quantiles,
+}
+
+/// Whoever has a share of the viewers: a process, or a machine.
+#[derive(Debug, Serialize)]
+pub(crate) struct Worker {
+    pub(crate) viewers: usize,
+    /// Of a machine that joined.
+    pub(crate) address: Option<SocketAddr>,
+    /// Why its share is missing from the figures.
+    pub(crate) lost: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -39,6 +39,8 @@ const WARM_UP: Duration = Duration::from_secs(900);
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// Descriptors of this process for each viewer: two devices, their broken connections, and the links to Redis.
 const FILES_PER_VIEWER: usize = 6;
+/// Between two rolling restarts.
+const SHORTEST_ROUND: Duration = Duration::from_secs(5);
 const SPARE_FILES: usize = 256;
 
 /// `loadtest soak`
@@ -80,6 +82,9 @@ pub(crate) struct SoakArgs {
     /// The gateways and Redis are looked at every so often
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     sample: Duration,
+    /// Restart all gateways so often, one after the other: no dashboard may show fewer viewers or fans meanwhile
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    rolling_restart: Option<Duration>,
     /// Memory counts from then on [default: a quarter of the time, at most 15m]
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     warm_up: Option<Duration>,
@@ -123,7 +128,7 @@ async fn run(args: &SoakArgs) -> anyhow::Result<Report> {
         std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
     }
     if let Some(file) = &args.report {
-        report.write_plots(file)?;
+        report::write_plots(&report, file)?;
     }
     Ok(report)
 }
@@ -136,12 +141,16 @@ impl SoakArgs {
         {
             ensure!(time >= Duration::from_millis(100), "--{flag} must be 100ms at least");
         }
+        let restarts = self.rolling_restart;
+        ensure!(restarts.is_none() || self.gateways > 1, "--rolling-restart needs two gateways");
+        ensure!(restarts.is_none_or(|every| every >= SHORTEST_ROUND), "--rolling-restart: {SHORTEST_ROUND:?} at least");
         let needed = self.viewers as usize * FILES_PER_VIEWER + SPARE_FILES;
         let limit = open_files_limit().unwrap_or(usize::MAX);
         ensure!(needed <= limit, "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`");
         Ok(Course {
             length: Duration::from_secs_f64(self.hours * 3_600.0),
             sample_every: self.sample,
+            restart_every: self.rolling_restart,
             live_every: self.live,
             callers: self.callers.into(),
             errand_every: self.errand,

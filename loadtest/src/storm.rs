@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use crate::api::Api;
-use crate::args::{ArgError, CrowdArgs};
+use crate::args::{ArgError, CrowdArgs, enough_files};
 use crate::dashboards::Dashboards;
 use crate::plan::CrowdPlan;
 use crate::tally::unix_micros;
@@ -49,6 +49,7 @@ pub(crate) fn main(mut args: StormArgs) -> ExitCode {
     args.crowd.viewers += args.bystanders;
     let run = || {
         let plan = CrowdPlan { bystanders: args.bystanders, ..args.crowd.plan()? };
+        enough_files(plan.viewers, plan.processes)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         runtime.block_on(run(&args, &plan, cut))
     };

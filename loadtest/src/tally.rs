@@ -67,6 +67,10 @@ impl From<Vec<(u64, u64)>> for Latencies {
 pub(crate) struct Span(Option<(u64, u64)>);
 
 impl Span {
+    fn makes_sense(&self) -> bool {
+        self.0.is_none_or(|(first, last)| first <= last)
+    }
+
     pub(crate) fn mark(&mut self) {
         let now = unix_micros();
         self.merge(Self(Some((now, now))));
@@ -130,7 +134,44 @@ pub(crate) struct Tally {
     pub(crate) storm: StormTally,
 }
 
+/// No run counts further. Sums of such numbers do not overflow.
+const MOST: u64 = 1 << 48;
+const MOST_KINDS: usize = 1_000;
+const LONGEST_KIND: usize = 100;
+
+/// Whether a run can have counted this: a number from another process may be anything.
+pub(crate) fn is_count(number: u64) -> bool {
+    number <= MOST
+}
+
 impl Tally {
+    /// Whether a run can have counted this. What comes from another process may be anything, and is added up.
+    pub(crate) fn makes_sense(&self) -> bool {
+        let counts = [
+            self.connected,
+            self.joined,
+            self.failed,
+            self.lost,
+            self.left,
+            self.sent,
+            self.steady_sent,
+            self.steady_acked,
+            self.storm.returned,
+            self.storm.stranded,
+            self.storm.untimed,
+        ];
+        let FanFlags { told_true, told_false, told_null, wrong } = self.fan_flags;
+        let flags = [told_true, told_false, told_null, wrong];
+        let seconds = [self.steady_seconds, self.steady_cpu_seconds];
+        let word = |kind: &str| kind.len() <= LONGEST_KIND && !kind.chars().any(char::is_control);
+        counts.iter().chain(&flags).chain(self.errors.values()).all(|count| is_count(*count))
+            && self.acked.checked_add(self.abandoned).is_some_and(|ended| ended <= self.sent)
+            && seconds.iter().all(|seconds| seconds.is_finite() && *seconds >= 0.0 && *seconds < MOST as f64)
+            && [self.connects, self.joins, self.leaves, self.storm.returns].iter().all(Span::makes_sense)
+            && self.errors.len() <= MOST_KINDS
+            && self.errors.keys().all(|kind| word(kind))
+    }
+
     pub(crate) fn error(&mut self, kind: Kind, times: u64) {
         if times > 0 {
             *self.errors.entry(kind.into_owned()).or_default() += times;
@@ -230,5 +271,25 @@ mod tests {
         both.merge(&copy);
         assert_eq!((both.sent, both.pending(), both.ack.count()), (6, 2, 8));
         assert_eq!(both.errors["missing_ack"], 2);
+    }
+
+    #[test]
+    fn impossible_numbers_are_noticed() {
+        let good = Tally { sent: 3, acked: 2, abandoned: 1, ..Tally::default() };
+        assert!(good.makes_sense() && Tally::default().makes_sense());
+        let bad: [fn(&mut Tally); 7] = [
+            |tally| tally.acked = 3,
+            |tally| (tally.acked, tally.abandoned) = (u64::MAX, 2),
+            |tally| tally.joined = u64::MAX,
+            |tally| tally.steady_seconds = f64::INFINITY,
+            |tally| tally.joins = Span(Some((2, 1))),
+            |tally| tally.error("\u{1b}[2J".into(), 1),
+            |tally| (0..2_000).for_each(|number| tally.error(number.to_string().into(), 1)),
+        ];
+        for change in bad {
+            let mut tally = good.clone();
+            change(&mut tally);
+            assert!(!tally.makes_sense(), "{tally:?}");
+        }
     }
 }

@@ -1,56 +1,86 @@
-//! The workers of a crowd as one: a thread of this process, or several child processes of the same program.
+//! The workers of a crowd as one: a thread of this process, several child processes of the same program, or programs on
+//! other machines. All of them get the same commands and answer with the same events.
 //!
-//! A child gets its plan as the first line of its standard input and commands as the lines after it, and
-//! writes events as lines; all of them JSON. It leaves when its input ends, so it never outlives the parent.
+//! A worker that dies, falls silent or says what makes no sense is *lost*: its viewers count as failed, and the others
+//! go on. Without any worker left, the run ends.
 
-use std::process::{ExitCode, Stdio};
+mod child;
+mod joiner;
+mod lines;
+pub(crate) mod machines;
+mod share;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::child::child_main;
+pub(crate) use self::joiner::{JoinArgs, join_main};
+use self::machines::Machine;
+use self::share::{Assignment, Ends, runtime};
 use crate::plan::CrowdPlan;
 use crate::tally::{Latencies, Tally};
 use crate::worker;
 use crate::worker::messages::{Command, Event, Progress};
 
-/// The first line to a child.
-#[derive(Serialize, Deserialize)]
-struct Assignment {
-    plan: CrowdPlan,
-    process: usize,
-}
-
 /// Commands all workers and adds up what they report.
 pub(crate) struct Workers {
-    commands: Vec<mpsc::Sender<Command>>,
+    /// `None`: lost.
+    commands: Vec<Option<mpsc::Sender<Command>>>,
+    to_us: mpsc::Sender<(usize, Event)>,
     events: mpsc::Receiver<(usize, Event)>,
     progress: Vec<Progress>,
+    /// How many viewers each has.
+    shares: Vec<u64>,
+    lost: BTreeMap<usize, String>,
     on_progress: Box<dyn Fn(&Progress) + Send>,
 }
 
 impl Workers {
-    /// Starts every worker; their ramps begin at once.
+    /// Starts every worker on this machine; their ramps begin at once.
     pub(crate) fn start(plan: &CrowdPlan, on_progress: impl Fn(&Progress) + Send + 'static) -> anyhow::Result<Self> {
-        let (to_coordinator, events) = mpsc::channel(64);
-        let mut commands = Vec::new();
+        let mut workers = Self::none(plan, on_progress);
         for process in 0..plan.processes {
-            let (to_worker, for_worker) = mpsc::channel(4);
-            let (to_us, from_worker) = mpsc::channel(4);
+            let ends = workers.add();
             if plan.processes == 1 {
-                spawn_thread(plan.clone(), for_worker, to_us)?;
+                spawn_thread(plan.clone(), ends)?;
             } else {
-                spawn_child(Assignment { plan: plan.clone(), process }, for_worker, to_us)?;
+                child::spawn(Assignment { plan: plan.clone(), process }, ends)?;
             }
-            tokio::spawn(forward(process, from_worker, to_coordinator.clone()));
-            commands.push(to_worker);
         }
-        let progress = vec![Progress::default(); plan.processes];
-        Ok(Self { commands, events, progress, on_progress: Box::new(on_progress) })
+        Ok(workers)
+    }
+
+    /// Gives each machine its share; their ramps begin at the same time.
+    pub(crate) fn on_machines(
+        plan: &CrowdPlan,
+        machines: Vec<Machine>,
+        on_progress: impl Fn(&Progress) + Send + 'static,
+    ) -> Self {
+        let mut workers = Self::none(plan, on_progress);
+        for (process, machine) in machines.into_iter().enumerate() {
+            let ends = workers.add();
+            machine.begin(Assignment { plan: plan.clone(), process }, ends);
+        }
+        workers
+    }
+
+    fn none(plan: &CrowdPlan, on_progress: impl Fn(&Progress) + Send + 'static) -> Self {
+        let (to_us, events) = mpsc::channel(64);
+        let shares = (0..plan.processes).map(|process| plan.share(process).count() as u64).collect();
+        let (commands, progress) = (Vec::new(), vec![Progress::default(); plan.processes]);
+        Self { commands, to_us, events, progress, shares, lost: BTreeMap::new(), on_progress: Box::new(on_progress) }
+    }
+
+    fn add(&mut self) -> Ends {
+        let (to_worker, commands) = mpsc::channel(4);
+        let (events, from_worker) = mpsc::channel(4);
+        tokio::spawn(forward(self.commands.len(), from_worker, self.to_us.clone()));
+        self.commands.push(Some(to_worker));
+        Ends { commands, events }
     }
 
     /// Waits until the sum of all workers is as wished; false when `within` was over first.
@@ -65,33 +95,29 @@ impl Workers {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
                 return Ok(false);
             };
-            if let (_, Event::Done(_) | Event::Counted(_) | Event::Acks(_)) = event? {
-                bail!("a worker of the crowd spoke out of turn");
+            if let Some((process, Event::Done(_) | Event::Counted(_) | Event::Acks(_))) = event? {
+                self.lose(process, "it spoke out of turn".to_owned())?;
             }
         }
     }
 
     pub(crate) async fn tell(&self, command: Command) -> anyhow::Result<()> {
-        for worker in &self.commands {
-            worker.send(command).await.ok().context("a worker of the crowd is gone")?;
+        for worker in self.commands.iter().flatten() {
+            // One that has just ended is found lost by its events.
+            let _ = worker.send(command).await;
         }
         Ok(())
     }
 
     /// Viewers and fans by live, now.
     pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
-        self.tell(Command::Count).await?;
+        let each =
+            self.ask(Command::Count, |event| if let Event::Counted(counts) = event { Some(counts) } else { None });
         let mut sum: Vec<[u32; 2]> = Vec::new();
-        for _ in 0..self.commands.len() {
-            let counts = loop {
-                if let (_, Event::Counted(counts)) = self.next().await? {
-                    break counts;
-                }
-            };
-            sum.resize(counts.len(), [0; 2]);
+        for counts in each.await? {
+            sum.resize(sum.len().max(counts.len()), [0; 2]);
             for (total, part) in sum.iter_mut().zip(counts) {
-                total[0] += part[0];
-                total[1] += part[1];
+                *total = [total[0].saturating_add(part[0]), total[1].saturating_add(part[1])];
             }
         }
         Ok(sum)
@@ -99,42 +125,74 @@ impl Workers {
 
     /// The ack latencies since the last call, or since the measured phase began. They are not in the tally any more.
     pub(crate) async fn take_acks(&mut self) -> anyhow::Result<Latencies> {
-        self.tell(Command::TakeAcks).await?;
+        let each = self.ask(Command::TakeAcks, |event| if let Event::Acks(acks) = event { Some(acks) } else { None });
         let mut sum = Latencies::default();
-        for _ in 0..self.commands.len() {
-            let acks = loop {
-                if let (_, Event::Acks(acks)) = self.next().await? {
-                    break acks;
-                }
-            };
-            sum.merge(&acks);
-        }
+        each.await?.iter().for_each(|acks| sum.merge(acks));
         Ok(sum)
     }
 
-    /// Lets all viewers leave, and adds up what the workers counted.
-    pub(crate) async fn finish(mut self) -> anyhow::Result<Tally> {
-        self.tell(Command::Leave).await?;
+    /// Lets all viewers leave, and adds up what the workers counted. A lost worker is an error.
+    pub(crate) async fn finish(self) -> anyhow::Result<Tally> {
+        let (tally, lost) = self.finish_without_lost().await?;
+        match lost.iter().next() {
+            Some((process, why)) => bail!("worker {process} of the crowd: {why}"),
+            None => Ok(tally),
+        }
+    }
+
+    /// The same without the lost workers, and why each of them was lost.
+    pub(crate) async fn finish_without_lost(mut self) -> anyhow::Result<(Tally, BTreeMap<usize, String>)> {
+        let each = self.ask(Command::Leave, |event| if let Event::Done(tally) = event { Some(tally) } else { None });
         let mut sum = Tally::default();
-        for _ in 0..self.commands.len() {
-            let tally = loop {
-                if let (_, Event::Done(tally)) = self.next().await? {
-                    break tally;
-                }
-            };
-            sum.merge(&tally);
-        }
-        Ok(sum)
+        each.await?.iter().for_each(|tally| sum.merge(tally));
+        Ok((sum, self.lost))
     }
 
-    async fn next(&mut self) -> anyhow::Result<(usize, Event)> {
-        let (process, event) = self.events.recv().await.context("every worker of the crowd is gone")?;
-        match &event {
-            Event::Died(why) => bail!("worker {process} of the crowd died: {why}"),
-            Event::Progress(progress) => self.progress[process] = *progress,
-            Event::Counted(_) | Event::Acks(_) | Event::Done(_) => {}
+    /// Tells all workers something, and waits until each of them has answered or is lost.
+    async fn ask<T>(&mut self, command: Command, answer: impl Fn(Event) -> Option<T>) -> anyhow::Result<Vec<T>> {
+        self.tell(command).await?;
+        let mut answers: BTreeMap<usize, T> = BTreeMap::new();
+        let here = |lost: &BTreeMap<usize, String>, answers: &BTreeMap<usize, T>, process| {
+            lost.contains_key(&process) || answers.contains_key(&process)
+        };
+        while !(0..self.commands.len()).all(|process| here(&self.lost, &answers, process)) {
+            if let Some((process, event)) = self.next().await?
+                && let Some(answer) = answer(event)
+            {
+                answers.insert(process, answer);
+            }
         }
-        Ok((process, event))
+        // An answer of one that was lost afterwards does not count.
+        answers.retain(|process, _| !self.lost.contains_key(process));
+        Ok(answers.into_values().collect())
+    }
+
+    /// The next event; `None` if it is only to be noted.
+    async fn next(&mut self) -> anyhow::Result<Option<(usize, Event)>> {
+        let (process, event) = self.events.recv().await.context("every worker of the crowd is gone")?;
+        match event {
+            _ if self.lost.contains_key(&process) => {}
+            Event::Died(why) => self.lose(process, why)?,
+            Event::Progress(progress) if progress.makes_sense() => self.progress[process] = progress,
+            Event::Progress(_) => self.lose(process, "it sent impossible figures".to_owned())?,
+            Event::Done(tally) if !tally.makes_sense() => {
+                self.lose(process, "it sent an impossible tally".to_owned())?
+            }
+            event => return Ok(Some((process, event))),
+        }
+        Ok(None)
+    }
+
+    fn lose(&mut self, process: usize, why: String) -> anyhow::Result<()> {
+        // Without its commands it ends, if it still runs.
+        self.commands[process] = None;
+        self.progress[process] = Progress { failed: self.shares[process], cool: true, ..Progress::default() };
+        eprintln!("loadtest: worker {process} of the crowd is lost: {why}");
+        self.lost.insert(process, why);
+        match self.commands.iter().any(Option::is_some) {
+            true => Ok(()),
+            false => bail!("every worker of the crowd is lost; worker {process}: {}", self.lost[&process]),
+        }
     }
 
     fn sum(&self) -> Progress {
@@ -164,118 +222,9 @@ async fn forward(process: usize, mut from: mpsc::Receiver<Event>, to: mpsc::Send
     let _ = to.send((process, Event::Died("it ended without a tally".to_owned()))).await;
 }
 
-fn spawn_thread(plan: CrowdPlan, commands: mpsc::Receiver<Command>, events: mpsc::Sender<Event>) -> anyhow::Result<()> {
-    let runtime = worker_runtime()?;
-    let body = move || runtime.block_on(worker::run(plan, 0, commands, events));
+fn spawn_thread(plan: CrowdPlan, ends: Ends) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    let body = move || runtime.block_on(worker::run(plan, 0, ends.commands, ends.events));
     std::thread::Builder::new().name("worker".to_owned()).spawn(body)?;
     Ok(())
-}
-
-fn spawn_child(
-    assignment: Assignment,
-    commands: mpsc::Receiver<Command>,
-    events: mpsc::Sender<Event>,
-) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("this program's own path")?;
-    let mut child = tokio::process::Command::new(program)
-        .arg("crowd-share")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .context("a child process")?;
-    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        bail!("a child process without pipes");
-    };
-    tokio::spawn(command_child(assignment, commands, input));
-    tokio::spawn(async move {
-        if let Err(error) = hear_child(output, &events).await {
-            let _ = events.send(Event::Died(format!("{error:#}"))).await;
-        }
-        // The child's events say how it ended; this only reaps it.
-        let _ = child.wait().await;
-    });
-    Ok(())
-}
-
-/// A pipe that broke shows on the child's output, which is where it is reported.
-async fn command_child(assignment: Assignment, mut commands: mpsc::Receiver<Command>, mut input: ChildStdin) {
-    let Ok(mut line) = serde_json::to_string(&assignment) else {
-        return;
-    };
-    line.push('\n');
-    if input.write_all(line.as_bytes()).await.is_err() {
-        return;
-    }
-    while let Some(command) = commands.recv().await {
-        let Ok(mut line) = serde_json::to_string(&command) else {
-            return;
-        };
-        line.push('\n');
-        if input.write_all(line.as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn hear_child(output: ChildStdout, events: &mpsc::Sender<Event>) -> anyhow::Result<()> {
-    let mut lines = BufReader::new(output).lines();
-    while let Some(line) = lines.next_line().await? {
-        let event = serde_json::from_str(&line).context("an event that is not one")?;
-        if events.send(event).await.is_err() {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// The whole of a child process.
-pub(crate) fn child_main() -> ExitCode {
-    match child_run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn child_run() -> anyhow::Result<()> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    let Assignment { plan, process } = serde_json::from_str(&line).context("an assignment on standard input")?;
-    let runtime = worker_runtime()?;
-    runtime.block_on(async {
-        let (to_worker, commands) = mpsc::channel(4);
-        let (events, mut from_worker) = mpsc::channel(4);
-        // Ctrl-C reaches the whole process group: the parent alone decides what it means.
-        tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
-        tokio::spawn(async move {
-            let mut lines = BufReader::new(tokio::io::stdin()).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
-                let Ok(command) = serde_json::from_str(&line) else {
-                    return;
-                };
-                if to_worker.send(command).await.is_err() {
-                    return;
-                }
-            }
-        });
-        tokio::spawn(worker::run(plan, process, commands, events));
-        let mut output = tokio::io::stdout();
-        while let Some(event) = from_worker.recv().await {
-            let mut line = serde_json::to_string(&event)?;
-            line.push('\n');
-            output.write_all(line.as_bytes()).await?;
-            output.flush().await?;
-        }
-        anyhow::Ok(())
-    })?;
-    // The read of standard input cannot be cancelled and would hold the runtime open.
-    runtime.shutdown_background();
-    Ok(())
-}
-
-fn worker_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("a runtime")
 }

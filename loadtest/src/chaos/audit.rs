@@ -67,6 +67,12 @@ pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
         .max()
 }
 
+/// Viewers and fans of each open live that has dashboards, with the crowd at rest.
+pub(crate) fn counts(state: &RunState) -> Vec<(Live, [i64; 2])> {
+    let watched = facts(state).into_iter().filter(|fact| fact.live < state.busy);
+    watched.map(|fact| (fact.live, [fact.viewers, fact.fans.len() as i64])).collect()
+}
+
 async fn differences(testbed: &Testbed) -> Vec<Broken> {
     let state = &testbed.state;
     let mut wrong = Vec::new();

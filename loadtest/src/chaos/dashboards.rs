@@ -17,16 +17,26 @@ use crate::error_kind::Kind;
 
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// What the dashboards of all lives show, and what they must.
+#[derive(Default)]
+struct Shown {
+    /// By live and gateway.
+    now: Vec<Vec<Option<Counts>>>,
+    /// Viewers and fans, by live: no dashboard may show fewer.
+    held: Vec<Option<[i64; 2]>>,
+}
+
 /// All dashboards of a run; they end when this is dropped.
 pub(crate) struct Dashboards {
-    shown: Arc<Mutex<Vec<Vec<Option<Counts>>>>>,
+    shown: Arc<Mutex<Shown>>,
     tasks: JoinSet<()>,
 }
 
 impl Dashboards {
     /// Not a single one.
     pub(crate) fn none(state: &RunState) -> Self {
-        let shown = vec![vec![None; state.endpoints.len()]; state.busy];
+        let (lives, gateways) = (state.busy, state.endpoints.len());
+        let shown = Shown { now: vec![vec![None; gateways]; lives], held: vec![None; lives] };
         Self { shown: Arc::new(Mutex::new(shown)), tasks: JoinSet::new() }
     }
 
@@ -44,12 +54,24 @@ impl Dashboards {
 
     /// What the dashboard of a live on a gateway shows.
     pub(crate) fn of(&self, live: Live, gateway: usize) -> Option<Counts> {
-        lock(&self.shown)[live][gateway]
+        lock(&self.shown).now[live][gateway]
+    }
+
+    /// From now on no dashboard of these lives may show fewer viewers or fans than this.
+    pub(crate) fn hold(&self, counts: impl IntoIterator<Item = (Live, [i64; 2])>) {
+        let mut shown = lock(&self.shown);
+        for (live, counts) in counts {
+            shown.held[live] = Some(counts);
+        }
+    }
+
+    pub(crate) fn release(&self) {
+        lock(&self.shown).held.fill(None);
     }
 
     /// Lives whose dashboard on that gateway calls its figures exact.
     pub(crate) fn exact_on(&self, gateway: usize) -> Vec<Live> {
-        let shown = lock(&self.shown);
+        let shown = &lock(&self.shown).now;
         let exact = |live: &Live| shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact);
         (0..shown.len()).filter(exact).collect()
     }
@@ -59,7 +81,7 @@ struct Watcher {
     state: Arc<RunState>,
     live: Live,
     gateway: usize,
-    shown: Arc<Mutex<Vec<Vec<Option<Counts>>>>>,
+    shown: Arc<Mutex<Shown>>,
 }
 
 impl Watcher {
@@ -117,16 +139,21 @@ impl Watcher {
     }
 
     fn show(&self, shown: Option<Counts>) {
-        lock(&self.shown)[self.live][self.gateway] = shown;
+        lock(&self.shown).now[self.live][self.gateway] = shown;
     }
 
     fn check(&self, now: Counts) {
-        let before = lock(&self.shown)[self.live][self.gateway].replace(now);
+        let (before, held) = {
+            let mut shown = lock(&self.shown);
+            (shown.now[self.live][self.gateway].replace(now), shown.held[self.live])
+        };
         self.state.truth().findings.shown += 1;
         let wrong = if now.viewers < 0 || now.fans < 0 {
             "less than nobody"
         } else if now.quality == Quality::Stale && emptied(before, now) {
             "nobody, while Redis is away"
+        } else if held.is_some_and(|[viewers, fans]| now.viewers < viewers || now.fans < fans) {
+            "fewer than are there"
         } else {
             return;
         };
@@ -142,7 +169,7 @@ fn emptied(before: Option<Counts>, now: Counts) -> bool {
     })
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock(mutex: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

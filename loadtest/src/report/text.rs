@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Cpu, Heartbeats, Quantiles, Report, Setup, rate};
+use super::{Cpu, Heartbeats, Quantiles, Report, Setup, Worker, rate};
 use crate::dashboards::Verdict;
 use crate::proc_stats::ProcStats;
 use crate::tally::FanFlags;
@@ -88,6 +88,10 @@ impl Display for Report {
             us_per_heartbeat: generator.cpu_us_per_heartbeat,
         };
         writeln!(out, "generator  {} processes, {cpu}, lag {}", generator.processes, generator.lag_us)?;
+        for (number, Worker { viewers, address, lost }) in self.workers.iter().enumerate() {
+            let (Some(address), lost) = (address, lost.as_deref()) else { continue };
+            writeln!(out, "machine {number}  {address}: {viewers} viewers; {}", lost.unwrap_or("to the end"))?;
+        }
         for (kind, times) in &self.errors {
             writeln!(out, "error      {kind}: {times}")?;
         }

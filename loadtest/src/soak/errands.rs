@@ -91,12 +91,14 @@ impl<'a> Visit<'a> {
 
     async fn follow(&self) -> anyhow::Result<()> {
         let mut guest = self.guest(self.here).await?;
-        guest.becomes(false).await?;
+        guest.is_no_fan().await?;
         let path = format!("/v1/users/{}/following/{}", self.guest, self.streamer);
         self.call(Method::PUT, &path, None).await?;
-        guest.becomes(true).await?;
+        let followed = guest.is_fan().await;
+        // Whatever went wrong, the follow must not stay.
         self.call(Method::DELETE, &path, None).await?;
-        guest.becomes(false).await?;
+        followed?;
+        guest.is_no_fan().await?;
         guest.leave().await
     }
 
@@ -156,23 +158,26 @@ impl<'a> Visit<'a> {
     async fn pop_up(&self) -> anyhow::Result<()> {
         let (live, streamer) = (format!("pop-{}", self.guest), format!("pop-s-{}", self.guest));
         let follow = format!("/v1/users/{}-0/following/{streamer}", self.guest);
-        let path = format!("/v1/lives/{live}");
         self.call(Method::PUT, &follow, None).await?;
-        let body = json!({"streamer_id": streamer, "slices": 1 + self.die % 4, "attendance": self.coin});
-        self.call(Method::PUT, &path, Some(&body)).await?;
-        let visited = self.pop_up_visited(&live).await;
-        // Whatever went wrong, the live must not stay.
-        let closed = self.call(Method::DELETE, &path, None).await;
+        let visited = self.pop_up_of(&live, &streamer).await;
+        // Whatever went wrong, the follow must not stay.
         self.call(Method::DELETE, &follow, None).await?;
-        let guests = visited?;
-        closed?;
-        for mut guest in guests {
+        for mut guest in visited? {
             guest.next("closed").await?;
             guest.leave().await?;
         }
-        let state = self.call(Method::GET, &path, None).await?["state"].take();
+        let state = self.call(Method::GET, &format!("/v1/lives/{live}"), None).await?["state"].take();
         ensure!(state == "closed", "a live that has closed is {state}");
         Ok(())
+    }
+
+    async fn pop_up_of(&self, live: &str, streamer: &str) -> anyhow::Result<Vec<Guest>> {
+        let path = format!("/v1/lives/{live}");
+        let body = json!({"streamer_id": streamer, "slices": 1 + self.die % 4, "attendance": self.coin});
+        self.call(Method::PUT, &path, Some(&body)).await?;
+        let guests = self.pop_up_visited(live).await;
+        self.call(Method::DELETE, &path, None).await?;
+        guests
     }
 
     async fn pop_up_visited(&self, live: &str) -> anyhow::Result<Vec<Guest>> {
@@ -182,7 +187,7 @@ impl<'a> Visit<'a> {
             guests.push(Guest::join(self.target(at), &format!("{}-{number}", self.guest), live).await?);
         }
         let fan = guests.first_mut().ok_or_else(|| anyhow!("a live without guests"))?;
-        fan.becomes(true).await?;
+        fan.is_fan().await?;
         Ok(guests)
     }
 

@@ -41,15 +41,24 @@ impl Guest {
         Self::enter(target, user, live).await?.map_err(|code| anyhow!("{user} may not join {live}: {code}"))
     }
 
-    /// Waits until the gateway says whether this user is a fan, and says this.
-    pub(super) async fn becomes(&mut self, fan: bool) -> anyhow::Result<()> {
+    /// Waits until the gateway says that this user is a fan.
+    pub(super) async fn is_fan(&mut self) -> anyhow::Result<()> {
+        self.is_told(&Value::Bool(true)).await
+    }
+
+    /// Waits until the gateway says that this user is no fan.
+    pub(super) async fn is_no_fan(&mut self) -> anyhow::Result<()> {
+        self.is_told(&Value::Bool(false)).await
+    }
+
+    async fn is_told(&mut self, fan: &Value) -> anyhow::Result<()> {
         self.deadline = Instant::now() + PATIENCE;
         loop {
             self.say(r#"{"type":"heartbeat"}"#).await?;
-            if self.next("heartbeat_ack").await?["fan"] == fan {
+            if self.until("heartbeat_ack").await?["fan"] == *fan {
                 return Ok(());
             }
-            ensure!(Instant::now() < self.deadline, "still told not to be fan: {fan}");
+            ensure!(Instant::now() < self.deadline, "is never told `fan`: {fan}");
             sleep(BEAT).await;
         }
     }
@@ -57,11 +66,17 @@ impl Guest {
     /// Waits for a message of this type.
     pub(super) async fn next(&mut self, kind: &str) -> anyhow::Result<Value> {
         self.deadline = Instant::now() + PATIENCE;
+        self.until(kind).await
+    }
+
+    /// The same, until the present deadline. Nothing else is to be expected of a live that has closed.
+    async fn until(&mut self, kind: &str) -> anyhow::Result<Value> {
         loop {
             let message = self.hear().await?;
             if message["type"] == kind {
                 return Ok(message);
             }
+            ensure!(message["type"] != "closed", "the live closed");
         }
     }
 

@@ -14,7 +14,7 @@ use super::keys::{Stays, counted, kind, stays};
 use super::report::{Kept, Measured};
 use super::sampler::{Sample, Sampler, is_down};
 use super::staff::{self, Ledger, Staff};
-use crate::chaos::audit::{all_out, audit};
+use crate::chaos::audit::{all_out, audit, counts};
 use crate::chaos::run_state::mix;
 use crate::chaos::testbed::Testbed;
 
@@ -31,6 +31,8 @@ const NAMED: usize = 20;
 pub(super) struct Course {
     pub(super) length: Duration,
     pub(super) sample_every: Duration,
+    /// All gateways restart every so often, one after the other.
+    pub(super) restart_every: Option<Duration>,
     /// A live closes or opens every so often.
     pub(super) live_every: Duration,
     pub(super) callers: usize,
@@ -53,18 +55,21 @@ pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Resul
     testbed.rest(GATHER).await.context("the crowd does not come in")?;
     testbed.wander();
     let staff = Staff::hire(&testbed.state, course.callers, course.errand_every)?;
-    let samples = day(testbed, &sampler, course).await?;
-    eprintln!("the day is over");
+    let (samples, restarts) = day(testbed, &sampler, course).await?;
+    eprintln!("the day is over; everybody comes to rest");
     let ledger = end_of_day(testbed, staff).await?;
 
     testbed.clear().await?;
+    eprintln!("everybody has gone");
     let after = sampler.rest(settled, Some(&before)).await?;
     let (leftovers, kept) = keys_at_rest(&sampler, course, &follows, settled).await?;
+    eprintln!("at rest: {after:?}");
     let audit = testbed.audit_command.differences(&testbed.up_but(None)).await;
     let truth = testbed.state.truth();
     Ok(Measured {
         seconds: sampler.seconds(),
         samples,
+        restarts,
         is_down: is_down(&after, &before),
         rest_before: before,
         rest_after: after,
@@ -86,26 +91,49 @@ async fn rehearse(testbed: &mut Testbed) -> anyhow::Result<()> {
 }
 
 /// Lives close and open, and samples are taken, until it is over.
-async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyhow::Result<Vec<Sample>> {
+async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyhow::Result<(Vec<Sample>, Vec<f64>)> {
     let mut rng = StdRng::seed_from_u64(mix(testbed.state.seed.rotate_left(32)));
     let began = Instant::now();
     let (mut next_sample, mut next_live) = (began, began + course.live_every);
-    let mut samples = Vec::new();
+    let (mut samples, mut restarts) = (Vec::new(), Vec::new());
+    let mut next_restart = course.restart_every.map(|every| began + every);
     while began.elapsed() < course.length {
         testbed.check_alive()?;
         if Instant::now() >= next_sample {
-            next_sample += course.sample_every;
+            next_sample = Instant::now() + course.sample_every;
             samples.push(sampler.sample().await?);
         }
         if Instant::now() >= next_live {
             next_live += course.live_every;
             turn(testbed, &mut rng).await?;
         }
+        if let Some((due, every)) = next_restart.zip(course.restart_every).filter(|(due, _)| Instant::now() >= *due) {
+            next_restart = Some(due + every);
+            roll(testbed).await?;
+            restarts.push(sampler.seconds());
+        }
         let next = next_sample.min(next_live).min(began + course.length);
         sleep(next.saturating_duration_since(Instant::now()).min(SECOND)).await;
     }
     samples.push(sampler.sample().await?);
-    Ok(samples)
+    Ok((samples, restarts))
+}
+
+/// A rolling restart, with everybody connected. People only move, so no dashboard may ever show fewer.
+async fn roll(testbed: &mut Testbed) -> anyhow::Result<()> {
+    testbed.rest(GATHER).await?;
+    // Those who left just before still count for a moment, and gateways hear of each other.
+    testbed.pass(testbed.state.timing.vanished() + testbed.state.timing.told()).await?;
+    testbed.dashboards.hold(counts(&testbed.state));
+    for gateway in 0..testbed.gateways.len() {
+        testbed.drain(gateway).await?;
+        testbed.start(gateway).await?;
+        testbed.rest(GATHER).await.context("people do not arrive on the other gateways")?;
+    }
+    testbed.pass(testbed.state.timing.moved() + testbed.state.timing.told()).await?;
+    testbed.dashboards.release();
+    testbed.wander();
+    Ok(())
 }
 
 /// Opens the live that is closed; if none is, closes one.
@@ -120,7 +148,7 @@ async fn turn(testbed: &mut Testbed, rng: &mut StdRng) -> anyhow::Result<()> {
 
 /// Those beside the crowd go, the crowd stays where it is, and everything is compared.
 async fn end_of_day(testbed: &mut Testbed, staff: Staff) -> anyhow::Result<Ledger> {
-    let ledger = staff.dismiss().await;
+    let ledger = staff.dismiss().await?;
     testbed.mend().await?;
     testbed.rest(GATHER).await?;
     let gone = Instant::now() + testbed.state.timing.vanished();

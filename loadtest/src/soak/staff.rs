@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::FutureExt;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::errands::{Errand, Visit};
 use super::http::Http;
@@ -24,6 +26,8 @@ use crate::client;
 const TOLD: usize = 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const LONGEST_STAY_MS: u64 = 30_000;
+/// Every wait of an errand has a deadline of its own.
+const LONGEST_ERRAND: Duration = Duration::from_secs(180);
 
 /// What came of errands of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -41,31 +45,37 @@ pub(super) struct Ledger {
     pub(super) wrong: Vec<String>,
 }
 
-/// They stop when this is dropped.
+/// They stop when this is dropped, in the middle of whatever they do.
 pub(super) struct Staff {
     tasks: JoinSet<()>,
+    stop: CancellationToken,
     ledger: Arc<Mutex<Ledger>>,
 }
 
 impl Staff {
     /// So many callers, each with an errand every so often, and a streamer for each live that people wander among.
     pub(super) fn hire(state: &Arc<RunState>, callers: usize, pace: Duration) -> anyhow::Result<Self> {
-        let (mut tasks, ledger) = (JoinSet::new(), Arc::new(Mutex::new(Ledger::default())));
+        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+        let ledger = Arc::new(Mutex::new(Ledger::default()));
         for number in 0..callers {
             let rng = seeded(state, number);
             let caller = Caller { state: state.clone(), http: Http::new()?, rng, number, ledger: ledger.clone() };
-            tasks.spawn(caller.run(pace));
+            let stopped = stop.clone();
+            tasks.spawn(async move { caller.run(pace, &stopped).await });
         }
         for live in 0..state.busy {
-            tasks.spawn(stream(state.clone(), live, seeded(state, callers + live)));
+            let streamer = stream(state.clone(), live, seeded(state, callers + live));
+            tasks.spawn(stop.clone().run_until_cancelled_owned(streamer).map(drop));
         }
-        Ok(Self { tasks, ledger })
+        Ok(Self { tasks, stop, ledger })
     }
 
-    /// Ends all of them, and returns what came of their errands.
-    pub(super) async fn dismiss(mut self) -> Ledger {
-        self.tasks.shutdown().await;
-        lock(&self.ledger).clone()
+    /// Waits until all of them have finished what they do, and returns what came of it.
+    pub(super) async fn dismiss(mut self) -> anyhow::Result<Ledger> {
+        self.stop.cancel();
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        timeout(LONGEST_ERRAND, all).await.context("an errand that does not end")?;
+        Ok(lock(&self.ledger).clone())
     }
 }
 
@@ -93,9 +103,12 @@ struct Caller {
 }
 
 impl Caller {
-    async fn run(mut self, pace: Duration) {
+    async fn run(mut self, pace: Duration, stop: &CancellationToken) {
         for visit in 0_u64.. {
-            sleep(pace.mul_f64(self.rng.random::<f64>() * 2.0)).await;
+            let pause = pace.mul_f64(self.rng.random::<f64>() * 2.0);
+            if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                return;
+            }
             let errand = Errand::ALL[self.rng.random_range(0..Errand::ALL.len())];
             let live = self.rng.random_range(0..self.state.busy);
             let before = circumstances(&self.state, live);

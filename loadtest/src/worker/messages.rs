@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tally::{Latencies, Tally};
+use crate::tally::{Latencies, Tally, is_count};
 
 /// What a worker is told. The ramp begins without a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,4 +53,12 @@ pub(crate) struct Progress {
     pub(crate) pending: u64,
     /// No heartbeat is sent any more, so `pending` can only fall.
     pub(crate) cool: bool,
+}
+
+impl Progress {
+    /// Whether a run can be so far: it may come from another process.
+    pub(crate) fn makes_sense(&self) -> bool {
+        let Self { joined, failed, returned, stranded, lost, sent, acked, pending, .. } = *self;
+        [joined, failed, returned, stranded, lost, sent, acked, pending].into_iter().all(is_count)
+    }
 }

@@ -76,6 +76,11 @@ impl FakeGateway {
         Self { address, gateway }
     }
 
+    /// How many sockets were asked for.
+    pub(crate) fn upgrades(&self) -> u64 {
+        self.gateway.upgrades.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn http_calls(&self) -> u64 {
         self.gateway.http_calls.load(Ordering::Relaxed)
     }
@@ -103,14 +108,15 @@ async fn serve(gateway: Arc<Gateway>, mut stream: TcpStream) {
         let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").await;
         return;
     }
-    if let Fault::CrowdedFrom(first) = gateway.fault {
-        let number = gateway.upgrades.fetch_add(1, Ordering::Relaxed) + 1;
-        if number >= first && number.is_multiple_of(2) {
-            let _ = stream.read(&mut head).await;
-            let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
-            let _ = stream.write_all(answer).await;
-            return;
-        }
+    let number = gateway.upgrades.fetch_add(1, Ordering::Relaxed) + 1;
+    if let Fault::CrowdedFrom(first) = gateway.fault
+        && number >= first
+        && number.is_multiple_of(2)
+    {
+        let _ = stream.read(&mut head).await;
+        let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+        let _ = stream.write_all(answer).await;
+        return;
     }
     let mut query = String::new();
     let config = WebSocketConfig::default().read_buffer_size(512).write_buffer_size(0);

@@ -1,10 +1,13 @@
 //! The samples as plots: a panel for each figure, a line in it for each gateway.
 
+use std::path::Path;
+
 use anyhow::{Context, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{Report, text};
+use super::document::Report;
+use super::text;
 use crate::report::page::Page;
 use crate::soak::sampler::{Figures, Sample};
 
@@ -18,6 +21,11 @@ const MIB: f64 = (1 << 20) as f64;
 struct Panel {
     name: &'static str,
     lines: Vec<Vec<(f64, f64)>>,
+}
+
+/// Writes the plots to a file, together with the text if it is an .html file.
+pub(in crate::soak) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
+    page(report)?.write(file)
 }
 
 /// The report as a page.

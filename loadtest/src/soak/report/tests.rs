@@ -1,7 +1,12 @@
 //! The verdict of a soak, harm by harm.
 
-use super::*;
-use crate::soak::staff::Outcomes;
+use std::collections::BTreeMap;
+
+use super::document::{Kept, Measured, Report, Settings};
+use super::plots;
+use crate::chaos::findings::{Broken, Promise};
+use crate::soak::sampler::{Figures, Sample};
+use crate::soak::staff::{Ledger, Outcomes};
 
 fn measured() -> Measured {
     let figures = Figures { rss_bytes: 50 << 20, open_files: 20, tasks: 30, sockets: 0, members: 0, lives: 0 };

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Kept, Report, Settings};
+use super::document::{Kept, Report, Settings};
 use crate::soak::slope::Verdict;
 use crate::soak::staff::Outcomes;
 
@@ -18,6 +18,9 @@ impl Display for Report {
             "           {viewers} viewers, {lives} lives, {gateways} gateways, {} samples",
             self.samples.len()
         )?;
+        if !self.restarts.is_empty() {
+            writeln!(out, "restarts   {} of all gateways, with everybody connected", self.restarts.len())?;
+        }
         for (errand, Outcomes { done, interrupted, wrong }) in &self.ledger.errands {
             writeln!(out, "errands    {errand:<8} {done:>7} done, {interrupted:>5} interrupted, {wrong:>3} wrong")?;
         }
