@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::base::{exit, service_manager, telemetry};
-use rollcall::cli::{audit, events, explain, key, token};
+use rollcall::cli::{self, audit, check_config, events, explain, key, keys, lives, token};
 use rollcall::config::{self, Config, Loaded, Task};
 use rollcall::edge::{admission, banner};
-use rollcall::gateway::{self, Gateway, KeysError, StartError};
+use rollcall::gateway::{self, Gateway};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -28,6 +28,13 @@ fn run() -> u8 {
         Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
         Ok(Loaded::Run(Task::Explain(args), config)) => inspect(&config, explain::run(&config, &args)),
         Ok(Loaded::Run(Task::Events(args), config)) => inspect(&config, events::run(&config, &args)),
+        Ok(Loaded::Run(Task::Keys(args), config)) => inspect(&config, keys::run(&config, &args)),
+        Ok(Loaded::Run(Task::CheckConfig(args), config)) => inspect(&config, check_config::run(&config, &args)),
+        Ok(Loaded::Run(Task::Lives(args), config)) => {
+            // Anything else would spoil the screen.
+            let quiet = Config { log: "error".to_owned(), ..*config };
+            inspect(&quiet, lives::run(&args))
+        }
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
         Ok(Loaded::Print(text)) => {
@@ -40,10 +47,10 @@ fn run() -> u8 {
     code.unwrap_or_else(|err| exit::say(exit::BUG, err))
 }
 
-/// Runs a command that reads the store.
+/// Runs a command that reads the store or asks gateways.
 fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
     telemetry::init(&config.log, config.log_format)?;
-    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(exit::UNAVAILABLE, why)))
+    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(cli::code_of(&why), why)))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
@@ -58,10 +65,10 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(
-                    err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_) | StartError::Settings(_)),
-                ) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
-                Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
+                Err(err) => {
+                    let code = if err.is_mistake() { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE };
+                    return Ok(exit::say(code, err));
+                }
             },
             () = any_of(&mut signals) => return Ok(exit::STOPPED),
         };
