@@ -19,7 +19,7 @@
 //! - `sync`: the loops that bring the state of this gateway to the store, and the state of the store back.
 //! - [`session`]: one WebSocket, from the welcome to the close.
 //! - [`edge`]: the way in: the listener, admission, authentication, the HTTP API.
-//! - [`cli`]: the commands besides `serve`. They look at a store, or at gateways, from outside.
+//! - [`cli`]: the commands besides `serve`. They look at a store, at gateways or at the settings, from outside.
 //! - [`gateway`]: the wiring: makes the parts, starts them, stops them.
 //!
 //! ```text
@@ -87,6 +87,8 @@
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
 //! | what do signals do, and which exit code is that? | `gateway/process.rs`, `base/exit.rs` |
 //! | is what Redis holds right, seen from outside? | `cli/audit.rs` |
+//! | which keys are there, and how large are they? | `cli/keys.rs` |
+//! | which settings would a gateway run with? | `cli/check_config.rs` |
 //!
 //! # What is deliberately absent
 //!

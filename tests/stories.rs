@@ -17,10 +17,12 @@ mod support {
     pub mod postgres;
     pub mod program;
     pub mod redis_cluster;
+    pub mod redis_sentinels;
     pub mod redis_server;
     pub mod redis_view;
     pub mod socket;
     pub mod stores;
+    pub mod terminal;
     pub mod tls_client;
     pub mod tls_door;
     pub mod tokens;
@@ -38,6 +40,7 @@ mod stories {
     mod audit;
     mod away;
     mod browsers;
+    mod check_config;
     mod claims;
     mod client_snippet;
     mod clocks;
@@ -68,7 +71,9 @@ mod stories {
     mod invisible;
     mod joining;
     mod key_prefix;
+    mod keys_command;
     mod leaving;
+    mod lives_command;
     mod online;
     mod online_users;
     mod opening;
@@ -94,4 +99,5 @@ mod stories {
     mod viewer_counts;
     mod webhooks;
     mod when_redis_is_down;
+    mod wrong_input;
 }

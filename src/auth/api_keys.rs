@@ -18,6 +18,9 @@ const SETTING: &str = "api-keys";
 /// The longest name of a key, in bytes. Names are for logs and limits.
 const LONGEST_NAME: usize = 64;
 
+/// Wrong lines that are named.
+const MOST_TOLD: usize = 20;
+
 type Sha = [u8; 32];
 
 /// One line of the file.
@@ -86,23 +89,30 @@ fn wrong(problem: String) -> KeyError {
     KeyError { setting: SETTING, problem }
 }
 
+/// Reads the text of the file.
+///
+/// # Errors
+/// Names the lines that are wrong, up to [`MOST_TOLD`] of them.
 pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
     let mut keys: Vec<ApiKey> = Vec::new();
+    let mut problems = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let key = key(line).map_err(|problem| wrong(format!("line {number}: {problem}")))?;
-        if keys.iter().any(|other| other.name == key.name) {
-            return Err(wrong(format!("line {number}: an earlier line has the same name")));
+        let is_new = |key: ApiKey| match &key {
+            key if keys.iter().any(|other| other.name == key.name) => Err("an earlier line has the same name"),
+            key if keys.iter().any(|other| other.sha256 == key.sha256) => Err("an earlier line has the same key"),
+            _ => Ok(key),
+        };
+        match key(line).and_then(is_new) {
+            Ok(key) => keys.push(key),
+            Err(problem) => problems.push(format!("line {number}: {problem}")),
         }
-        if keys.iter().any(|other| other.sha256 == key.sha256) {
-            return Err(wrong(format!("line {number}: an earlier line has the same key")));
-        }
-        keys.push(key);
     }
-    Ok(keys)
+    problems.truncate(MOST_TOLD);
+    if problems.is_empty() { Ok(keys) } else { Err(wrong(problems.join("; "))) }
 }
 
 /// Reads a line. What is wrong is said without quoting it: it may hold a key by mistake.

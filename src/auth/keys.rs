@@ -29,19 +29,27 @@ pub struct KeyError {
 
 /// The keys in the files of the settings; the keys of a URL are fetched elsewhere.
 pub(super) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
-    let mut keys = Vec::new();
+    let files: Vec<Vec<Key>> = each_file(config).into_iter().collect::<Result<_, _>>()?;
+    Ok(files.into_iter().flatten().collect())
+}
+
+/// What each file has.
+pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<Key>, KeyError>> {
+    let mut files = Vec::new();
     if let Some(path) = &config.jwt_hs256_secret_file {
-        let key = DecodingKey::from_secret(&secret(path)?);
-        keys.push(Key { id: None, algorithm: Algorithm::HS256, key });
+        files.push(secret(path).map(|secret| {
+            let key = DecodingKey::from_secret(&secret);
+            vec![Key { id: None, algorithm: Algorithm::HS256, key }]
+        }));
     }
     if let Some(path) = &config.jwt_public_key {
-        keys.push(public_key(&read(PUBLIC_KEY, path)?)?);
+        files.push(read(PUBLIC_KEY, path).and_then(|pem| Ok(vec![public_key(&pem)?])));
     }
     if let Some(Jwks::File(path)) = &config.jwt_jwks {
-        let set = jwks::parse(&read(JWKS, path)?, Origin::File);
-        keys.extend(set.map_err(|why| KeyError { setting: JWKS, problem: format!("the file {why}") })?);
+        let wrong = |why| KeyError { setting: JWKS, problem: format!("the file {why}") };
+        files.push(read(JWKS, path).and_then(|set| jwks::parse(&set, Origin::File).map_err(wrong)));
     }
-    Ok(keys)
+    files
 }
 
 /// The HS256 secret in a file, without spaces and line ends around it.

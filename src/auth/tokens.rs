@@ -92,6 +92,11 @@ impl Tokens {
         Ok((Self { config: config.clone(), metrics, ring, orders }, fetcher))
     }
 
+    /// What is wrong with each file of keys that cannot be used.
+    pub(crate) fn wrong_files(config: &Config) -> Vec<KeyError> {
+        keys::each_file(config).into_iter().filter_map(Result::err).collect()
+    }
+
     /// Reads all keys again. If a file is bad, the keys of all files stay as they are, and the log says which it is.
     pub(crate) async fn reload(&self) {
         let config = self.config.clone();

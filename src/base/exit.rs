@@ -3,18 +3,28 @@
 use std::fmt;
 use std::io::{self, Write};
 
-/// Stopped as asked; also after help and version.
+/// Stopped as asked; also after help and version, and if the reader of the output goes away.
 pub const STOPPED: u8 = 0;
 /// An audit found something that remains.
 pub const FINDINGS: u8 = 1;
-/// The command line or the settings are wrong.
+/// The command line or the settings are wrong, or a file that they name, or the API key.
 pub const WRONG_SETTINGS: u8 = 64;
-/// An address cannot be bound or, at start, the store does not answer.
+/// An address cannot be bound; the store, at start, or a gateway does not answer a command.
 pub const UNAVAILABLE: u8 = 69;
 /// A panic, or a long-lived task that ended early.
 pub const BUG: u8 = 70;
 /// A second signal came before the stop had ended.
 pub const STOPPED_TWICE: u8 = 130;
+
+/// Every code, and what it means; for the help and the documents.
+pub const CODES: &[(u8, &str)] = &[
+    (STOPPED, "done, or stopped as asked"),
+    (FINDINGS, "an audit found something that remains"),
+    (WRONG_SETTINGS, "wrong usage or settings, or a file that they name is wrong; all mistakes are named at once"),
+    (UNAVAILABLE, "an address is taken, or Redis or a gateway does not answer"),
+    (BUG, "a bug: a panic, or a task that must not end has ended"),
+    (STOPPED_TWICE, "a second signal came before the stop had ended"),
+];
 
 /// Writes to standard error, whatever the log level, why the process ends; answers the code.
 pub fn say(code: u8, why: impl fmt::Display) -> u8 {

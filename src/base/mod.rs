@@ -19,5 +19,6 @@ pub mod redis_address;
 pub mod secret;
 pub mod service_manager;
 pub mod telemetry;
+pub mod terminal;
 pub mod timer_wheel;
 pub mod web_origin;

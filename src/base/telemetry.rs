@@ -2,7 +2,7 @@
 //! settings validate a log filter with it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::panic::{self, PanicHookInfo};
 
 use anyhow::anyhow;
@@ -11,6 +11,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use super::terminal::has_colour;
 
 /// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub enum LogFormat {
 
 /// Sends logs, and the reports of panics, to standard error from now on. It is an error to do so twice.
 pub fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
-    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = has_colour(&io::stderr());
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter(log).map_err(|why| anyhow!("the log filter {why}"))?)
         .with_writer(io::stderr)

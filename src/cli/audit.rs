@@ -52,10 +52,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs an audit, writes its report to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
-    let gateways = match gateways::open(&args.gateways) {
-        Ok(gateways) => gateways,
-        Err(why) => return Ok(exit::say(exit::WRONG_SETTINGS, why)),
-    };
+    let gateways = gateways::open(&args.gateways)?;
     let store = open(config).await?;
     let report =
         audit(&store, config, args, gateways).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;

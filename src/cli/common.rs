@@ -7,14 +7,31 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::gateways::{BadOption, KeyRefused};
+use crate::base::exit;
 use crate::config::{Config, OutputFormat};
 use crate::store::Fence;
+use crate::store::fans::FanSetupError;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 
 pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
-    let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
-    let access = Access { url, prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() };
+    let access = access(config).ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
     RedisStore::open_without_canary(access, Arc::default()).await
+}
+
+/// The Redis of the settings; `None` for the memory store.
+pub(super) fn access(config: &Config) -> Option<Access> {
+    let url = config.redis.clone()?;
+    Some(Access { url, prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() })
+}
+
+/// The exit code for the error of a command.
+pub fn code_of(why: &anyhow::Error) -> u8 {
+    let is_mistake = why.downcast_ref().is_some_and(ConnectError::is_mistake)
+        || why.is::<FanSetupError>()
+        || why.is::<KeyRefused>()
+        || why.is::<BadOption>();
+    if is_mistake { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE }
 }
 
 /// Writes to standard output. It is no failure if the reader has gone away.

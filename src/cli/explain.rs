@@ -23,10 +23,7 @@ use crate::store::{LiveRecord, LiveState, LiveStore, Slices, Store, StoreResult}
 
 /// Explains a live, writes the explanation to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
-    let gateways = match gateways::open(&args.gateways) {
-        Ok(gateways) => gateways,
-        Err(why) => return Ok(exit::say(exit::WRONG_SETTINGS, why)),
-    };
+    let gateways = gateways::open(&args.gateways)?;
     let store = Arc::new(open(config).await?);
     let graph: Arc<dyn Store> = store.clone();
     let fans = fans::open(config, &graph, &Arc::default())?;

@@ -29,6 +29,11 @@ pub(super) struct BadOption {
     problem: String,
 }
 
+/// A gateway does not take the API key, or wants one.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: use --api-key-file with a key that has the scope read")]
+pub(super) struct KeyRefused(&'static str);
+
 /// One gateway, and how to ask it.
 #[derive(Debug, Clone)]
 pub(super) struct GatewayApi {
@@ -83,17 +88,22 @@ impl GatewayApi {
         self.get(&format!("/v1/gateway/lives/{live}/viewers/{user}")).await
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+    /// Asks for a path with its query, and reads the answer.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let mut answer =
             self.http.get(format!("{}{path}", self.url)).send().await.map_err(reqwest::Error::without_url)?;
-        let status = answer.status();
-        anyhow::ensure!(status != StatusCode::UNAUTHORIZED, "it wants an API key with read: use --api-key-file");
-        anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::UNAUTHORIZED => return Err(KeyRefused("it wants an API key, or another one").into()),
+            StatusCode::FORBIDDEN => return Err(KeyRefused("the API key is not good for that").into()),
+            // The query may be long, and says nothing to people.
+            status => anyhow::bail!("{} answered {status}", path.split('?').next().unwrap_or_default()),
+        }
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await? {
-            anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER, "{path} answered more than {MAX_ANSWER} bytes");
+        while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
+            anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER, "it answered more than {MAX_ANSWER} bytes");
             body.extend_from_slice(&chunk);
         }
-        Ok(serde_json::from_slice(&body)?)
+        serde_json::from_slice(&body).map_err(|_| anyhow::anyhow!("it does not answer as a gateway does"))
     }
 }

@@ -1,11 +1,17 @@
-//! The commands besides serving. `audit` and `explain` read Redis and ask gateways from outside; `token` and `key` make
-//! credentials for development. `main` runs them.
+//! The commands besides serving. `audit`, `explain`, `events` and `keys` read Redis from outside, `lives` asks a
+//! gateway, `check-config` reads the settings; `token` and `key` make credentials for development. `main` runs them.
 
 pub mod audit;
+pub mod check_config;
 mod common;
 pub mod events;
 pub mod explain;
 mod gateways;
 pub mod key;
+pub mod keys;
 mod leases;
+pub mod lives;
+mod tables;
 pub mod token;
+
+pub use common::code_of;

@@ -1,19 +1,22 @@
 //! Reads the command, such as `audit`, and its options from the command line. An option is not a setting: it applies
 //! to one run, and can only be given as a flag.
 
+mod looks;
 mod mint;
+mod shared;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
-use super::flag_value::value;
-use crate::base::gateway_url::GatewayUrl;
+use self::shared::{format, gateways, number};
+use super::mistakes::did_you_mean;
 use crate::base::ids::{LiveId, UserId};
+pub use looks::{CheckArgs, Connect, KeysArgs, LivesArgs, LivesSort, LivesView};
 pub use mint::{KeyArgs, TokenArgs};
+pub use shared::{GatewayArgs, OutputFormat};
 
 const HEADING: &str = "Options of the commands";
 
@@ -31,6 +34,12 @@ pub enum Task {
     Explain(ExplainArgs),
     /// Look at the events that were given up, or send them again.
     Events(EventsArgs),
+    /// Show the open lives.
+    Lives(LivesArgs),
+    /// Count the keys in Redis.
+    Keys(KeysArgs),
+    /// Check the settings that a gateway would run with.
+    CheckConfig(CheckArgs),
     /// Make a token.
     Token(TokenArgs),
     /// Make an API key.
@@ -40,22 +49,13 @@ pub enum Task {
 impl Task {
     /// Whether the command reads the store, and takes the settings of the gateways that use it.
     pub(super) fn reads_store(&self) -> bool {
-        matches!(self, Self::Audit(_) | Self::Explain(_) | Self::Events(_))
+        matches!(self, Self::Audit(_) | Self::Explain(_) | Self::Events(_) | Self::Keys(_))
     }
 
-    /// Whether the command only makes a credential. It takes the settings for that and ignores how others fit.
-    pub(super) fn mints(&self) -> bool {
-        matches!(self, Self::Token(_) | Self::Key(_))
+    /// Whether the command does nothing that a gateway does, so that it does not matter how the settings fit together.
+    pub(super) fn stands_alone(&self) -> bool {
+        matches!(self, Self::Token(_) | Self::Key(_) | Self::Lives(_))
     }
-}
-
-/// How a command writes its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputFormat {
-    /// Tables and sentences for people.
-    Text,
-    /// One JSON document.
-    Json,
 }
 
 /// Which findings an audit repairs.
@@ -74,16 +74,6 @@ pub enum Users {
     Changes,
     /// These, and every follow and every login.
     Each,
-}
-
-/// Which gateways a command asks, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GatewayArgs {
-    pub(crate) urls: Vec<GatewayUrl>,
-    /// `None`: without a key.
-    pub(crate) api_key_file: Option<PathBuf>,
-    /// `None`: the certificate authorities of the system.
-    pub(crate) ca: Option<PathBuf>,
 }
 
 /// The options of `rollcall audit`.
@@ -130,6 +120,9 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
     ("audit", "Search Redis for what is missing or should not exist"),
     ("explain", "Show who is counted in a live, and why"),
     ("events", "List or replay the events that were given up"),
+    ("lives", "Show the open lives, in a table that changes"),
+    ("keys", "Count the keys in Redis that match a pattern, by kind, with their memory"),
+    ("check-config", "Check the settings and the files that they name"),
     ("token", "Print a token for development"),
     ("key", "Print a new API key"),
     ("completions", "Print completions for bash, elvish, fish, powershell or zsh"),
@@ -141,10 +134,14 @@ const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("gateway", Some("URL"), "A gateway to ask what it holds, as http[s]://host:port; may be repeated"),
     ("api-key-file", Some("FILE"), "A file with an API key with the scope read, for the gateways"),
     ("gateway-ca", Some("FILE"), "A PEM file of certificate authorities to trust for gateways; default: the system's"),
-    ("json", None, "Print one JSON document"),
+    ("json", None, "Print one JSON document; lives: a line of JSON for each live"),
     ("fix", None, "audit: repair what can be repaired safely"),
     ("users", None, "audit: check every follow and every login too, which takes long in a large graph"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
+    ("sort", Some("FIGURE"), "lives: by viewers or by fans, largest first [default: viewers]"),
+    ("once", None, "lives: print the table once, as it is done where standard output is no terminal"),
+    ("count", Some("N"), "keys: how many keys to list one by one, 0 to 1000 [default: 10]"),
+    ("connect", None, "check-config: ask Redis too, and the URL of jwt-jwks"),
     ("all", None, "events replay: every event that was given up"),
     ("sub", Some("USER"), "token: whose token it is"),
     ("role", Some("ROLE"), "token: viewer, streamer or service [default: viewer]"),
@@ -168,6 +165,11 @@ pub(super) fn args() -> impl Iterator<Item = Arg> {
     })
 }
 
+/// The names of the flags of the commands.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    OPTIONS.iter().map(|(name, ..)| *name)
+}
+
 /// How to use an option of the commands; `None` for any other flag.
 pub(super) fn usage(flag: &str) -> Option<String> {
     let (name, hint, _) = OPTIONS.iter().find(|(name, ..)| flag.strip_prefix("--") == Some(name))?;
@@ -186,7 +188,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse(&format!("--{name} (flag)"), "is not an option of this command; see rollcall --help");
         }
     };
-    let format = if matches.get_flag("json") { OutputFormat::Json } else { OutputFormat::Text };
+    let format = format(matches);
     let task = match words.as_slice() {
         [] | ["serve"] => {
             only(&[], &mut refuse);
@@ -195,10 +197,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
         ["audit"] => {
             only(&["gateway", "api-key-file", "gateway-ca", "json", "fix", "users", "top"], &mut refuse);
             let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
-            let top = top(matches).unwrap_or_else(|problem| {
-                refuse("--top (flag)", &problem);
-                TOP
-            });
+            let top = number(matches, "top", TOP, &mut refuse);
             let users = if matches.get_flag("users") { Users::Each } else { Users::Changes };
             Task::Audit(AuditArgs { gateways: gateways(matches, &mut refuse), format, fix, users, top })
         }
@@ -232,6 +231,18 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse("events", "needs a word: rollcall events list, rollcall events replay ENTRY or replay --all");
             return None;
         }
+        ["lives"] => {
+            only(looks::LIVES, &mut refuse);
+            Task::Lives(looks::lives(matches, &mut refuse))
+        }
+        ["keys", words @ ..] => {
+            only(looks::KEYS, &mut refuse);
+            Task::Keys(looks::keys(words, matches, &mut refuse)?)
+        }
+        ["check-config"] => {
+            only(looks::CHECK, &mut refuse);
+            Task::CheckConfig(looks::check(matches))
+        }
         ["token"] => {
             only(mint::TOKEN, &mut refuse);
             Task::Token(mint::token(matches, &mut refuse)?)
@@ -241,32 +252,15 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Key(mint::key(matches, &mut refuse)?)
         }
         // The message does not quote the word, which may be the second half of a password with a space in it.
-        _ => {
-            refuse(
-                "a word that is not a flag",
-                "only `serve`, `audit`, `explain LIVE [USER]`, `events list`, `events replay`, `token`, `key`, \
-                 `completions SHELL` and `man` are commands; a value with spaces needs quotes",
-            );
+        [word, ..] => {
+            let others = COMMANDS.iter().map(|(name, _)| *name).filter(|name| name != word);
+            let near = did_you_mean(word, others, str::to_owned);
+            let known = "only `serve`, `audit`, `explain LIVE [USER]`, `events list`, `events replay`, `lives`, \
+                         `keys PATTERN`, `check-config`, `token`, `key`, `completions SHELL` and `man` are commands; a \
+                         value with spaces needs quotes";
+            refuse("a word that is not a flag", &format!("{known}{near}"));
             return None;
         }
     };
     (mistakes.len() == before).then_some(task)
-}
-
-fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, &str)) -> GatewayArgs {
-    let urls = matches.get_many::<OsString>("gateway").into_iter().flatten();
-    let read = urls.filter_map(|url| {
-        let url = GatewayUrl::parse(&url.to_string_lossy());
-        url.map_err(|problem| refuse("--gateway (flag)", problem)).ok()
-    });
-    let urls = read.collect();
-    let mut file = |name: &str| {
-        value(matches, name)?.map_err(|problem| refuse(&format!("--{name} (flag)"), &problem)).map(PathBuf::from).ok()
-    };
-    GatewayArgs { urls, api_key_file: file("api-key-file"), ca: file("gateway-ca") }
-}
-
-fn top(matches: &ArgMatches) -> Result<usize, String> {
-    let Some(top) = value(matches, "top") else { return Ok(TOP) };
-    top?.parse().ok().filter(|top| *top <= 1_000).ok_or_else(|| "must be a number from 0 to 1000".to_owned())
 }

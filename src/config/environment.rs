@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
-use super::settings::{ENV_PREFIX, SETTINGS, Setting};
+use super::settings::{self, ENV_PREFIX, SETTINGS};
 
 pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes: &mut Vec<String>) -> GivenMap {
     let mut given = GivenMap::new();
@@ -17,7 +17,7 @@ pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes
             let text = value.into_string().map_err(|_| "is not valid UTF-8".to_owned());
             given.insert(setting.name, Given { text, place: format!("env {name}") });
         } else if !is_service_link(&name, &value.to_string_lossy()) {
-            let hint = did_you_mean(&name[ENV_PREFIX.len()..], Setting::env_name);
+            let hint = did_you_mean(&name[ENV_PREFIX.len()..], settings::names(), settings::env_name);
             mistakes.push(format!("{} (env): no such setting{hint}", name.escape_debug()));
         }
     }

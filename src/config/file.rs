@@ -1,18 +1,24 @@
 //! Reads the settings file: flat TOML such as `heartbeat = "5s"`, with dashes or underscores in names. An unknown key
-//! is a mistake. No mistake quotes a line of the file, because the line may hold a password.
+//! is a mistake. Each setting and each mistake knows its line. No mistake quotes a line of the file, because the line
+//! may hold a password.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::Path;
 
-use toml::{Table, Value};
+use toml::{Spanned, Value};
 
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
-use super::settings::SETTINGS;
+use super::settings::{self, SETTINGS};
 
 /// The largest settings file. It limits how much is read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
+
+/// A key of the file, the line on which it stands, and its value.
+type Entry = (String, usize, Value);
 
 pub(super) fn read(path: &Path, mistakes: &mut Vec<String>) -> GivenMap {
     given(path, contents(path).and_then(parse), mistakes)
@@ -24,21 +30,21 @@ pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<String>) ->
     given(path, parse(text.to_vec()), mistakes)
 }
 
-fn given(path: &Path, table: Result<Table, String>, mistakes: &mut Vec<String>) -> GivenMap {
+fn given(path: &Path, entries: Result<Vec<Entry>, String>, mistakes: &mut Vec<String>) -> GivenMap {
     let mut given = GivenMap::new();
-    let place = format!("file {}", path.display());
-    let table = match table {
-        Ok(table) => table,
+    let file = format!("file {}", path.display());
+    let entries = match entries {
+        Ok(entries) => entries,
         Err(problem) => {
-            mistakes.push(format!("{place}: {problem}"));
+            mistakes.push(format!("{file}: {problem}"));
             return given;
         }
     };
-    for (key, value) in table {
-        let name = key.replace('_', "-");
+    for (key, line, value) in entries {
+        let (name, place) = (key.replace('_', "-"), format!("{file}, line {line}"));
         let mut refuse = |problem: &str| mistakes.push(format!("{} ({place}): {problem}", key.escape_debug()));
         match SETTINGS.iter().find(|s| s.name == name) {
-            None => refuse(&format!("no such setting{}", did_you_mean(&name, |s| s.name.to_owned()))),
+            None => refuse(&format!("no such setting{}", did_you_mean(&name, settings::names(), str::to_owned))),
             Some(s) if s.name == "config" => refuse("a settings file cannot name another one: use the flag"),
             Some(s) if given.contains_key(s.name) => refuse("is set twice, with a dash and with an underscore"),
             Some(s) => drop(given.insert(s.name, Given { text: text(value), place: place.clone() })),
@@ -55,15 +61,21 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn parse(bytes: Vec<u8>) -> Result<Table, String> {
+/// The entries in the order of the file.
+fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("is longer than {} KiB, so probably not a settings file", MAX_BYTES / 1024));
     }
     let text = String::from_utf8(bytes).map_err(|_| "is not valid UTF-8".to_owned())?;
-    text.parse::<Table>().map_err(|err| {
-        let line = err.span().map_or(1, |span| text.bytes().take(span.start).filter(|b| *b == b'\n').count() + 1);
+    let line = |at: Range<usize>| text.bytes().take(at.start).filter(|b| *b == b'\n').count() + 1;
+    let table: BTreeMap<Spanned<String>, Value> = toml::from_str(&text).map_err(|err| {
+        let line = err.span().map_or(1, line);
         format!("is not valid TOML, line {line}; use lines like: heartbeat = \"5s\"")
-    })
+    })?;
+    let entries = table.into_iter().map(|(key, value)| (line(key.span()), key.into_inner(), value));
+    let mut entries: Vec<Entry> = entries.map(|(line, key, value)| (key, line, value)).collect();
+    entries.sort_by_key(|(_, line, _)| *line);
+    Ok(entries)
 }
 
 fn text(value: Value) -> Result<String, String> {

@@ -12,8 +12,9 @@ use super::command::{self, Task};
 use super::flag_value::value;
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
-use super::settings::{SETTINGS, Setting};
+use super::settings::{self, SETTINGS, Setting};
 use super::shell;
+use crate::base::exit;
 
 pub(super) enum Asked {
     Print(String),
@@ -27,15 +28,23 @@ of --config, such as heartbeat = \"5s\". A flag overrides a variable, and a vari
 like 250ms, 5s or 1m30s.
 
 When ready, the gateway prints one line to standard output: listening on http://ADDR:PORT. Logs go to standard error.
-Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 address taken or store unreachable, 70 a bug;
-audit: 1 if findings remain.
+Colours are for terminals only, and for none if NO_COLOR is set.
 
 Commands: serve (the default) runs a gateway. audit searches Redis for entries that are missing or should not exist.
-explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. Both need --redis and
-take the settings of the gateways, such as --lease, and the options above. token prints a token for development, signed
-with --jwt-hs256-secret-file or --jwt-private-key; --jwt-audience and --jwt-issuer go into it. key prints a new API key
-and, below it, its line for the file of --api-keys. completions prints what makes a shell complete these flags, man the
-manual page.";
+explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. keys PATTERN counts the
+keys in Redis, by kind, with their memory. These need --redis and take the settings of the gateways, such as --lease and
+--key-prefix. lives shows the open lives as a gateway tells them, in a table that changes, or once. check-config takes
+the settings as serve does, reads the files that they name, and prints every mistake and every setting with its origin.
+token prints a token for development, signed with --jwt-hs256-secret-file or --jwt-private-key; --jwt-audience and
+--jwt-issuer go into it. key prints a new API key and, below it, its line for the file of --api-keys. completions prints
+what makes a shell complete these flags, man the manual page.
+
+Exit codes:";
+
+/// The end of the help.
+fn after_help() -> String {
+    exit::CODES.iter().fold(AFTER_HELP.to_owned(), |help, (code, what)| format!("{help}\n  {code:>3}  {what}"))
+}
 
 fn command() -> Command {
     let words = Arg::new("words").value_parser(ValueParser::os_string()).action(ArgAction::Append).num_args(0..);
@@ -47,12 +56,15 @@ fn command() -> Command {
              rollcall audit --redis URL [--gateway URL]... [--api-key-file FILE] [--json] [--fix]\n               \
              [--users] [--top N]\n       \
              rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]\n       \
+             rollcall lives [--gateway URL]... [--api-key-file FILE] [--sort viewers|fans] [--once] [--json]\n       \
+             rollcall keys PATTERN --redis URL [--count N] [--json]\n       \
+             rollcall check-config [--config FILE] [--SETTING VALUE]... [--connect] [--json]\n       \
              rollcall token --sub USER [--role ROLE] [--ttl DURATION] --jwt-hs256-secret-file FILE\n       \
              rollcall key --name NAME --scopes read,write\n       \
              rollcall completions SHELL\n       \
              rollcall man",
         )
-        .after_help(AFTER_HELP)
+        .after_help(after_help())
         .styles(styling::Styles::plain())
         .arg(words.hide(true));
     let command = SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting)));
@@ -98,7 +110,8 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
         } else if let Some(usage) = command::usage(&culprit) {
             format!("use {usage}")
         } else {
-            format!("no such flag{}", did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name)))
+            let known = settings::names().chain(command::names());
+            format!("no such flag{}", did_you_mean(culprit.trim_start_matches('-'), known, |name| format!("--{name}")))
         };
         mistakes.push(format!("{} (flag): {problem}", culprit.escape_debug()));
         if !remove(&mut args, &culprit) {

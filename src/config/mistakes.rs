@@ -2,7 +2,7 @@
 //! be a secret), and what would be right.
 
 use super::given::Given;
-use super::settings::{SETTINGS, Setting, Shown};
+use super::settings::{Setting, Shown};
 
 /// All mistakes in the settings; printed one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,30 +21,37 @@ pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
     let subject = format!("{} ({place})", setting.name);
     match value {
         None | Some("") => subject,
-        // Any value may be a URL with a password, in the wrong place.
-        Some(value) if setting.shown == Shown::Plain && value.len() <= 120 && !value.contains('@') => {
-            format!("{subject} is {value:?}")
-        }
+        Some(value) if may_be_shown(setting, value) => format!("{subject} is {value:?}"),
         Some(_) => format!("{subject}, not shown here"),
     }
 }
 
-/// `; did you mean heartbeat?`, or an empty text if no setting has a similar name.
-pub(super) fn did_you_mean(name: &str, spell: impl Fn(&Setting) -> String) -> String {
+/// Any value may be a URL with a password, in the wrong place.
+pub(super) fn may_be_shown(setting: &Setting, value: &str) -> bool {
+    setting.shown == Shown::Plain && value.len() <= 120 && !value.contains('@')
+}
+
+/// `; did you mean heartbeat?`, or an empty text if none of the known names is similar.
+pub(super) fn did_you_mean(
+    name: &str,
+    known: impl Iterator<Item = &'static str>,
+    spell: impl Fn(&'static str) -> String,
+) -> String {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let wanted = match name.as_str() {
         "port" | "bind" | "host" | "addr" | "address" => "listen",
         _ => &name,
     };
-    let near = |setting: &&Setting| {
-        let limit = if setting.name.len() <= 4 { 1 } else { 2 };
+    let distance = |known: &str| {
+        let limit = if known.len() <= 4 { 1 } else { 2 };
         let part = |long: &str, short: &str| long.split('-').any(|word| word == short);
-        match strsim::levenshtein(wanted, setting.name) {
+        // One swap is two changes of a letter, and the commonest slip.
+        match strsim::osa_distance(wanted, known) {
             distance if distance <= limit => Some(distance),
-            _ if part(wanted, setting.name) || part(setting.name, wanted) => Some(limit + 1),
+            _ if part(wanted, known) || part(known, wanted) => Some(limit + 1),
             _ => None,
         }
     };
-    let best = SETTINGS.iter().filter_map(|s| near(&s).map(|distance| (distance, s))).min_by_key(|(d, _)| *d);
-    best.map_or_else(String::new, |(_, setting)| format!("; did you mean {}?", spell(setting)))
+    let best = known.filter_map(|known| distance(known).map(|distance| (distance, known))).min_by_key(|(d, _)| *d);
+    best.map_or_else(String::new, |(_, known)| format!("; did you mean {}?", spell(known)))
 }

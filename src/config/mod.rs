@@ -14,6 +14,7 @@ mod flags;
 mod given;
 mod mistakes;
 mod relations;
+mod review;
 mod settings;
 mod shell;
 #[cfg(test)]
@@ -28,9 +29,11 @@ use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
 pub use command::{
-    AuditArgs, EventsAction, EventsArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users,
+    AuditArgs, CheckArgs, Connect, EventsAction, EventsArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, KeysArgs,
+    LivesArgs, LivesSort, LivesView, OutputFormat, Task, TokenArgs, Users,
 };
 pub use mistakes::ConfigError;
+pub use review::SettingInForce;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub(crate) use values::number_of;
 pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
@@ -45,7 +48,10 @@ pub enum Loaded {
 }
 
 /// Reads the settings of a process from its arguments (the first is the program's name), its environment, and the file
-/// that one of these names.
+/// that one of these names. `check-config` is told the mistakes; for any other task they are the error.
+///
+/// # Errors
+/// All mistakes.
 pub fn load(
     args: impl IntoIterator<Item = OsString>,
     env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -63,7 +69,7 @@ pub fn load(
     given.extend(env);
     given.extend(flags);
     let (config, wrong) = take(&given, &mut mistakes);
-    if !task.as_ref().is_some_and(Task::mints) {
+    if !task.as_ref().is_some_and(Task::stands_alone) {
         check_relations(&config, &given, &wrong, &mut mistakes);
     }
     if task.as_ref().is_some_and(Task::reads_store) && config.redis.is_none() && !wrong.contains("redis") {
@@ -72,6 +78,10 @@ pub fn load(
         mistakes.push(mistake.to_owned());
     }
     match task {
+        Some(Task::CheckConfig(args)) => {
+            let args = CheckArgs { mistakes, settings: review::in_force(&given, &wrong), ..args };
+            Ok(Loaded::Run(Task::CheckConfig(args), Box::new(config)))
+        }
         Some(task) if mistakes.is_empty() => Ok(Loaded::Run(task, Box::new(config))),
         _ => Err(ConfigError { mistakes }),
     }

@@ -60,8 +60,18 @@ impl Setting {
     /// The environment variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
     #[must_use]
     pub fn env_name(&self) -> String {
-        format!("{}{}", ENV_PREFIX, self.name.to_ascii_uppercase().replace('-', "_"))
+        env_name(self.name)
     }
+}
+
+/// The environment variable of the setting with this name.
+pub(super) fn env_name(name: &str) -> String {
+    format!("{ENV_PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// The name of each setting.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.name)
 }
 
 const ADDRESSES: &str = "Addresses";

@@ -77,6 +77,9 @@ mod tests {
             assert!(page.contains(&format!("--{}", setting.name)), "--{}", setting.name);
             assert!(page.contains(&setting.env_name()), "{}", setting.env_name());
         }
+        for (command, _) in COMMANDS {
+            assert!(page.contains(command), "the manual does not name {command}");
+        }
     }
 
     #[test]

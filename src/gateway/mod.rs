@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Url;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -41,7 +40,7 @@ use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::store::{CloseReason, LiveRecord, Store};
 use crate::sync::events::fan_events::FanEvents;
 pub use crate::sync::lives::{LiveError, OpenWish, Opened};
-use crate::sync::webhooks::{Reach, Receiver, Signer, WebhookSender};
+use crate::sync::webhooks::{Receiver, WebhookSender};
 
 pub(crate) mod parts;
 pub mod process;
@@ -70,6 +69,17 @@ pub enum StartError {
     /// The fan source cannot be used as it is set up.
     #[error("{0}")]
     FanSource(#[from] FanSetupError),
+}
+
+impl StartError {
+    /// Whether only other settings, or other files, can help; otherwise it is worth to try again.
+    pub fn is_mistake(&self) -> bool {
+        match self {
+            Self::Keys(KeysError::File(_)) | Self::Certificate(_) | Self::Settings(_) | Self::FanSource(_) => true,
+            Self::Store(why) => why.is_mistake(),
+            Self::Keys(KeysError::Url(_)) | Self::Address(..) => false,
+        }
+    }
 }
 
 /// A gateway that runs.
@@ -160,7 +170,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
         _ => None,
     };
-    let webhook = webhook_receiver(&config).map_err(StartError::Settings)?;
+    let webhook = Receiver::of(&config).map_err(StartError::Settings)?.map(Arc::new);
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
@@ -279,16 +289,6 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-}
-
-/// The receiver of webhooks, if there is one.
-fn webhook_receiver(config: &Config) -> Result<Option<Arc<Receiver>>, String> {
-    let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else { return Ok(None) };
-    let signer = Signer::open(file.clone())?;
-    let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
-    let reach = if config.webhook_allow_private == Switch::On { Reach::Any } else { Reach::Public };
-    let receiver = Receiver::new(url, signer, (config.webhook_timeout, reach));
-    receiver.map(Arc::new).map(Some).map_err(|why| format!("webhook-url {why}"))
 }
 
 fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> WebhookSender {

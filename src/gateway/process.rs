@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Gateway, KeysError, StartError};
+use super::Gateway;
 use crate::base::{exit, service_manager, telemetry};
-use crate::cli::{audit, events, explain, key, token};
+use crate::cli::{self, audit, check_config, events, explain, key, keys, lives, token};
 use crate::config::{self, Config, Loaded, Task};
 use crate::edge::{admission, banner};
 
@@ -19,6 +19,13 @@ pub fn run() -> u8 {
         Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
         Ok(Loaded::Run(Task::Explain(args), config)) => inspect(&config, explain::run(&config, &args)),
         Ok(Loaded::Run(Task::Events(args), config)) => inspect(&config, events::run(&config, &args)),
+        Ok(Loaded::Run(Task::Keys(args), config)) => inspect(&config, keys::run(&config, &args)),
+        Ok(Loaded::Run(Task::CheckConfig(args), config)) => inspect(&config, check_config::run(&config, &args)),
+        Ok(Loaded::Run(Task::Lives(args), config)) => {
+            // Anything else would spoil the screen.
+            let quiet = Config { log: "error".to_owned(), ..*config };
+            inspect(&quiet, lives::run(&args))
+        }
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
         Ok(Loaded::Print(text)) => {
@@ -31,10 +38,10 @@ pub fn run() -> u8 {
     code.unwrap_or_else(|err| exit::say(exit::BUG, err))
 }
 
-/// Runs a command that reads the store.
+/// Runs a command that reads the store or asks gateways.
 fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
     telemetry::init(&config.log, config.log_format)?;
-    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(exit::UNAVAILABLE, why)))
+    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(cli::code_of(&why), why)))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
@@ -49,10 +56,10 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         let gateway = tokio::select! {
             started = super::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(
-                    err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_) | StartError::Settings(_)),
-                ) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
-                Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
+                Err(err) => {
+                    let code = if err.is_mistake() { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE };
+                    return Ok(exit::say(code, err));
+                }
             },
             () = any_of(&mut signals) => return Ok(exit::STOPPED),
         };

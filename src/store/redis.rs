@@ -125,6 +125,15 @@ impl RedisStore {
         Self::open_with(access, Probes::Ping, metrics).await
     }
 
+    /// Whether the URL can be read and somebody be trusted. It asks nobody.
+    ///
+    /// # Errors
+    /// What is wrong with the URL or the file of authorities.
+    pub fn check(access: &Access) -> Result<(), ConnectError> {
+        let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
+        Connector::of(address, access.ca.as_deref(), Probes::Ping).map(drop)
+    }
+
     async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;

@@ -20,9 +20,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::backlog::Backlog;
+pub use self::receiver::Receiver;
 use self::receiver::Refusal;
-pub use self::receiver::{Reach, Receiver};
-pub use self::signature::Signer;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::GatewayId;

@@ -570,6 +570,23 @@ async fn a_crash_a_sweep_a_drain_and_an_audit_need_nothing_more() {
     assert_eq!(refused(&redis), "");
     let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}");
+    let keys = ["keys", "*", "--json", "--redis", &url].map(str::to_owned);
+    let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(keys).output().unwrap();
+    let out = tokio::task::spawn_blocking(run).await.unwrap();
+    let census: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(refused(&redis), "");
+    for row in census["kinds"].as_array().unwrap() {
+        assert!(row["types"]["?"].is_null() && row["bytes"].is_u64(), "{row}");
+    }
+    // Without the right, memory is not known, and a key of others has no type.
+    set(&redis, &["ACL", "SETUSER", "rollcall", "-memory"].map(str::to_owned));
+    assert_eq!(redis.cli(&["SET", "of-another-program", "x"]), "OK");
+    let keys = ["keys", "of*", "--json", "--redis", &url].map(str::to_owned);
+    let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(keys).output().unwrap();
+    let out = tokio::task::spawn_blocking(run).await.unwrap();
+    let census: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let row = &census["kinds"][0];
+    assert_eq!((&row["types"]["?"], &row["bytes"]), (&1.into(), &serde_json::Value::Null), "{census}");
     // The sizes of keys are what an audit passes over where it may not ask.
     let stats = redis.cli(&["INFO", "commandstats"]);
     let unused: Vec<&str> =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rollcall::auth::permissions;
 use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
-use rollcall::base::{metrics, process};
+use rollcall::base::{exit, metrics, process};
 use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
 use rollcall::session::close_codes::Close;
@@ -59,6 +59,15 @@ fn the_document_names_every_metric_with_its_help_and_no_other() {
     let table: Vec<String> =
         right.iter().map(|(name, (kind, help))| format!("| `{name}` | {kind} | … | {help} |")).collect();
     assert!(named == right, "docs/metrics.md names\n{named:#?}\nright would be\n{}", table.join("\n"));
+}
+
+#[test]
+fn the_document_on_operations_names_every_exit_code() {
+    let text = read("docs/operations.md");
+    let table = between(&text, "| exit code | meaning |\n", "\n\n").unwrap();
+    let named: Vec<(String, Vec<String>)> = rows(table);
+    let right = exit::CODES.iter().map(|(code, what)| (code.to_string(), vec![(*what).to_owned()]));
+    assert_eq!(named, right.collect::<Vec<_>>());
 }
 
 #[test]

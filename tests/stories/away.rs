@@ -13,6 +13,8 @@ on_both_stores! {
         dashboard.sees_that("two viewers", |counts| counts.number("viewers") == 2).await;
         crowd[0].say(json!({"type": "away"})).await;
         dashboard.sees_that("one is away", |counts| counts.number("away") == 1).await;
+        let listed = world.backend().get("/v1/lives").await.is(200).body["items"][0].clone();
+        assert_eq!((&listed["away"], &listed["quality"]), (&json!(1), &json!("exact")), "{listed}");
         // A heartbeat brings nobody back.
         let ack = crowd[0].heartbeat().await;
         crowd[0].ping().await;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
-use std::iter;
 
 use serde::Serialize;
 
@@ -13,6 +12,7 @@ use super::inspection::{Holding, Inspection, LiveRow};
 use super::scan::{BigKey, ScanTotals};
 use crate::base::ids::GatewayId;
 use crate::cli::leases::{LeaseSnapshot, LeaseStatus};
+use crate::cli::tables::{count, table};
 
 /// `docs/audit.md` describes the fields.
 #[derive(Debug, Serialize)]
@@ -100,7 +100,7 @@ impl Display for Report {
             let LiveRow { live_id, state, epoch, slices, fans, viewers, gateways, .. } = live;
             [live_id as &dyn Display, state, epoch, slices, fans, viewers, gateways].map(ToString::to_string)
         });
-        table(f, ["live", "state", "epoch", "slices", "fans", "viewers", "gateways"], lives.collect())?;
+        table(f, ["live", "state", "epoch", "slices", "fans", "viewers", "gateways"], &lives.collect::<Vec<_>>())?;
         let gateways = self.gateways.iter().map(|gateway| {
             let GatewayRow { gateway_id, slices, members, lease, .. } = gateway;
             let compared = match (gateway.asked, gateway.restless) {
@@ -110,11 +110,11 @@ impl Display for Report {
             };
             [gateway_id as &dyn Display, slices, members, lease, &compared].map(ToString::to_string)
         });
-        table(f, ["gateway", "slices", "members", "lease", "slices compared"], gateways.collect())?;
+        table(f, ["gateway", "slices", "members", "lease", "slices compared"], &gateways.collect::<Vec<_>>())?;
         for (title, keys) in [("most members", biggest_by_members), ("most memory", biggest_by_bytes)] {
             let bytes = |key: &BigKey| key.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
             let rows = keys.iter().map(|key| [key.key.clone(), key.members.to_string(), bytes(key)]);
-            table(f, [title, "members", "bytes"], rows.collect())?;
+            table(f, [title, "members", "bytes"], &rows.collect::<Vec<_>>())?;
         }
         writeln!(f)?;
         if !self.fixed.is_empty() {
@@ -131,23 +131,4 @@ impl Display for Report {
         }?;
         self.findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
     }
-}
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-/// Writes rows under a head, in aligned columns; writes nothing if there are no rows.
-fn table<const N: usize>(f: &mut Formatter<'_>, head: [&str; N], rows: Vec<[String; N]>) -> fmt::Result {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let rows: Vec<_> = iter::once(head.map(str::to_owned)).chain(rows).collect();
-    let widths: [usize; N] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
-    writeln!(f)?;
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
 }

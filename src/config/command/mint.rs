@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::config::flag_value::value;
-
+use super::shared::Refuse;
 use crate::base::identity::Role;
 use crate::base::ids::{LiveId, UserId};
+use crate::config::flag_value::value;
 
 /// The lifetimes that a token may have.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -43,9 +43,6 @@ pub struct KeyArgs {
 /// The names of the options of each command.
 pub(super) const TOKEN: &[&str] = &["sub", "role", "ttl", "lives", "fan-of", "no-count", "jwt-private-key"];
 pub(super) const KEY: &[&str] = &["name", "scopes"];
-
-/// Notes a mistake: in which option, and what would be right.
-type Refuse<'a> = &'a mut dyn FnMut(&str, &str);
 
 pub(super) fn token(matches: &ArgMatches, refuse: Refuse<'_>) -> Option<TokenArgs> {
     let user = |text: &str| UserId::parse(text).map_err(|why| why.to_string());

@@ -17,7 +17,7 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::JsonObject;
 use super::state::AppState;
 use crate::base::ids::LiveId;
-use crate::store::{ListedLive, LiveState, Rank, RankedLive};
+use crate::store::{ListedLive, LiveRecord, LiveState, Rank, RankedLive};
 
 /// In which order open lives are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -84,7 +84,12 @@ pub(super) async fn list(
     // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
     let records = state.lives.counted(&lives).await?.into_iter().flatten();
     let open = records.filter(|record| record.state == LiveState::Open);
-    let mut items: Vec<OpenLiveEntry> = open.map(OpenLiveEntry::from).collect();
+    let trust = &state.sessions.trust;
+    let entry = |record: LiveRecord| {
+        let room = state.rooms.of_epoch(&record);
+        OpenLiveEntry::from(record).seen_in(room.as_deref(), trust)
+    };
+    let mut items: Vec<OpenLiveEntry> = open.map(entry).collect();
     match rank {
         // The counts here may be newer than those by which the store ranks.
         Some(Rank::Viewers) => items.sort_by_key(|live| std::cmp::Reverse(live.viewers)),

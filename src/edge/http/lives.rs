@@ -16,6 +16,9 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
+use crate::presence::figures::Quality;
+use crate::presence::room::Room;
+use crate::presence::trust::Trust;
 use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Summary, Terms};
 use crate::sync::lives::OpenWish;
 
@@ -199,6 +202,20 @@ pub(super) struct OpenLiveEntry {
     pub(super) fans: u64,
     /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come yet.
     counted_at: Option<u64>,
+    /// How many of the viewers are away; null for a live that this gateway does not hold.
+    #[schema(example = 0)]
+    away: Option<u64>,
+    /// How far to trust the counts: `exact`, `partial` or `stale`; null as `away` is.
+    #[schema(value_type = Option<String>, example = "exact")]
+    quality: Option<Quality>,
+}
+
+impl OpenLiveEntry {
+    /// Adds what only the room of the live knows.
+    pub(super) fn seen_in(mut self, room: Option<&Room>, trust: &Trust) -> Self {
+        (self.away, self.quality) = room.map(|room| (room.away(), trust.quality(room))).unzip();
+        self
+    }
 }
 
 impl From<LiveRecord> for OpenLiveEntry {
@@ -213,6 +230,8 @@ impl From<LiveRecord> for OpenLiveEntry {
             counted_at: record.counted.map(|counted| counted.at),
             live_id: record.live,
             streamer_id: record.streamer,
+            away: None,
+            quality: None,
         }
     }
 }

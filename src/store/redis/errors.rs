@@ -21,6 +21,13 @@ pub enum ConnectError {
     Unreachable(#[from] StoreError),
 }
 
+impl ConnectError {
+    /// Whether only other settings, or another file, can help.
+    pub fn is_mistake(&self) -> bool {
+        matches!(self, Self::Url(_) | Self::Trust(_))
+    }
+}
+
 /// What an error of the server means: its first word, which is part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerError {
@@ -124,7 +131,7 @@ fn read_target(details: &str, asked: &Host) -> Option<Host> {
 
 /// What an error means for the caller of the store.
 pub(super) fn judge(error: &Error) -> StoreError {
-    let said = error.details().to_owned();
+    let said = readable(error.details()).to_owned();
     match (ServerError::of(error), error.kind()) {
         (Some(ServerError::NonLocalKey), _) => StoreError::Lost(said),
         (Some(ServerError::Other), _) => StoreError::Nonsense(said),
@@ -135,6 +142,12 @@ pub(super) fn judge(error: &Error) -> StoreError {
         (None, ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand) => StoreError::Nonsense(said),
         (None, _) => StoreError::Lost(said),
     }
+}
+
+/// The words for people: of an I/O error the library shows `Os { code: 111, …, message: "Connection refused" }`.
+fn readable(details: &str) -> &str {
+    let message = details.strip_prefix("Os {").and_then(|rest| rest.split_once("message: \"")?.1.split_once('"'));
+    message.map_or(details, |(message, _)| message)
 }
 
 /// The word with which an error of the server begins, in capitals; the library's own errors have none.
@@ -162,6 +175,13 @@ mod tests {
         assert_eq!(judged(ErrorKind::IO, "Os { code: 104 }"), "lost");
         assert_eq!(judged(ErrorKind::Timeout, "Request timed out."), "timeout");
         assert_eq!(judged(ErrorKind::Backpressure, "Max in-flight commands reached."), "backpressure");
+    }
+
+    #[test]
+    fn an_io_error_is_told_in_words() {
+        let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(judge(&Error::new(ErrorKind::IO, os)), StoreError::Lost("Connection refused".to_owned()));
+        assert_eq!((readable("Os { code: 104 }"), readable("")), ("Os { code: 104 }", ""));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What an audit reads of Redis from outside the protocol: which keys there are, how big they are, what is in them. No
-//! gateway calls it. It only reads, save for [`RedisStore::drop_left_overs`].
+//! What the commands read of Redis from outside the protocol: which keys there are, how big they are, what is in them.
+//! No gateway calls it. It only reads, save for [`RedisStore::drop_left_overs`].
 //!
 //! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each, and no call touches
 //! more than a page of members.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::node::Share;
-use super::reply::{self, Reply, flag, number};
+use super::reply::{self, Reply, flag, next_answer, number, text};
 use super::slices::{read_fence_word, read_timed};
 use super::viewers::read_viewers;
 use super::{RedisStore, args, scripts};
@@ -23,7 +23,7 @@ use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Members that Redis looks at to guess the memory of a set.
+/// Members that Redis looks at to guess the memory of a key.
 const SAMPLES: &str = "5";
 
 /// A slice as it stands in one moment.
@@ -115,16 +115,39 @@ impl RedisStore {
             if members == 0 {
                 return Ok(None);
             }
-            let usage = args!["USAGE", key, "SAMPLES", SAMPLES];
-            let bytes = match self.router.command_at(1, "MEMORY", usage).await {
-                Ok(bytes) => number(&bytes).ok(),
-                // The ACL forbids the command, or the server does not have it.
-                Err(StoreError::Refused(_) | StoreError::Nonsense(_)) => None,
-                Err(why) => return Err(why),
-            };
-            Ok(Some(KeySize { members, bytes }))
+            Ok(Some(KeySize { members, bytes: self.bytes_of(key).await? }))
         };
         self.router.call("key_size", steps).await
+    }
+
+    /// The memory of a key, as the server estimates it from a few of its members; `None` if it gives no estimate.
+    pub(crate) async fn key_bytes(&self, key: &str) -> StoreResult<Option<u64>> {
+        self.router.call("key_bytes", self.bytes_of(key)).await
+    }
+
+    async fn bytes_of(&self, key: &str) -> StoreResult<Option<u64>> {
+        let usage = args!["USAGE", key, "SAMPLES", SAMPLES];
+        match self.router.command_at(1, "MEMORY", usage).await {
+            Ok(bytes) => Ok(number(&bytes).ok()),
+            // The ACL forbids the command, or the server does not have it.
+            Err(StoreError::Refused(_) | StoreError::Nonsense(_)) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// The type of each key, as the server names it, in their order. `none` is a key that is gone, `?` one that this
+    /// user of the server may not ask about.
+    pub(crate) async fn key_types(&self, keys: &[String]) -> StoreResult<Vec<String>> {
+        let types = self.router.read_each(
+            "key_types",
+            keys,
+            |key| vec![("TYPE", args![key.as_str()])],
+            |_, answers| match next_answer(answers) {
+                Err(StoreError::Refused(_)) => Ok("?".to_owned()),
+                answer => text(answer?),
+            },
+        );
+        types.await.into_iter().collect()
     }
 
     /// A slice, its fence and its entries.

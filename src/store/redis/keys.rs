@@ -497,6 +497,27 @@ impl Keys {
         UserId::parse(key.strip_prefix(self.prefix.as_str())?.strip_prefix("user:")?).ok()
     }
 
+    /// The keys of this installation that match a glob in which no key has a prefix. A key that begins with another
+    /// key in braces has the prefix there as well.
+    pub fn matching(&self, glob: &str) -> String {
+        let in_braces = ["", "last-seen:"].into_iter().find_map(|begin| {
+            let rest = glob.strip_prefix(begin)?.strip_prefix('{')?;
+            Some(format!("{begin}{{{}{rest}", self.prefix))
+        });
+        self.key(in_braces.as_deref().unwrap_or(glob))
+    }
+
+    /// Of which kind a key is, for people: its name without the prefix, with `*` for ids and numbers. `None` for a key
+    /// of another installation.
+    pub fn kind(&self, key: &str) -> Option<String> {
+        let name = key.strip_prefix(self.prefix.as_str())?;
+        let beside = name.strip_prefix('{').and_then(|name| name.strip_prefix(self.prefix.as_str())?.split_once("}:"));
+        let Some((key, companion)) = beside else { return Some(plain_kind(name)) };
+        let end = companion.find([':', '@']);
+        let companion = end.map_or_else(|| companion.to_owned(), |end| format!("{}*", &companion[..=end]));
+        Some(format!("{{{}}}:{companion}", plain_kind(key)))
+    }
+
     /// A glob that every key of a live matches, and few others do.
     pub fn live_keys(&self) -> String {
         self.key("*li[nv]e*")
@@ -579,6 +600,16 @@ impl Keys {
             _ => None,
         }
     }
+}
+
+/// The kind of a key that has no other key in braces before it.
+fn plain_kind(name: &str) -> String {
+    if let Some((set, _)) = name.split_once("_slice").filter(|(set, _)| !set.contains(':')) {
+        return format!("{set}_slice*");
+    }
+    // Two words say what these are, one what others are.
+    let words = ["rollcall:", "statuses:"].into_iter().find(|word| name.starts_with(word)).map_or(0, str::len);
+    name[words..].find(':').map_or_else(|| name.to_owned(), |end| format!("{}*", &name[..=words + end]))
 }
 
 fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
@@ -727,6 +758,41 @@ mod tests {
                 assert_eq!(keys.read_key(&keys.key(other)), None, "{other}");
             }
         }
+    }
+
+    #[test]
+    fn a_kind_has_a_star_for_every_id_and_no_prefix() {
+        for (key, kind) in [
+            ("online-fans:42", "online-fans:*"),
+            ("online-fans:a:b_slice3", "online-fans:*"),
+            ("online-users_slice3", "online-users_slice*"),
+            ("lives", "lives"),
+            ("rollcall:leases", "rollcall:leases"),
+            ("rollcall:changes:7", "rollcall:changes:*"),
+            ("statuses:on-air:u1", "statuses:on-air:*"),
+            ("attendance:42@7:{p3}", "attendance:*"),
+            ("last-seen:{online-users_slice3}", "last-seen:*"),
+            ("", ""),
+            ("{", "{"),
+            ("{}:", "{}:"),
+        ] {
+            assert_eq!(Keys::default().kind(key).as_deref(), Some(kind), "{key}");
+        }
+        let (app, live) = (prefixed("app:"), LiveId::parse("a-b").unwrap());
+        let history = app.history(&LiveEpoch { live: live.clone(), epoch: Epoch(7) });
+        let held = app.held(&SliceId::of_fans(live, 3, 8), &GatewayId::random());
+        for (key, kind, glob) in [
+            (history.as_str(), "{live:*}:history@*", "{live:a*"),
+            (&held, "{online-fans:*}:held:*", "{online-fans:*}:held:*"),
+            (&app.last_seen(3), "last-seen:*", "last-seen:{online-users_slice3}"),
+            (&app.lives(), "lives", "lives"),
+        ] {
+            assert_eq!(app.kind(key).as_deref(), Some(kind), "{key}");
+            let glob = app.matching(glob);
+            let parts: Vec<&str> = glob.split('*').collect();
+            assert!(key.starts_with(parts[0]) && key.contains(parts[parts.len() / 2]), "{key} {glob}");
+        }
+        assert_eq!(app.kind("lives"), None);
     }
 
     #[test]

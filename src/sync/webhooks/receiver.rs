@@ -13,6 +13,7 @@ use super::signature::Signer;
 use crate::base::clock::unix_now;
 use crate::base::http_answer;
 use crate::base::public_address::is_public;
+use crate::config::{Config, Switch};
 use crate::store::Event;
 
 const SIGNATURE: &str = "rollcall-signature";
@@ -71,6 +72,19 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// The receiver of the settings, if they have one.
+    ///
+    /// # Errors
+    /// What is wrong with which setting, or with its file.
+    pub fn of(config: &Config) -> Result<Option<Self>, String> {
+        let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else { return Ok(None) };
+        let signer = Signer::open(file.clone())?;
+        let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
+        let reach = if config.webhook_allow_private == Switch::On { Reach::Any } else { Reach::Public };
+        let receiver = Self::new(url, signer, (config.webhook_timeout, reach));
+        receiver.map(Some).map_err(|why| format!("webhook-url {why}"))
+    }
+
     /// A receiver at a URL of http or https, which has this long to answer.
     ///
     /// # Errors

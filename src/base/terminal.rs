@@ -1,0 +1,90 @@
+//! What a terminal may be shown. Text that comes from elsewhere can hold characters that move the cursor, change
+//! colours or turn the line around, so commands pass it through [`harmless`] or [`fit`] before they print it.
+
+use std::io::IsTerminal;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Marks of no width that may follow one character, such as the vowels and tones of Thai.
+const MOST_MARKS: usize = 3;
+
+/// Whether a stream shows colours: it is a terminal, and `NO_COLOR` is not set.
+pub fn has_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The text on one line, with `?` for each control character and without invisible characters that change the text
+/// around them.
+pub fn harmless(text: &str) -> String {
+    let mut marks = 0;
+    let shown = text.chars().filter(|c| !is_invisible(*c)).map(|c| if c.is_control() { '?' } else { c });
+    shown
+        .filter(|c| {
+            marks = if c.width() == Some(0) { marks + 1 } else { 0 };
+            marks <= MOST_MARKS
+        })
+        .collect()
+}
+
+/// As [`harmless`], in at most so many columns of the terminal. A text that is longer ends with `…`.
+pub fn fit(text: &str, columns: usize) -> String {
+    let text = harmless(text);
+    if text.width() <= columns {
+        return text;
+    }
+    let mut cut = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used >= columns {
+            break;
+        }
+        cut.push(c);
+    }
+    if columns > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+/// As [`fit`], filled up with spaces.
+pub fn pad(text: &str, columns: usize) -> String {
+    let mut text = fit(text, columns);
+    text.extend(std::iter::repeat_n(' ', columns.saturating_sub(text.width())));
+    text
+}
+
+/// Characters that show nothing and change how others are shown: the direction of the text, joiners, variants.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_and_invisible_ones_do_nothing() {
+        assert_eq!(harmless("\u{1b}[31mred\u{7}\r\n\u{9b}2J"), "?[31mred????2J");
+        assert_eq!(harmless("abc\u{202e}fed\u{200f}\u{2066}"), "abcfed");
+        assert_eq!(harmless("ที่นี่ 日本 café"), "ที่นี่ 日本 café");
+        assert_eq!(harmless(&format!("a{}b", "\u{301}".repeat(50))), format!("a{}b", "\u{301}".repeat(3)));
+    }
+
+    #[test]
+    fn a_text_is_cut_by_the_columns_that_it_takes() {
+        assert_eq!(fit("cooking", 7), "cooking");
+        assert_eq!(fit("cooking", 6), "cooki…");
+        assert_eq!(fit("日本語", 6), "日本語");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日…");
+        assert_eq!((fit("ab", 1), fit("ab", 0)), ("…".to_owned(), String::new()));
+        assert_eq!((pad("日本語", 4), pad("a", 3)), ("日… ".to_owned(), "a  ".to_owned()));
+        for columns in 0..40 {
+            let title = "テスト\u{1b}[0m 🎥 e\u{301}\u{301}\u{301}\u{301} \u{200d}\u{fe0f}x".repeat(4);
+            assert_eq!(pad(&title, columns).width(), columns, "{columns}");
+        }
+    }
+}

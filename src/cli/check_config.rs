@@ -1,0 +1,107 @@
+//! `rollcall check-config` tells what is wrong with the settings that a gateway would run with, and with the files that
+//! they name, and where each setting comes from. The files are read by the code with which a gateway reads them. It
+//! asks nobody unless it is told to, and shows no secret.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::common::{access, open, print};
+use super::tables::{count, table};
+use crate::auth::api_keys::ApiKeys;
+use crate::auth::tokens::Tokens;
+use crate::base::clock::Clock;
+use crate::base::exit;
+use crate::base::metrics::Metrics;
+use crate::base::terminal::harmless;
+use crate::config::{AuthMode, CheckArgs, Config, Connect, SettingInForce};
+use crate::edge::listener::tls::Certificate;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::{Store, fans};
+use crate::sync::webhooks::Receiver;
+
+#[derive(Debug, Serialize)]
+struct Verdict<'a> {
+    /// What a gateway would not start with.
+    mistakes: Vec<String>,
+    /// Who does not answer; null if nobody was asked.
+    unreachable: Option<Vec<String>>,
+    /// What is allowed and probably not intended.
+    warnings: Vec<String>,
+    settings: &'a [SettingInForce],
+}
+
+/// Checks, writes what it found to standard output and answers the exit code.
+pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
+    let mut mistakes = args.mistakes.clone();
+    mistakes.extend(wrong_files(config));
+    let unreachable = match args.connect {
+        Connect::Yes => Some(unreachable(config).await),
+        Connect::No => None,
+    };
+    let code = match (mistakes.is_empty(), unreachable.as_ref().is_none_or(Vec::is_empty)) {
+        (false, _) => exit::WRONG_SETTINGS,
+        (true, false) => exit::UNAVAILABLE,
+        (true, true) => exit::STOPPED,
+    };
+    print(&Verdict { mistakes, unreachable, warnings: config.warnings(), settings: &args.settings }, args.format);
+    Ok(code)
+}
+
+/// What is wrong with the files that the settings name.
+fn wrong_files(config: &Config) -> Vec<String> {
+    let mut wrong: Vec<String> = Vec::new();
+    if config.auth == AuthMode::Jwt {
+        wrong.extend(Tokens::wrong_files(config).iter().map(ToString::to_string));
+    }
+    wrong.extend(ApiKeys::open(config).err().map(|why| why.to_string()));
+    if let (Some(chain), Some(key)) = (&config.tls_cert, &config.tls_key) {
+        wrong.extend(Certificate::open(chain, key).err().map(|why| why.to_string()));
+    }
+    if let Some(access) = access(config) {
+        wrong.extend(RedisStore::check(&access).err().map(|why| format!("redis: {why}")));
+    }
+    wrong.extend(Receiver::of(config).err());
+    let nobody: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
+    wrong.extend(fans::open(config, &nobody, &Arc::default()).err().map(|why| why.to_string()));
+    wrong
+}
+
+/// Asks those whom a gateway asks before it serves.
+async fn unreachable(config: &Config) -> Vec<String> {
+    let mut unreachable = Vec::new();
+    if config.redis.is_some() {
+        unreachable.extend(open(config).await.err().map(|why| format!("redis: {why}")));
+    }
+    if config.auth == AuthMode::Jwt
+        && let Ok((_, Some(fetcher))) = Tokens::open(config, Arc::new(Metrics::default()))
+    {
+        unreachable.extend(fetcher.first(Duration::ZERO).await.err().map(|why| format!("jwt-jwks: {why}")));
+    }
+    unreachable
+}
+
+impl Display for Verdict<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let value = |setting: &SettingInForce| setting.value.clone().unwrap_or_default();
+        let rows =
+            self.settings.iter().map(|setting| [setting.name.to_owned(), value(setting), setting.origin.clone()]);
+        f.write_str("the settings in force:")?;
+        table(f, ["setting", "value", "from"], &rows.collect::<Vec<_>>())?;
+        for warning in &self.warnings {
+            write!(f, "\nwarning: {}", harmless(warning))?;
+        }
+        let unreachable = self.unreachable.as_deref().unwrap_or_default();
+        for problem in self.mistakes.iter().chain(unreachable) {
+            write!(f, "\n{}", harmless(problem))?;
+        }
+        match (self.mistakes.len() + unreachable.len(), self.unreachable.is_some()) {
+            (0, false) => f.write_str("\nnothing is wrong; nobody was asked (--connect asks)"),
+            (0, true) => f.write_str("\nnothing is wrong"),
+            (wrong, _) => write!(f, "\n{} wrong", count(wrong, "thing")),
+        }
+    }
+}

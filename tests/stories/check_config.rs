@@ -1,0 +1,170 @@
+//! `rollcall check-config` tells every mistake at once, where it was made, and what is in force, without a secret; it
+//! asks nobody unless it is told to.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::certificates::Certificates;
+use crate::support::redis_server::free_port;
+use crate::support::redis_view::Redis;
+
+/// A folder with files of settings and keys.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn run(&self, command: &[&str], args: &[&str]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        program.args(command).args(args).env("ROLLCALL_FLUSH", "100ms").output().unwrap()
+    }
+
+    fn check(&self, code: i32, args: &[&str]) -> Value {
+        let out = self.run(&["check-config", "--json", "--log", "off"], args);
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{out:?}");
+        assert!(!said.contains("hunter2"), "{said}");
+        serde_json::from_str(&said).unwrap_or_else(|why| panic!("{why}: {out:?}"))
+    }
+}
+
+fn setting<'a>(verdict: &'a Value, name: &str) -> (&'a Value, &'a Value) {
+    let all = verdict["settings"].as_array().unwrap();
+    let one = all.iter().find(|setting| setting["name"] == name).unwrap();
+    (&one["value"], &one["origin"])
+}
+
+#[test]
+fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
+    let folder = Folder::new();
+    let text = "heartbeat = '4s'\n\n# The Redis.\nredis = 'redis://who:hunter2@127.0.0.1:7001/2'\nflush = '90ms'\n";
+    let file = folder.file("rollcall.toml", text);
+    let verdict = folder.check(0, &["--config", &file, "--lease", "20s"]);
+    assert_eq!((&verdict["mistakes"], &verdict["unreachable"]), (&json!([]), &Value::Null));
+    for (name, value, origin) in [
+        ("heartbeat", json!("4s"), format!("file {file}, line 1")),
+        ("redis", json!("redis://…@127.0.0.1:7001/2"), format!("file {file}, line 4")),
+        ("flush", json!("100ms"), "env ROLLCALL_FLUSH".to_owned()),
+        ("lease", json!("20s"), "flag --lease".to_owned()),
+        ("timeout", json!("15s"), "default".to_owned()),
+        ("tls-cert", Value::Null, "default".to_owned()),
+        ("config", json!(file), "flag --config".to_owned()),
+    ] {
+        assert_eq!(setting(&verdict, name), (&value, &json!(origin)), "{name}");
+    }
+    let text = String::from_utf8(folder.run(&["check-config"], &["--config", &file]).stdout).unwrap();
+    assert!(text.ends_with("nothing is wrong; nobody was asked (--connect asks)\n"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("heartbeat ")).unwrap();
+    assert_eq!(line.split_whitespace().take(2).collect::<Vec<_>>(), ["heartbeat", "4s"], "{text}");
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
+    let folder = Folder::new();
+    let certificates = Certificates::for_host("IP:127.0.0.1");
+    let secret = folder.file("secret", "hunter2");
+    let keys = folder.file("keys", "backend read hunter2\n# fine\nother readd hunter2\n");
+    let hook = folder.file("hook", "hunter2\n");
+    let file = folder.file(
+        "rollcall.toml",
+        &format!(
+            "auth = 'jwt'\nheartbeat = 5\njwt-hs256-secret-file = '{secret}'\njwt-public-key = '/nowhere/key'\n\
+             api-keys = '{keys}'\ntls-cert = '{}'\ntls-key = '{secret}'\nwebhook-url = 'https://example.org/hunter2'\n\
+             webhook-secret-file = '{hook}'\nredis = 'rediss://:hunter2@127.0.0.1'\nredis-ca = '{secret}'\n\
+             fan-source = 'http'\nfan-url = 'https://example.org'\nfan-secret-file = '/nowhere/fans'\n\
+             hertbeat = '5s'\n",
+            certificates.chain().display()
+        ),
+    );
+    let args = ["--config", file.as_str(), "--lease", "1s", "--lease-refresh", "1s", "--drian", "5s"];
+    let verdict = folder.check(64, &args);
+    let mistakes = verdict["mistakes"].as_array().unwrap().iter();
+    let mistakes: Vec<&str> = mistakes.map(|one| one.as_str().unwrap()).collect();
+    let all = [
+        "--drian (flag): no such flag; did you mean --drain?".to_owned(),
+        format!("hertbeat (file {file}, line 15): no such setting; did you mean heartbeat?"),
+        format!("heartbeat (file {file}, line 2) is \"5\": has no unit"),
+        "lease-refresh (flag --lease-refresh) is \"1s\": lease-refresh must be 200ms or less".to_owned(),
+        "jwt-hs256-secret-file: the secret is shorter than".to_owned(),
+        "jwt-public-key: the file cannot be read".to_owned(),
+        "api-keys: line 1: ".to_owned(),
+        "; line 3: ".to_owned(),
+        format!("tls-key: {secret} has no private key"),
+        "redis: Redis cannot be trusted".to_owned(),
+        "webhook-secret-file".to_owned(),
+        "fan-secret-file: /nowhere/fans".to_owned(),
+    ];
+    for words in &all {
+        assert!(mistakes.iter().any(|mistake| mistake.contains(words)), "{words:?} is not in {mistakes:#?}");
+    }
+    assert_eq!(mistakes.len(), all.len() - 1, "{mistakes:#?}");
+    assert_eq!(setting(&verdict, "heartbeat").0, "(wrong)");
+    // `serve` refuses the same settings; it tells of the files one after the other.
+    let serve = folder.run(&["serve"], &args);
+    let said = String::from_utf8(serve.stderr).unwrap();
+    assert_eq!(serve.status.code(), Some(64), "{said}");
+    assert!(said.contains(&all[1]) && !said.contains("hunter2"), "{said}");
+    let text = folder.run(&["check-config"], &args);
+    assert_eq!(text.status.code(), Some(64));
+    assert!(String::from_utf8(text.stdout).unwrap().ends_with("\n11 things wrong\n"));
+}
+
+/// What `serve` would not start with is a mistake in the settings, as `check-config` says.
+#[test]
+fn a_file_that_cannot_be_used_ends_each_command_with_64() {
+    let folder = Folder::new();
+    let text = folder.file("text", "no certificate");
+    let nobody = format!("rediss://127.0.0.1:{}", free_port());
+    let fans = ["--fan-source", "http", "--fan-url", "https://example.org", "--fan-secret-file", "/nowhere"];
+    let ca = ["--redis", nobody.as_str(), "--redis-ca", text.as_str()];
+    for (command, args) in [("serve", &fans[..]), ("check-config", &fans), ("serve", &ca), ("check-config", &ca)] {
+        let out = folder.run(&[command], &[args, &["--listen", "127.0.0.1:0"]].concat());
+        assert_eq!(out.status.code(), Some(64), "{command} {args:?}: {out:?}");
+    }
+    let out = folder.run(&["keys", "*"], &ca);
+    assert_eq!(out.status.code(), Some(64), "{out:?}");
+}
+
+#[tokio::test]
+async fn redis_is_asked_only_where_that_is_wanted() {
+    let (folder, redis) = (Folder::new(), Redis::start().await);
+    let (url, nobody) = (redis.url(), format!("redis://:hunter2@127.0.0.1:{}", free_port()));
+    assert_eq!(folder.check(0, &["--redis", &nobody])["unreachable"], Value::Null);
+    let away = folder.check(69, &["--redis", &nobody, "--connect"]);
+    assert!(away["unreachable"][0].as_str().unwrap().starts_with("redis: Redis cannot be reached"), "{away:#}");
+    assert_eq!(folder.check(0, &["--redis", &url, "--connect"])["unreachable"], json!([]));
+    let keys = redis.ask(&["DBSIZE"]).await;
+    assert_eq!(keys, 0, "nothing is written");
+    let secret = folder.file("secret", &"s".repeat(32));
+    let keys = format!("http://127.0.0.1:{}/hunter2", free_port());
+    let jwks = ["--auth", "jwt", "--jwt-hs256-secret-file", &secret, "--jwt-jwks", &keys, "--connect"];
+    let away = folder.check(69, &jwks);
+    assert!(away["unreachable"][0].as_str().unwrap().starts_with("jwt-jwks: "), "{away:#}");
+    assert!(away["warnings"][0].as_str().unwrap().contains("jwt-jwks is a URL of http"), "{away:#}");
+}
+
+#[test]
+fn the_example_in_the_repository_has_no_mistake_but_its_files() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rollcall.toml").display().to_string();
+    let verdict = Folder::new().check(64, &["--config", &example]);
+    let mistakes = verdict["mistakes"].as_array().unwrap();
+    assert!(
+        !mistakes.is_empty() && mistakes.iter().all(|one| one.to_string().contains("cannot be read")),
+        "{mistakes:?}"
+    );
+}

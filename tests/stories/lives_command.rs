@@ -1,0 +1,238 @@
+//! `rollcall lives` shows a person at a terminal, and a script, which lives are open; whatever a gateway says, and
+//! whether or not it answers, the terminal stays whole.
+
+use std::process::{Command, Output};
+
+use data_encoding::HEXLOWER;
+use rollcall::config::AuthMode;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::support::certificates::Certificates;
+use crate::support::redis_server::free_port;
+use crate::support::stores::{on_both_stores, within_deadline};
+use crate::support::terminal::at_a_terminal;
+use crate::support::tls_door::tls_before;
+use crate::support::wait::{PATIENCE, same, until};
+use crate::support::world::World;
+
+async fn lives(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+    command.arg("lives").args(args);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+}
+
+/// The lives that `--json` prints, each as its id, viewers and fans.
+async fn listed(gateway: &str, more: &[&str]) -> Vec<(String, u64, u64)> {
+    let out = lives(&[&["--json", "--gateway", gateway], more].concat()).await;
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let lines = String::from_utf8(out.stdout).unwrap();
+    let live = |line: &str| {
+        let live: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+        let figure = |name: &str| live[name].as_u64().unwrap();
+        (live["live_id"].as_str().unwrap().to_owned(), figure("viewers"), figure("fans"))
+    };
+    lines.lines().map(live).collect()
+}
+
+on_both_stores! {
+    async fn a_script_reads_a_line_of_json_for_each_live(world) {
+        let gateway = format!("http://{}", world.addr);
+        assert_eq!(listed(&gateway, &[]).await, []);
+        world.open("quiet").await;
+        world.open("42").await;
+        let cooking = json!({"streamer_id": "s2", "title": "Two\u{202e} pots"});
+        world.backend().put("/v1/lives/cooking", cooking).await.is(201);
+        world.follow(&["u0"]).await;
+        let _crowd = world.crowd("u", 3, "42").await;
+        let _other = world.viewer_in("other", "cooking").await;
+        let right = [("42", 3, 1), ("cooking", 1, 0), ("quiet", 0, 0)].map(|(id, v, f)| (id.to_owned(), v, f));
+        until("the lives are listed by viewers", PATIENCE, async || same(listed(&gateway, &[]).await, right.to_vec()))
+            .await;
+        assert_eq!(listed(&gateway, &["--sort", "fans"]).await[0], right[0]);
+        let out = lives(&["--once", "--gateway", &gateway]).await;
+        let table = String::from_utf8(out.stdout).unwrap();
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(table.lines().next(), Some("3 lives, 4 viewers, 1 fan"), "{table}");
+        assert_eq!(lines[2][..4], ["live", "viewers", "fans", "away"], "{table}");
+        assert_eq!((&lines[3][..5], lines[3][6]), (&["42", "3", "1", "0", "exact"][..], "s1"), "{table}");
+        assert_eq!((lines[4][0], &lines[4][7..]), ("cooking", &["Two", "pots"][..]), "{table}");
+        // Without a terminal on standard output, --once goes without saying.
+        assert!(said(&lives(&["--gateway", &gateway]).await).contains("3 lives, 4 viewers, 1 fan"));
+    }
+}
+
+/// Looks at these gateways at a terminal.
+async fn a_person(gateways: &[&str], steps: Value) -> Value {
+    let named = gateways.iter().flat_map(|gateway| ["--gateway", gateway]);
+    at_a_terminal(&["lives"].into_iter().chain(named).collect::<Vec<_>>(), &[], steps).await
+}
+
+/// Left as it was found: its settings, its own screen, the cursor.
+#[track_caller]
+fn is_whole(done: &Value) {
+    assert_eq!((&done["code"], &done["restored"]), (&json!(0), &json!(true)), "{done:#}");
+    let shown = done["shown"].as_str().unwrap();
+    let last = |what: &str| shown.rfind(what);
+    assert!(last("\u{1b}[?1049h").is_some() && last("\u{1b}[?1049l") > last("\u{1b}[?1049h"), "{shown:?}");
+    assert!(last("\u{1b}[?25h") > last("\u{1b}[?25l"), "the cursor is hidden: {shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_leaves_with_q_or_control_c_and_the_terminal_is_as_before() {
+    within_deadline(async {
+        let world = World::on_redis(|_| ()).await;
+        world.open("live-of-s1").await;
+        let gateway = format!("http://{}", world.addr);
+        for last in [json!(["send", "q"]), json!(["send", "\u{3}"]), json!(["signal", "SIGTERM"])] {
+            let steps = json!([
+                ["expect", "live-of-s1"],
+                ["send", "fjkr"],
+                ["resize", [7, 40]],
+                ["expect", "live-of-s1"],
+                last
+            ]);
+            is_whole(&a_person(&[&gateway], steps).await);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_is_told_that_the_gateway_is_away_and_when_it_is_asked_again() {
+    within_deadline(async {
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let steps = json!([["expect", "refused"], ["send", "q"]]);
+        let done = a_person(&[&nobody], steps).await;
+        is_whole(&done);
+        let world = World::on_redis(|_| ()).await;
+        world.open("live-of-s1").await;
+        // The next gateway is asked in its place.
+        let other = format!("http://{}", world.addr);
+        let steps = json!([["expect", "refused"], ["expect", "live-of-s1"], ["send", "q"]]);
+        is_whole(&a_person(&[&nobody, &other], steps).await);
+    })
+    .await;
+}
+
+/// A gateway that answers every request with this.
+async fn impostor(status: &'static str, body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close", body.len());
+            let answer = format!("{head}\r\n\r\n{body}");
+            tokio::spawn(async move {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    format!("http://{addr}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_gateway_says_does_nothing_to_the_terminal() {
+    within_deadline(async {
+        let evil = "\u{1b}]0;owned\u{7}\u{9b}2J\r\n\u{202e}";
+        let live = json!({
+            "live_id": format!("l{evil}"), "streamer_id": evil, "epoch": 1,
+            "title": format!("{evil}{}", "x".repeat(5_000)), "opened_at": u64::MAX,
+            "viewers": u64::MAX, "fans": u64::MAX, "counted_at": null, "quality": evil,
+        });
+        let other = json!({"live_id": "m", "streamer_id": "s", "epoch": 1, "title": null, "opened_at": 0,
+            "viewers": 7, "fans": 1, "counted_at": 5, "of_the_future": [1]});
+        // A list without an end, always of the same lives.
+        let gateway = impostor("200 OK", json!({"items": [live, other], "cursor": "&sort=#\n"}).to_string()).await;
+        let out = lives(&["--once", "--gateway", &gateway]).await;
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        let table = String::from_utf8(out.stdout).unwrap();
+        assert!(table.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{table:?}");
+        assert!(table.starts_with("2 lives and more") && table.contains("owned"), "{table}");
+        let done = a_person(&[&gateway], json!([["expect", "owned"], ["send", "q"]])).await;
+        is_whole(&done);
+        let shown = done["shown"].as_str().unwrap();
+        assert!(!shown.contains("\u{1b}]0;") && !shown.contains(['\u{7}', '\u{9b}', '\u{202e}']), "{shown:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_does_not_tell_is_named_with_its_reason() {
+    within_deadline(async {
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let busy = impostor("503 Service Unavailable", String::new()).await;
+        let other = impostor("200 OK", "<html>".to_owned()).await;
+        let elsewhere = impostor("302 Found", String::new()).await;
+        let long = impostor("200 OK", " ".repeat(5 << 20)).await;
+        let world = World::on_redis(|_| ()).await;
+        for (gateway, words) in [
+            (&nobody, "refused"),
+            (&busy, "/v1/lives answered 503"),
+            (&other, "does not answer as a gateway does"),
+            (&elsewhere, "302"),
+            (&long, "more than 4194304 bytes"),
+        ] {
+            for view in ["--json", "--once"] {
+                let out = lives(&[view, "--gateway", gateway]).await;
+                assert_eq!(out.status.code(), Some(69), "{}", said(&out));
+                let why = String::from_utf8(out.stderr).unwrap();
+                assert!(out.stdout.is_empty() && why.contains(words) && why.contains(gateway), "{words}: {why}");
+                assert_eq!(why.lines().count(), 1, "{why}");
+            }
+            let alive = format!("http://{}", world.addr);
+            let out = lives(&["--once", "--gateway", gateway, "--gateway", &alive]).await;
+            assert_eq!(out.status.code(), Some(0), "the next one is asked: {}", said(&out));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_with_keys_is_asked_with_one_over_tls() {
+    const KEY: &str = "a key of the operator";
+    within_deadline(async {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            folder.path().join(name).display().to_string()
+        };
+        let digest = |key: &str| HEXLOWER.encode(&Sha256::digest(key));
+        let keys = file("keys", &format!("look read {}\nact moderate {}\n", digest(KEY), digest("another")));
+        let secret = file("secret", &"s".repeat(32));
+        let world = World::on_redis(|config| {
+            config.auth = AuthMode::Jwt;
+            config.jwt_hs256_secret_file = Some(secret.into());
+            config.api_keys = Some(keys.into());
+        })
+        .await;
+        let certificates = Certificates::for_host("IP:127.0.0.1");
+        let ca = certificates.ca().display().to_string();
+        let plain = format!("http://{}", world.addr);
+        let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
+        let (key, wrong, weak) = (file("key", &format!("{KEY}\n")), file("wrong", "stranger"), file("weak", "another"));
+        let asks: [(&[&str], i32, &str); 7] = [
+            (&["--gateway", &plain, "--api-key-file", &key], 0, "0 lives"),
+            (&["--gateway", &secure, "--gateway-ca", &ca, "--api-key-file", &key], 0, "0 lives"),
+            (&["--gateway", &plain], 64, "--api-key-file"),
+            (&["--gateway", &plain, "--api-key-file", &wrong], 64, "wants an API key, or another one"),
+            (&["--gateway", &plain, "--api-key-file", &weak], 64, "not good for that"),
+            (&["--gateway", &plain, "--api-key-file", "/nowhere"], 64, "--api-key-file: cannot be read"),
+            (&["--gateway", &secure, "--api-key-file", &key], 69, "certificate"),
+        ];
+        for (args, code, words) in asks {
+            let out = lives(&[&["--once"], args].concat()).await;
+            let text = said(&out);
+            assert_eq!(out.status.code(), Some(code), "{args:?}: {text}");
+            assert!(text.contains(words) && !text.contains(KEY), "{words}: {text}");
+        }
+    })
+    .await;
+}

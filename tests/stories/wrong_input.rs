@@ -1,0 +1,136 @@
+//! A user's mistake ends a command with a sentence that helps and with the code of the documents: never with a panic, a
+//! backtrace, or the inside of an error. Colours are for terminals only.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::json;
+
+use crate::support::redis_server::free_port;
+use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
+use crate::support::terminal::at_a_terminal;
+use crate::support::world::World;
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+}
+
+#[track_caller]
+fn helps(out: &Output, code: i32, words: &str) {
+    let text = said(out);
+    assert_eq!(out.status.code(), Some(code), "{text}");
+    assert!(text.contains(words), "{words:?} is not in {text}");
+    for inside in ["panic", "backtrace", "BACKTRACE", "Error {", "Os {", "\u{1b}", "hunter2"] {
+        assert!(!text.contains(inside), "{inside:?} is in {text}");
+    }
+}
+
+#[test]
+fn a_mistake_on_the_command_line_is_explained() {
+    let redis = ["--redis", "redis://127.0.0.1"];
+    let wrong: &[(&[&str], &str)] = &[
+        (&["keys"], "rollcall keys 'online-fans:*'"),
+        (&["keys", "Cargo.toml", "README.md", redis[0], redis[1]], "needs one pattern, in quotes"),
+        (&["keys", "live:[0-9", redis[0], redis[1]], "has a [ without its ]"),
+        (&["keys", "", redis[0], redis[1]], "* finds every key"),
+        (&["keys", "*"], "redis: is required"),
+        (&["keys", "*", redis[0], redis[1], "--count", "many"], "--count (flag): must be a number from 0 to 1000"),
+        (&["keys", "*", redis[0], redis[1], "--once"], "--once (flag): is not an option of this command"),
+        (&["keys", "*", "--redis", "http://hunter2"], "is no Redis URL"),
+        (&["lives", "--gateway", "127.0.0.1:8080"], "right would be http://host:port"),
+        (&["lives", "--gateway", "http://u:hunter2@h"], "right would be http://host:port"),
+        (&["lives", "--sort", "size"], "--sort (flag): must be viewers or fans"),
+        (&["lives", "hunter2"], "a value with spaces needs quotes"),
+        (&["lives", "--count", "3"], "--count (flag): is not an option of this command"),
+        (&["check-config", "--fix"], "--fix (flag): is not an option of this command"),
+        (&["check-config", "--config", "/nowhere"], "file /nowhere: cannot be read"),
+        (&["chek-config"], "did you mean check-config?"),
+        (&["lvies"], "did you mean lives?"),
+        (&["--gatway", "http://127.0.0.1"], "did you mean --gateway?"),
+        (&["audit", "--api-key-fil", "x", redis[0], redis[1]], "did you mean --api-key-file?"),
+        (&["--config", "/"], "file /: cannot be read: is a directory"),
+        (&["--tls-cert", "/nowhere", "--tls-key", "/nowhere"], "tls-cert: /nowhere cannot be read"),
+        (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/nowhere"], "jwt-hs256-secret-file: the file cannot be"),
+        (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/"], "jwt-hs256-secret-file: the file cannot be"),
+        (&["key", "--name", "x", "--scopes", "reed"], "read, write and moderate"),
+        (&["events", "replay", "hunter2", redis[0]], "--redis"),
+        (&["completions", "tcsh"], "bash, elvish, fish"),
+    ];
+    for (args, words) in wrong {
+        helps(&run(args), 64, words);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let nobody = format!("redis://:hunter2@127.0.0.1:{}", free_port());
+        let stranger = format!("redis://who:hunter2@{}", redis.addr());
+        let commands: [&[&str]; 6] =
+            [&["keys", "*"], &["audit"], &["explain", "42"], &["events", "list"], &["check-config", "--connect"], &[]];
+        for command in commands {
+            for (url, words) in [(&nobody, "refused"), (&stranger, "WRONGPASS")] {
+                helps(&run(&[command, &["--redis", url, "--log", "off"]].concat()), 69, words);
+            }
+        }
+    })
+    .await;
+}
+
+/// As in `rollcall keys '*' | head -1`, after `head` has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_goes_away_is_no_failure() {
+    within_deadline(async {
+        let world = World::on_redis(|_| ()).await;
+        world.open("42").await;
+        let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
+        let commands: [&[&str]; 11] = [
+            &["--help"],
+            &["man"],
+            &["completions", "bash"],
+            &["key", "--name", "x", "--scopes", "read"],
+            &["keys", "*", "--redis", &redis],
+            &["keys", "*", "--json", "--redis", &redis],
+            &["lives", "--gateway", &gateway],
+            &["lives", "--json", "--gateway", &gateway],
+            &["check-config"],
+            &["audit", "--redis", &redis],
+            &["explain", "42", "--redis", &redis],
+        ];
+        for command in commands {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+            program.args(command).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+            let run = move || program.spawn().unwrap().wait_with_output().unwrap();
+            let out = tokio::task::spawn_blocking(run).await.unwrap();
+            assert_eq!((out.status.code(), said(&out)), (Some(0), String::new()), "{command:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn colours_are_for_terminals_and_for_none_with_no_color() {
+    within_deadline(async {
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let look: (&[&str], _, _) =
+            (&["lives", "--gateway", &nobody], json!([["expect", "refused"], ["send", "q"]]), "\u{1b}[38;5;");
+        let serve: (&[&str], _, _) =
+            (&["--listen", "127.0.0.1:0"], json!([["expect", "gateway started"], ["signal", "SIGTERM"]]), "\u{1b}[32m");
+        for (args, steps, colour) in [look, serve] {
+            for (env, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", "")], true)] {
+                let done = at_a_terminal(args, env, steps.clone()).await;
+                let shown = done["shown"].as_str().unwrap();
+                let seen = (done["code"].as_i64(), shown.contains(colour));
+                assert_eq!(seen, (Some(0), coloured), "{args:?} {env:?}: {shown:?}");
+            }
+        }
+    })
+    .await;
+}
