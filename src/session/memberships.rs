@@ -16,7 +16,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::whereabouts::Whereabouts;
-use crate::presence::{Away, Member, NoSeat, Room};
+use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
 use crate::store::LiveRecord;
@@ -113,6 +113,8 @@ impl Memberships {
         }
         let clock = &self.context.clock;
         let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
+        let hit = if member.fan() == Fan::Unknown { "miss" } else { "hit" };
+        Metrics::count(&self.context.metrics.fan_cache, hit);
         self.leave("switch");
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
         // Only now: the seat that was left counted as away.
