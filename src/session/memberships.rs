@@ -64,7 +64,7 @@ pub(super) struct Memberships {
 impl Memberships {
     pub(super) fn new(context: Arc<SessionContext>, conn: Arc<Conn>) -> Self {
         context.streamers.admit(&conn);
-        if context.user_sockets.admit(&conn, context.clock.now()) {
+        if context.user_sockets.admit(&conn) {
             Metrics::count(&context.metrics.limited, "sockets_per_user");
         }
         let mut memberships = Self {
@@ -120,6 +120,7 @@ impl Memberships {
         // Only now: the seat that was left counted as away.
         self.look_away(Away::Back);
         self.note_whereabouts(room, Whereabouts::joined);
+        tracing::debug!(live_id = %room.record.live, epoch = %room.record.epoch, "joined");
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
