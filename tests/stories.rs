@@ -79,6 +79,7 @@ mod stories {
     mod random_walk;
     mod refreshing;
     mod removals;
+    mod request_ids;
     mod room_info;
     mod rough_redis;
     mod socket_limits;

@@ -31,6 +31,7 @@ mod position;
 pub(crate) mod problem;
 pub(crate) mod rate_limits;
 mod removals;
+mod request_id;
 mod requests;
 pub(crate) mod routes;
 mod sessions;
