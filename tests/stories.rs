@@ -69,6 +69,7 @@ mod stories {
     mod joining;
     mod key_prefix;
     mod leaving;
+    mod log_lines;
     mod online;
     mod online_users;
     mod opening;

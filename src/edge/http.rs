@@ -22,6 +22,7 @@ mod infos;
 mod lists;
 mod live_lists;
 mod lives;
+mod logging;
 mod middleware;
 mod online;
 mod openapi;

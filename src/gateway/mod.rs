@@ -24,6 +24,7 @@ use crate::base::clock::Clock;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
+use crate::base::telemetry::Log;
 use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
@@ -200,6 +201,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
     }
     readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
+    readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
     if let Some(count_events) = parts.count_events {
         readers.spawn("count events", &failed, count_events.run(readers.stop.clone()));

@@ -55,6 +55,7 @@ kinds! {
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
+    InvalidFilter = BAD_REQUEST "invalid_filter" "Not a filter of the log",
     /// The settings of the gateway, or of the live, say that nobody keeps what is asked for.
     NotKept = CONFLICT "not_available" "Not kept, as the settings say",
     /// The header `Host` is missing, doubled, malformed, or not served here.
