@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use rollcall::base::ids::GatewayId;
 use rollcall::base::{exit, service_manager, telemetry};
 use rollcall::cli::{audit, events, explain, key, token};
 use rollcall::config::{self, Config, Loaded, Task};
@@ -42,12 +43,14 @@ fn run() -> u8 {
 
 /// Runs a command that reads the store.
 fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
-    telemetry::init(&config.log, config.log_format)?;
+    let _log = telemetry::init(&config.log, config.log_format, None)?;
     Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(exit::UNAVAILABLE, why)))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
-    telemetry::init(&config.log, config.log_format)?;
+    let id = GatewayId::random();
+    // Dropped last, so that the last spans are sent.
+    let _log = telemetry::init(&config.log, config.log_format, config.traces(&id).as_ref())?;
     admission::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
@@ -56,7 +59,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         // While there is no gateway yet or no more, a hangup is ignored.
         let mut hangups = signal(SignalKind::hangup())?;
         let gateway = tokio::select! {
-            started = gateway::start(config.clone()) => match started {
+            started = gateway::start_as(id, config.clone()) => match started {
                 Ok(gateway) => gateway,
                 Err(
                     err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_) | StartError::Settings(_)),

@@ -1,9 +1,15 @@
 //! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main` starts it once; the
-//! settings validate a log filter with it. [`Log`] changes what is logged while the process runs.
+//! settings validate a log filter with it. [`Log`] changes what is logged while the process runs. With [`Traces`],
+//! spans go to a collector.
 
 mod filter;
 mod log;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod sampler;
+mod traces;
+#[cfg(not(feature = "otlp"))]
+mod untraced;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal};
@@ -16,6 +22,13 @@ use tracing_subscriber::{Layer, Registry, fmt};
 
 pub(crate) use self::filter::filter;
 pub(crate) use self::log::{Log, Logged};
+#[cfg(feature = "otlp")]
+use self::otlp as export;
+pub use self::traces::Traces;
+#[cfg(not(feature = "otlp"))]
+use self::untraced as export;
+pub use export::Export;
+pub(crate) use export::continue_trace;
 
 /// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +39,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends logs, and the reports of panics, to standard error from now on.
+/// Sends logs, and the reports of panics, to standard error from now on, and spans to a collector, if there is one. The
+/// last spans go out when the answer is dropped.
 ///
 /// # Errors
-/// The filter cannot be read, or the log is set up already.
-pub fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
+/// The filter cannot be read, the traces are set up wrongly, or the log is set up already.
+pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Result<Export> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let parsed = filter(log).map_err(|why| anyhow!("the log filter {why}"))?;
     let (log, lines) = Log::new(log, parsed);
+    let (spans, export) = export::layer(traces)?;
     let layer = fmt::layer().with_writer(io::stderr).with_ansi(colour);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         LogFormat::Text => layer.with_filter(lines).boxed(),
@@ -41,10 +56,10 @@ pub fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
             layer.json().flatten_event(true).with_current_span(false).with_ansi(false).with_filter(lines).boxed()
         }
     };
-    let subscriber = Registry::default().with(layer);
+    let subscriber = Registry::default().with(layer).with(spans);
     subscriber.try_init().ok().filter(|()| log.install()).ok_or_else(|| anyhow!("the log is set up already"))?;
     panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(export)
 }
 
 fn log_panic(info: &PanicHookInfo<'_>) {

@@ -147,6 +147,14 @@ impl Stage {
 /// # Errors
 /// The address cannot be bound, the store cannot be opened, or a file of keys cannot be used.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
+    start_as(GatewayId::random(), config).await
+}
+
+/// The same for a gateway that has its id already.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let (tokens, key_fetcher) = match config.auth {
         AuthMode::Off => (None, None),
@@ -177,6 +185,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets)?;
     let app = parts.app;
+    app.gateways.own.begin_as(id);
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);

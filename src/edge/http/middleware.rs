@@ -20,6 +20,7 @@ use super::problem::{Kind, Problem};
 use super::request_id::{HttpRequestId, REQUEST_ID};
 use super::state::AppState;
 use crate::base::metrics::HttpAnswer;
+use crate::base::telemetry;
 
 /// From the end of a request's head to its answer, including the arrival of the body. It is generous: it only keeps a
 /// body that trickles in from holding a handler for ever. The store has its own, much shorter deadlines.
@@ -51,8 +52,9 @@ pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request,
     let (route, scheme) = (route(&request), browsers::scheme(request.extensions()));
     let (id, method, began) = (HttpRequestId::of(request.headers()), request.method().clone(), Instant::now());
     let span = tracing::error_span!(
-        "request", request_id = %id, %method, route, status = Empty
+        "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
+    telemetry::continue_trace(&span, (&method, &route), request.headers());
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     span.record("status", status);
