@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, header};
@@ -50,7 +50,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
 /// that lines of every level have the id of their request.
 pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let (route, scheme) = (route(&request), browsers::scheme(request.extensions()));
-    let (id, method, began) = (HttpRequestId::of(request.headers()), request.method().clone(), Instant::now());
+    let (id, method, began) = (HttpRequestId::of(request.headers()), request.method().clone(), state.clock.now());
     let span = tracing::error_span!(
         "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
@@ -58,7 +58,7 @@ pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request,
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     span.record("status", status);
-    span.in_scope(|| tracing::debug!(status, ms = began.elapsed().as_millis() as u64, "request answered"));
+    span.in_scope(|| tracing::debug!(status, ms = state.clock.now() - began, "request answered"));
     Problem::name_request(&mut response, &method, &id);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.header());
