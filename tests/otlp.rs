@@ -2,6 +2,7 @@
 //! `cargo test --features otlp --test otlp`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "the gateway is another process, and here is no runtime")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,13 +12,18 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What was posted to a collector: the path, and the body in protobuf. It has the texts as they are, and ids as bytes.
+/// A request to a collector. The body is protobuf: it has texts as they are, and ids as bytes.
+struct Post {
+    line: String,
+    body: Vec<u8>,
+}
+
 #[derive(Clone, Default)]
-struct Posted(Arc<Mutex<Vec<(String, Vec<u8>)>>>);
+struct Posted(Arc<Mutex<Vec<Post>>>);
 
 impl Posted {
     fn has(&self, bytes: &[u8]) -> bool {
-        self.0.lock().unwrap().iter().any(|(_, body)| body.windows(bytes.len()).any(|window| window == bytes))
+        self.0.lock().unwrap().iter().any(|post| post.body.windows(bytes.len()).any(|window| window == bytes))
     }
 
     fn waits_for(&self, what: &str) {
@@ -61,7 +67,7 @@ fn take_all(stream: TcpStream, sink: &Posted) {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).unwrap();
         assert!(head.contains(&"content-type: application/x-protobuf".to_owned()), "{head:?}");
-        sink.0.lock().unwrap().push((head[0].clone(), body));
+        sink.0.lock().unwrap().push(Post { line: head[0].clone(), body });
         stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
     }
 }
@@ -154,7 +160,7 @@ fn spans_of_requests_joins_and_flushes_arrive_and_a_trace_is_continued() {
     assert!(posted.has(&bytes(TRACE)), "the trace of the request is continued");
     assert!(posted.has(&bytes("00f067aa0ba902b7")), "its span is the parent");
     let posts = posted.0.lock().unwrap();
-    assert!(posts.iter().all(|(request, _)| request == "post /v1/traces http/1.1"), "{:?}", posts[0].0);
+    assert!(posts.iter().all(|post| post.line == "post /v1/traces http/1.1"), "{:?}", posts[0].line);
 }
 
 #[test]
