@@ -50,6 +50,7 @@
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |
 //! | which timeout is that? | `config/settings.rs` |
 //! | which metric is that? | `base/metrics.rs` |
+//! | what is logged, and how does that change? | `base/telemetry/log.rs`; `session/spans.rs` for a socket's lines |
 //! | what is in Redis? | `store/redis/keys.rs` |
 //! | who knows whether a viewer is a fan? | `store/fans.rs`: the store, an HTTP service, a database |
 //! | when is a source outside the store asked, and what if it is down? | `sync/fan_asker.rs` and its breaker |

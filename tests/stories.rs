@@ -74,6 +74,7 @@ mod stories {
     mod keys_command;
     mod leaving;
     mod lives_command;
+    mod log_lines;
     mod online;
     mod online_users;
     mod opening;
@@ -84,6 +85,7 @@ mod stories {
     mod random_walk;
     mod refreshing;
     mod removals;
+    mod request_ids;
     mod room_info;
     mod rough_redis;
     mod socket_limits;

@@ -44,6 +44,8 @@ pub(crate) enum Action {
     ForgetSeen,
     /// Read what one gateway holds: `/v1/gateway/…`.
     ReadGateway,
+    /// Change what one gateway logs.
+    ChangeLog,
     ReadMetrics,
 }
 
@@ -163,6 +165,7 @@ const TABLE: &[Row] = &[
     row(Action::Beat, [Yes, Yes, Yes], None, "say that oneself is there, without a socket"),
     row(Action::ForgetSeen, [No, No, Yes], WRITE, "forget users who were seen long ago"),
     row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
+    row(Action::ChangeLog, [No, No, Yes], MODERATE, "change what one gateway logs"),
     row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];
 

@@ -39,7 +39,7 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
 }
 
 /// 80 random bits in lower-case letters and digits.
-fn random_name() -> String {
+pub(super) fn random_name() -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     (0..16).map(|_| char::from(ALPHABET[rand::random_range(0..32)])).collect()
 }

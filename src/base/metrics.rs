@@ -152,6 +152,8 @@ metrics! {
     flush_in_flight: Gauge,
     /// Users waiting for a fan check
     fan_check_queue: Gauge,
+    /// Joins, by whether this gateway knew already whether the user is a fan
+    fan_cache: Family<Why, Counter>,
     /// Users whose fan check got an answer
     fan_checks: Counter,
     /// Users whose fan check found that they follow the streamer

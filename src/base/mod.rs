@@ -18,6 +18,7 @@ pub mod rate_limiter;
 pub mod redis_address;
 pub mod secret;
 pub mod service_manager;
+pub mod session_id;
 pub mod telemetry;
 pub mod terminal;
 pub mod timer_wheel;

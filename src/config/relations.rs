@@ -107,6 +107,11 @@ impl Config {
             &["webhook-events", "fan-events"],
             "fan.joined and fan.left need fan-events on".to_owned(),
         );
+        require(
+            self.otlp_endpoint.is_none() || cfg!(feature = "otlp"),
+            &["otlp-endpoint"],
+            "this build sends no spans; build with cargo build --release --features otlp".to_owned(),
+        );
         broken
     }
 

@@ -734,6 +734,25 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "otlp-endpoint",
+        group: PROCESS,
+        hint: "URL",
+        doc: "The OpenTelemetry collector to send spans to, over OTLP/HTTP; needs a build with the feature otlp",
+        more: "For example http://127.0.0.1:4318; the gateway adds /v1/traces.",
+        shown: Shown::Never,
+        take: |c, text| set(&mut c.otlp_endpoint, collector(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "otlp-one-in",
+        group: PROCESS,
+        hint: "TRACES",
+        default: Some("100"),
+        doc: "One trace in so many is sent; a request whose traceparent says that it is sampled always is",
+        take: |c, text| set(&mut c.otlp_one_in, number(text, 1..=1_000_000_000)),
+        ..PLAIN
+    },
+    Setting {
         name: "config",
         group: PROCESS,
         hint: "FILE",
@@ -847,6 +866,16 @@ fn webhook(text: &str) -> Result<Secret, String> {
     match Url::parse(text) {
         Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => Ok(Secret::new(text)),
         _ => Err("is not a URL of https or http; use one like https://example.org/hooks".to_owned()),
+    }
+}
+
+/// Checks a URL, which no error quotes: it may hold a password.
+fn collector(text: &str) -> Result<Secret, String> {
+    match Url::parse(text) {
+        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() && url.query().is_none() => {
+            Ok(Secret::new(text))
+        }
+        _ => Err("is not a URL of https or http; use one like http://127.0.0.1:4318".to_owned()),
     }
 }
 

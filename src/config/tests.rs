@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::base::ids::GatewayId;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
@@ -160,6 +161,8 @@ fn the_table_shows_the_defaults_that_apply() {
         wait_for_store: Duration::MAX,
         log_format: LogFormat::Json,
         log: String::new(),
+        otlp_endpoint: None,
+        otlp_one_in: 0,
     };
     for setting in SETTINGS {
         if let Some(default) = setting.default {
@@ -265,13 +268,18 @@ fn every_setting_can_be_given_in_every_way() {
         ("drain", "0"),
         ("log", "rollcall=debug,warn"),
         ("log-format", "json"),
+        ("otlp-endpoint", "http://127.0.0.1:4318"),
+        ("otlp-one-in", "7"),
     ];
     assert_eq!(all.len() + 1, SETTINGS.len(), "all but config");
+    // A build without traces refuses it.
+    let taken = |(name, _): &&(&str, &str)| *name != "otlp-endpoint" || cfg!(feature = "otlp");
+    let all: Vec<_> = all.iter().filter(taken).collect();
     let by_flag = all.iter().fold(Start::default(), |start, (name, value)| start.flags(&format!("--{name} {value}")));
     let by_env = all.iter().fold(Start::default(), |start, (name, value)| {
         start.env(&format!("ROLLCALL_{}", name.to_uppercase().replace('-', "_")), value)
     });
-    let by_file = file(&all.map(|(name, value)| format!("{name} = \"{value}\"\n")).concat());
+    let by_file = file(&all.iter().map(|(name, value)| format!("{name} = \"{value}\"\n")).collect::<String>());
     let config = by_flag.config();
     assert_eq!(config, by_env.config());
     assert_eq!(config, by_file.config());
@@ -515,6 +523,21 @@ fn with_auth_off_only_loopback_is_served() {
     }
     for loopback in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
         flags(&format!("--listen {loopback}")).config();
+    }
+}
+
+#[test]
+fn a_collector_is_a_url_and_a_build_without_traces_says_so() {
+    for wrong in ["collector:4317", "unix:///run/otlp", "http://h?key=1"] {
+        let mistake = flags(&format!("--otlp-endpoint {wrong}"));
+        mistake.refused_with(&["otlp-endpoint", "use one like http://127.0.0.1:4318"]);
+    }
+    let right = flags("--otlp-endpoint https://u:hunter2@collector.example:4318 --otlp-one-in 10");
+    if cfg!(feature = "otlp") {
+        let config = right.config();
+        assert_eq!((config.otlp_one_in, config.traces(&GatewayId::random()).unwrap().one_in), (10, 10));
+    } else {
+        right.refused_with(&["otlp-endpoint", "--features otlp"]);
     }
 }
 

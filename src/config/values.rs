@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use crate::base::event_kind::EventKind;
-use crate::base::ids::UserId;
+use crate::base::ids::{GatewayId, UserId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
-use crate::base::telemetry::LogFormat;
+use crate::base::telemetry::{LogFormat, Traces};
 
 /// The value of every setting; [`SETTINGS`](super::SETTINGS) describes each.
 #[allow(missing_docs, reason = "the table describes them")]
@@ -105,6 +105,17 @@ pub struct Config {
     pub wait_for_store: Duration,
     pub log_format: LogFormat,
     pub log: String,
+    /// `None`: no spans are sent. The URL may hold a password.
+    pub otlp_endpoint: Option<Secret>,
+    pub otlp_one_in: u32,
+}
+
+impl Config {
+    /// Which spans this gateway sends where; `None` if it sends none.
+    pub fn traces(&self, gateway: &GatewayId) -> Option<Traces> {
+        let endpoint = self.otlp_endpoint.clone()?;
+        Some(Traces { endpoint, one_in: self.otlp_one_in, gateway: gateway.to_string() })
+    }
 }
 
 impl Default for Config {
@@ -176,6 +187,8 @@ impl Default for Config {
             wait_for_store: Duration::ZERO,
             log_format: LogFormat::Text,
             log: "info".to_owned(),
+            otlp_endpoint: None,
+            otlp_one_in: 100,
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::base::clock::Clock;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
+use crate::base::telemetry::Log;
 use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
@@ -157,6 +158,14 @@ impl Stage {
 /// # Errors
 /// The address cannot be bound, the store cannot be opened, or a file of keys cannot be used.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
+    start_as(GatewayId::random(), config).await
+}
+
+/// The same for a gateway that has its id already.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let (tokens, key_fetcher) = match config.auth {
         AuthMode::Off => (None, None),
@@ -187,6 +196,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets)?;
     let app = parts.app;
+    app.gateways.own.begin_as(id);
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
@@ -211,6 +221,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
     }
     readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
+    readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
     if let Some(count_events) = parts.count_events {
         readers.spawn("count events", &failed, count_events.run(readers.stop.clone()));

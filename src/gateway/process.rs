@@ -7,6 +7,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Gateway;
+use crate::base::ids::GatewayId;
 use crate::base::{exit, service_manager, telemetry};
 use crate::cli::{self, audit, check_config, events, explain, key, keys, lives, token};
 use crate::config::{self, Config, Loaded, Task};
@@ -40,12 +41,14 @@ pub fn run() -> u8 {
 
 /// Runs a command that reads the store or asks gateways.
 fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
-    telemetry::init(&config.log, config.log_format)?;
+    let _log = telemetry::init(&config.log, config.log_format, None)?;
     Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(cli::code_of(&why), why)))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
-    telemetry::init(&config.log, config.log_format)?;
+    let id = GatewayId::random();
+    // Dropped last, so that the last spans are sent.
+    let _log = telemetry::init(&config.log, config.log_format, config.traces(&id).as_ref())?;
     admission::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
@@ -54,7 +57,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         // While there is no gateway yet or no more, a hangup is ignored.
         let mut hangups = signal(SignalKind::hangup())?;
         let gateway = tokio::select! {
-            started = super::start(config.clone()) => match started {
+            started = super::start_as(id, config.clone()) => match started {
                 Ok(gateway) => gateway,
                 Err(err) => {
                     let code = if err.is_mistake() { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE };

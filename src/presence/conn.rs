@@ -15,6 +15,7 @@ use futures_util::task::AtomicWaker;
 use crate::auth::claims::Claims;
 use crate::base::clock::Millis;
 use crate::base::identity::{Identity, Role};
+use crate::base::session_id::SessionId;
 
 /// What a socket's task is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +87,7 @@ pub struct Conn {
     /// When the token is no longer good, by the gateway's clock: a step of the wall clock ends no socket.
     expires_at: AtomicU64,
     last_heard: AtomicU64,
-    /// When the socket opened, in ms without the high bits: a gateway has millions of these.
-    opened: u32,
+    session: SessionId,
     signals: AtomicU16,
     phase: AtomicU8,
     /// [`INVISIBLE`] and [`HIDDEN`], in one byte: a gateway has millions of these.
@@ -103,11 +103,16 @@ impl Conn {
             claims: ArcSwapOption::empty(),
             expires_at: AtomicU64::new(Millis::MAX),
             last_heard: AtomicU64::new(now),
-            opened: now as u32,
+            session: SessionId::next(),
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
             waker: AtomicWaker::new(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_session(self, session: SessionId) -> Self {
+        Self { session, ..self }
     }
 
     /// Takes in what a verified token says, and until when it is good.
@@ -141,9 +146,9 @@ impl Conn {
         self.expires_at.load(Ordering::Relaxed)
     }
 
-    /// For how many ms the socket has been open, up to seven weeks.
-    pub(crate) fn age(&self, now: Millis) -> u32 {
-        (now as u32).wrapping_sub(self.opened)
+    /// Names this socket's session. Later sessions have later ids.
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
     }
 
     /// Notes that a frame arrived. This atomic write is the whole cost of a heartbeat outside the session.

@@ -41,6 +41,11 @@ impl Default for Incarnation {
 }
 
 impl OwnLease {
+    /// Gives the first incarnation its id, before any call is made under another one.
+    pub fn begin_as(&self, id: GatewayId) {
+        self.incarnation.store(Arc::new(Incarnation { id, number: 1 }));
+    }
+
     pub fn incarnation(&self) -> Arc<Incarnation> {
         self.incarnation.load_full()
     }

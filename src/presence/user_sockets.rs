@@ -10,7 +10,6 @@ use hashbrown::HashTable;
 use parking_lot::Mutex;
 
 use super::conn::{Conn, Signals};
-use crate::base::clock::Millis;
 
 /// Locks, so that sockets that open at the same time rarely wait for each other.
 const SHARDS: u64 = 64;
@@ -31,14 +30,14 @@ impl UserSockets {
     }
 
     /// Notes a new socket. If the user has too many now, the oldest is told to go. True if so.
-    pub(crate) fn admit(&self, conn: &Arc<Conn>, now: Millis) -> bool {
+    pub(crate) fn admit(&self, conn: &Arc<Conn>) -> bool {
         if self.most == 0 {
             return false;
         }
         let (hash, mut table) = (self.hash(conn), self.shard(conn).lock());
         let others = || table.iter_hash(hash).filter(|other| other.identity.user == conn.identity.user);
         let is_full = others().count() >= self.most;
-        let oldest = others().max_by_key(|other| other.age(now)).filter(|_| is_full).cloned();
+        let oldest = others().max_by_key(|other| other.session().before(conn.session())).filter(|_| is_full).cloned();
         table.insert_unique(hash, conn.clone(), |conn| self.hash(conn));
         // At once, not when its session has ended: whoever opens sockets faster than they end must not fill the table.
         oldest.iter().for_each(|oldest| remove(&mut table, hash, oldest));
@@ -81,10 +80,11 @@ fn remove(table: &mut HashTable<Arc<Conn>>, hash: u64, conn: &Arc<Conn>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::session_id::SessionId;
     use crate::testing;
 
-    fn conn(user: &str, opened: Millis) -> Arc<Conn> {
-        Arc::new(Conn::new(testing::viewer(user), opened))
+    fn conn(user: &str, session: u32) -> Arc<Conn> {
+        Arc::new(Conn::new(testing::viewer(user), 0).of_session(SessionId::numbered(session)))
     }
 
     fn must_go(conn: &Conn) -> bool {
@@ -98,12 +98,11 @@ mod tests {
     #[test]
     fn the_oldest_socket_of_a_user_goes_when_there_is_one_too_many() {
         let sockets = UserSockets::new(2);
-        // The clock passes 2^32 ms meanwhile.
-        let start = u64::from(u32::MAX) - 15;
-        let conns = [10, 0, 20, 30].map(|at| conn("u1", start + at));
-        let others = [0, 1].map(|at| conn("u2", at));
-        others.iter().for_each(|other| assert!(!sockets.admit(other, start)));
-        let crowded = conns.each_ref().map(|conn| sockets.admit(conn, start + 40));
+        // The numbers of sessions begin again meanwhile.
+        let conns = [10, 0, 20, 30].map(|later| conn("u1", (u32::MAX - 15).wrapping_add(later)));
+        let others = [0, 1].map(|session| conn("u2", session));
+        others.iter().for_each(|other| assert!(!sockets.admit(other)));
+        let crowded = conns.each_ref().map(|conn| sockets.admit(conn));
         assert_eq!(crowded, [false, false, true, true]);
         assert_eq!(conns.each_ref().map(|conn| must_go(conn)), [true, true, false, false]);
         assert!(!others.iter().any(|other| must_go(other)));
@@ -114,17 +113,17 @@ mod tests {
     fn a_socket_that_ended_leaves_nothing_behind() {
         let sockets = UserSockets::new(1);
         let conns: Vec<_> = (0..50_000).map(|n| conn(&format!("u{n}"), n)).collect();
-        assert!(!conns.iter().any(|conn| sockets.admit(conn, 0)));
+        assert!(!conns.iter().any(|conn| sockets.admit(conn)));
         conns.iter().for_each(|conn| sockets.forget(conn));
         let room: usize = sockets.shards.iter().map(|shard| shard.lock().capacity()).sum();
         assert!(kept(&sockets) == 0 && room <= 64 * SHARDS as usize, "{} kept, room for {room}", kept(&sockets));
-        assert!(!sockets.admit(&conn("u7", 60_000), 60_000));
+        assert!(!sockets.admit(&conn("u7", 60_000)));
     }
 
     #[test]
     fn without_a_limit_nothing_is_kept() {
         let sockets = UserSockets::new(0);
-        assert!(!(0..1_000).any(|n| sockets.admit(&conn("u1", n), n)));
+        assert!(!(0..1_000).any(|n| sockets.admit(&conn("u1", n))));
         assert_eq!(kept(&sockets), 0);
     }
 }

@@ -16,7 +16,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::whereabouts::Whereabouts;
-use crate::presence::{Away, Member, NoSeat, Room};
+use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
 use crate::store::LiveRecord;
@@ -64,7 +64,7 @@ pub(super) struct Memberships {
 impl Memberships {
     pub(super) fn new(context: Arc<SessionContext>, conn: Arc<Conn>) -> Self {
         context.streamers.admit(&conn);
-        if context.user_sockets.admit(&conn, context.clock.now()) {
+        if context.user_sockets.admit(&conn) {
             Metrics::count(&context.metrics.limited, "sockets_per_user");
         }
         let mut memberships = Self {
@@ -113,11 +113,14 @@ impl Memberships {
         }
         let clock = &self.context.clock;
         let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
+        let hit = if member.fan() == Fan::Unknown { "miss" } else { "hit" };
+        Metrics::count(&self.context.metrics.fan_cache, hit);
         self.leave("switch");
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
         // Only now: the seat that was left counted as away.
         self.look_away(Away::Back);
         self.note_whereabouts(room, Whereabouts::joined);
+        tracing::debug!(live_id = %room.record.live, epoch = %room.record.epoch, "joined");
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())

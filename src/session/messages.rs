@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::base::secret::Secret;
+use crate::base::session_id::SessionId;
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
@@ -236,6 +237,7 @@ pub(crate) enum ServerMessage<'a> {
     Welcome {
         user_id: &'a UserId,
         gateway_id: &'a GatewayId,
+        session_id: SessionId,
         heartbeat_ms: u64,
         timeout_ms: u64,
     },

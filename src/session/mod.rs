@@ -20,6 +20,7 @@ pub(crate) mod reaper;
 mod refresh;
 mod requests;
 mod socket;
+mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+use tracing::Instrument;
 
 use crate::base::clock::{Millis, millis};
 use crate::base::gcra::Load;
@@ -137,7 +139,8 @@ pub(crate) fn run<S: Transport>(
     let mut session =
         Session { context, connection, memberships, frames_first: false, pinged_at: None, sent: 0, reconnect_after: 0 };
     async move {
-        let welcomed = Box::pin(session.welcome(join, watch)).await;
+        let span = spans::of(&session.memberships.conn);
+        let welcomed = Box::pin(session.welcome(join, watch).instrument(span)).await;
         let mut why = match welcomed {
             Ok(()) => session.serve_events().await,
             Err(why) => why,
@@ -171,9 +174,11 @@ impl<S: Transport> Session<S> {
 
     async fn welcome(&mut self, join: Option<String>, watch: Option<String>) -> SessionResult {
         let (context, conn) = (self.context.clone(), self.memberships.conn.clone());
+        tracing::debug!(role = conn.identity.role.as_str(), "socket opened");
         let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
             gateway_id: &context.gateways.id(),
+            session_id: conn.session(),
             heartbeat_ms: millis(context.heartbeat),
             timeout_ms: millis(context.timeout),
         };
@@ -231,14 +236,21 @@ impl<S: Transport> Session<S> {
             Action::Send(message) => self.put(message).await,
             // Boxed: a rare request must not make the task of every idle socket larger.
             Action::Serve(text) => {
-                Box::pin(async {
-                    let (id, request) = messages::parse(&text);
-                    self.serve(id, request).await
-                })
+                let span = spans::of(&self.memberships.conn);
+                Box::pin(
+                    async {
+                        let (id, request) = messages::parse(&text);
+                        self.serve(id, request).await
+                    }
+                    .instrument(span),
+                )
                 .await
             }
             Action::Limit(load, text) => Box::pin(self.refuse_load(load, text)).await,
-            Action::Refuse(why) => Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))).await,
+            Action::Refuse(why) => {
+                let span = spans::of(&self.memberships.conn);
+                Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why))).instrument(span)).await
+            }
             Action::End(why) => Err(why),
         }
     }
@@ -339,6 +351,7 @@ impl<S: Transport> Session<S> {
     /// timeout; one that moves to another gateway, until it had time to arrive there.
     async fn end(self, why: Close) {
         let Self { context, mut connection, mut memberships, reconnect_after, .. } = self;
+        spans::of(&memberships.conn).in_scope(|| tracing::debug!(why = why.label(), "socket closed"));
         connection.ended = Some(why);
         memberships.ended = Some(why);
         match why {

@@ -93,6 +93,7 @@ impl<S: Transport> Session<S> {
             Err(RequestError::Refused(refusal)) => {
                 let code = refusal.code.as_str();
                 Metrics::count(&self.context.metrics.client_errors, code);
+                tracing::debug!(code, message = &*refusal.message, "request refused");
                 self.send(&ServerMessage::Error { code, message: &refusal.message }, id).await
             }
         }
@@ -159,6 +160,7 @@ impl<S: Transport> Session<S> {
         let Some(room) = self.memberships.leave("leave") else {
             return Err(Refusal::new(ErrorCode::NotJoined, "this socket has joined no live").into());
         };
+        tracing::debug!(live_id = %room.record.live, "left");
         Ok(self.send(&ServerMessage::Left { live_id: &room.record.live }, id).await?)
     }
 

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
+use tracing::Instrument;
 
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
@@ -134,7 +135,9 @@ impl Flusher {
                 let (this, slow) = (self.clone(), slow.clone());
                 jobs.spawn(async move {
                     let ((audience, place), _) = &next;
-                    let outcome = slow.watch(this.job(audience, *place)).await;
+                    let slice = &audience.slices()[*place].id;
+                    let span = tracing::debug_span!("flush", set = %slice.set, slice = slice.index);
+                    let outcome = slow.watch(this.job(audience, *place)).instrument(span).await;
                     (next, outcome)
                 });
             }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::base::clock::millis;
 use crate::base::ids::{LiveId, UserId};
@@ -192,7 +193,7 @@ async fn carry_out<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl Future<Output = Result<T, LiveError>> + Send + 'static,
 ) -> Result<T, LiveError> {
-    match tasks.spawn(work).await {
+    match tasks.spawn(work.in_current_span()).await {
         Ok(done) => done,
         Err(_) => Err(LiveError::Store(StoreError::Lost("the task that carried it out ended".to_owned()))),
     }

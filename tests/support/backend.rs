@@ -24,6 +24,8 @@ pub struct Answer {
     pub status: u16,
     /// The content type, without parameters.
     pub content_type: String,
+    /// The request's id, which every answer has.
+    pub request_id: String,
     /// The body as it came.
     pub text: String,
     /// The body as JSON; null if it is none.
@@ -39,8 +41,16 @@ impl Backend {
 
     /// Any request; `body` is sent as it is.
     pub async fn send(&self, method: Method, path: &str, body: Option<&str>) -> Answer {
+        self.send_named(method, path, body, None).await
+    }
+
+    /// The same with an id of the client's for the request.
+    pub async fn send_named(&self, method: Method, path: &str, body: Option<&str>, id: Option<&str>) -> Answer {
         let request = format!("{method} {path}");
         let mut call = self.http.request(method, format!("http://{}{path}", self.addr));
+        if let Some(id) = id {
+            call = call.header("x-request-id", id);
+        }
         if let Some(body) = body {
             call = call.header("content-type", "application/json").body(body.to_owned());
         }
@@ -48,9 +58,11 @@ impl Backend {
         let status = answer.status().as_u16();
         let content_type = answer.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
         let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
+        let request_id = answer.headers().get("x-request-id").map(|id| id.to_str().unwrap().to_owned());
+        let request_id = request_id.unwrap_or_else(|| panic!("{request}: no x-request-id in {answer:?}"));
         let text = answer.text().await.unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { request, status, content_type, text, body }
+        Answer { request, status, content_type, request_id, text, body }
     }
 
     /// GET.
@@ -168,6 +180,7 @@ impl Answer {
         for field in ["type", "title", "detail", "code"] {
             assert!(self.body[field].as_str().is_some_and(|s| !s.is_empty()), "no {field}: {self:?}");
         }
+        assert_eq!(self.body["request_id"], self.request_id.as_str(), "{self:?}");
         self.body["code"].as_str().unwrap().to_owned()
     }
 }

@@ -1,4 +1,5 @@
-//! What surrounds every handler: a deadline, protection from panics, the count of answers, common headers.
+//! What surrounds every handler: a deadline, protection from panics, the count of answers, common headers, and the
+//! request's id, which also stands in every line that is logged meanwhile.
 //! [`super::sharing`] lies between the two layers, so that it sees every answer.
 
 use std::any::Any;
@@ -11,11 +12,15 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::browsers;
 use super::problem::{Kind, Problem};
+use super::request_id::{HttpRequestId, REQUEST_ID};
 use super::state::AppState;
 use crate::base::metrics::HttpAnswer;
+use crate::base::telemetry;
 
 /// From the end of a request's head to its answer, including the arrival of the body. It is generous: it only keeps a
 /// body that trickles in from holding a handler for ever. The store has its own, much shorter deadlines.
@@ -41,15 +46,26 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     }
 }
 
-/// The outer layer: every answer is counted, and has the headers that all have.
+/// The outer layer: every answer is counted, and has the headers that all have. Of the highest level is its span, so
+/// that lines of every level have the id of their request.
 pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let (route, scheme) = (route(&request), browsers::scheme(request.extensions()));
-    let mut response = next.run(request).await;
+    let (id, method, began) = (HttpRequestId::of(request.headers()), request.method().clone(), state.clock.now());
+    let span = tracing::error_span!(
+        "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
+    );
+    telemetry::continue_trace(&span, (&method, &route), request.headers());
+    let mut response = next.run(request).instrument(span.clone()).await;
+    let status = response.status().as_u16();
+    span.record("status", status);
+    span.in_scope(|| tracing::debug!(status, ms = state.clock.now() - began, "request answered"));
+    Problem::name_request(&mut response, &method, &id);
     let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id.header());
     browsers::harden(headers, scheme);
     // Presence is of this moment: no proxy may cache it.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    let answer = HttpAnswer { route, status: response.status().as_u16() };
+    let answer = HttpAnswer { route, status };
     state.metrics.http_answers.get_or_create(&answer).inc();
     response
 }

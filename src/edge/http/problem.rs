@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::Extension;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
@@ -13,6 +14,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder};
 
+use super::request_id::HttpRequestId;
 use crate::base::ids::InvalidId;
 use crate::edge::credentials::AuthError;
 use crate::store::StoreError;
@@ -53,6 +55,7 @@ kinds! {
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
+    InvalidFilter = BAD_REQUEST "invalid_filter" "Not a filter of the log",
     /// The settings of the gateway, or of the live, say that nobody keeps what is asked for.
     NotKept = CONFLICT "not_available" "Not kept, as the settings say",
     /// The header `Host` is missing, doubled, malformed, or not served here.
@@ -152,6 +155,10 @@ pub(crate) struct ProblemBody {
     /// The kind, for programs.
     #[schema(example = "live_owned")]
     code: &'static str,
+    /// The request that was refused, as in the header `x-request-id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
+    request_id: Option<String>,
 }
 
 impl Problem {
@@ -167,20 +174,34 @@ impl Problem {
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
+
+    /// Says in a refusal which request it answers; leaves every other answer as it is.
+    pub(super) fn name_request(response: &mut Response, method: &Method, id: &HttpRequestId) {
+        let Some(problem) = response.extensions_mut().remove::<Self>() else { return };
+        let text = problem.text(Some(id));
+        response.headers_mut().insert(header::CONTENT_LENGTH, text.len().into());
+        if method != Method::HEAD {
+            *response.body_mut() = text.into();
+        }
+    }
+
+    fn text(&self, request: Option<&HttpRequestId>) -> String {
+        let Self { kind, detail, .. } = self;
+        let body = ProblemBody {
+            r#type: kind.uri(),
+            title: kind.title(),
+            status: kind.status().as_u16(),
+            detail: detail.clone().into_owned(),
+            code: kind.code(),
+            request_id: request.map(ToString::to_string),
+        };
+        serde_json::to_string(&body).unwrap_or_default()
+    }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let kind = self.kind;
-        let status = kind.status().as_u16();
-        let body = ProblemBody {
-            r#type: kind.uri(),
-            title: kind.title(),
-            status,
-            detail: self.detail.into_owned(),
-            code: kind.code(),
-        };
-        let text = serde_json::to_string(&body).unwrap_or_default();
+        let (kind, text) = (self.kind, self.text(None));
         let mut headers = kind.headers();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -188,7 +209,9 @@ impl IntoResponse for Problem {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
         }
-        (kind.status(), headers, [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+        let content = [(header::CONTENT_TYPE, CONTENT_TYPE)];
+        // The problem goes along, because only the outer layer knows which request it answers.
+        (kind.status(), headers, content, Extension(self), text).into_response()
     }
 }
 

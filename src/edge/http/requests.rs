@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
+use tracing::Instrument;
 
 use super::problem::{Kind, Problem};
 use crate::base::ids::{InvalidId, ListName, LiveId, UserId};
@@ -152,7 +153,7 @@ pub(crate) fn refuse_body(rejection: &JsonRejection) -> Problem {
 /// A handler is dropped together with its connection. Half a change, in the store but not in the rooms, would be worse
 /// than a change whose answer nobody reads. (Opening and closing a live need no such help.)
 pub(crate) async fn run_to_completion<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(change).await {
+    match tokio::spawn(change.in_current_span()).await {
         Ok(answer) => answer,
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
         // Cancelled: the runtime shuts down, and this handler with it.

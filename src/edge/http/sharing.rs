@@ -43,7 +43,10 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = allowed {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("location, retry-after"));
+        headers.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("location, retry-after, x-request-id"),
+        );
     }
     response
 }

@@ -13,6 +13,7 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::DropGuard;
+use tracing::Instrument;
 
 use super::errors::Failure;
 use super::node::{Command, Node, Share};
@@ -95,7 +96,8 @@ impl Router {
         let result = if *self.health.borrow() == Health::Down {
             Err(StoreError::Lost("it is down".to_owned()))
         } else {
-            timeout(CALL_DEADLINE, steps).await.unwrap_or(Err(StoreError::Timeout))
+            let span = tracing::debug_span!("redis", call = name);
+            timeout(CALL_DEADLINE, steps.instrument(span)).await.unwrap_or(Err(StoreError::Timeout))
         };
         if let Err(error) = &result {
             self.metrics.store_error(name, error.label());

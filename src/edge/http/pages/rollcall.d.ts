@@ -39,6 +39,8 @@ export interface Welcome {
   type: "welcome";
   user_id: string;
   gateway_id: string;
+  /** Names this socket in the gateway's log. */
+  session_id: string;
   heartbeat_ms: number;
   timeout_ms: number;
 }

@@ -73,6 +73,8 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("POST /v1/online/seen", Nothing, "write"),
     ("GET /v1/gateway/slices", Nothing, "read"),
     ("GET /v1/gateway/lives/{live_id}/viewers/{user_id}", Nothing, "read"),
+    ("GET /v1/gateway/log", Nothing, "read"),
+    ("PUT /v1/gateway/log", Nothing, "moderate"),
     ("GET /metrics", Nothing, "read"),
 ];
 
@@ -151,6 +153,7 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
             "login": login,
             "name": "Ann",
             "text": "hi",
+            "filter": "off",
         });
         let body = Body::from(body.to_string());
         return request.header("content-type", "application/json").body(body).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -55,6 +55,7 @@ impl Answer {
         assert_eq!(body["code"], code, "{body}");
         assert_eq!(body["status"], status);
         assert_eq!(body["type"], format!("urn:rollcall:problem:{code}"));
+        assert_eq!(body["request_id"], self.header("x-request-id"), "{body}");
         for field in ["title", "detail"] {
             assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{field} in {body}");
         }
@@ -126,8 +127,13 @@ impl World {
 pub(crate) async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
     request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
     request.extensions_mut().get_or_insert(ClientAddress::Peer(Ipv4Addr::LOCALHOST.into()));
+    let is_head = request.method() == Method::HEAD;
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, 1 << 20).await.unwrap();
+    assert!(parts.headers.contains_key("x-request-id"), "{parts:?}");
+    if let Some(length) = parts.headers.get(header::CONTENT_LENGTH).filter(|_| !is_head) {
+        assert_eq!(length.to_str().unwrap(), bytes.len().to_string(), "{parts:?}");
+    }
     Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
 }

@@ -1,0 +1,193 @@
+//! What is logged, and for how long: the filter of the start, or another one for a while. Operators change it over
+//! HTTP. A process has one log, whatever runs in it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter};
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use super::filter::filter;
+use super::sampler::{ABOUT, Sampler};
+
+/// How often the log looks whether its filter has run out.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often it tells which lines were left out, in ticks.
+const REPORT_EVERY: u32 = 10;
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// The filter of the log, which can be changed.
+#[derive(Debug)]
+pub(crate) struct Log {
+    at_start: String,
+    present: Mutex<Present>,
+    filter: reload::Handle<EnvFilter, Registry>,
+    sampler: Arc<Sampler>,
+}
+
+#[derive(Debug, Clone)]
+struct Present {
+    filter: String,
+    /// When the filter of the start comes back; `None` if another call must bring it back.
+    until: Option<Instant>,
+}
+
+/// What is logged now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(crate) filter: String,
+    /// What was logged at the start.
+    pub(crate) at_start: String,
+    /// After which time the filter of the start comes back.
+    pub(crate) left: Option<Duration>,
+}
+
+impl Log {
+    /// A log with this filter, and what tells the subscriber which lines to write.
+    pub(super) fn new(text: &str, parsed: EnvFilter) -> (Self, Lines) {
+        let (layer, handle) = reload::Layer::new(parsed);
+        let sampler = Arc::<Sampler>::default();
+        let present = Present { filter: text.to_owned(), until: None };
+        let lines = Lines { filter: layer, sampler: sampler.clone() };
+        (Self { at_start: text.to_owned(), present: Mutex::new(present), filter: handle, sampler }, lines)
+    }
+
+    /// Makes it the log of the process. False if there is one already.
+    pub(super) fn install(self) -> bool {
+        LOG.set(self).is_ok()
+    }
+
+    /// The log of the process. Where nobody has set one up, nothing is logged, and a change changes nothing.
+    pub(crate) fn of_process() -> &'static Self {
+        LOG.get_or_init(|| Self::new("off", EnvFilter::new("off")).0)
+    }
+
+    pub(crate) fn now(&self) -> Logged {
+        let Present { filter, until } = self.present.lock().clone();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        Logged { filter, at_start: self.at_start.clone(), left }
+    }
+
+    /// Logs what `text` says from now on: for so long, or until the next change. The error says what would be right.
+    pub(crate) fn change(&self, text: &str, within: Option<Duration>) -> Result<(), String> {
+        let parsed = filter(text)?;
+        let mut present = self.present.lock();
+        *present = Present { filter: text.to_owned(), until: within.map(|within| Instant::now() + within) };
+        self.put(parsed);
+        drop(present);
+        let for_s = within.map(|within| within.as_secs());
+        tracing::info!(target: ABOUT, filter = text, for_s, "the log filter was changed");
+        Ok(())
+    }
+
+    /// Brings the filter of the start back when its time has come, and tells which lines were left out. A long-lived
+    /// task; ends at `stop`.
+    pub(crate) async fn run(&self, stop: CancellationToken) {
+        let mut ticks = 0;
+        while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
+            self.restore_if_due();
+            ticks = (ticks + 1) % REPORT_EVERY;
+            if ticks == 0 {
+                self.sampler.report();
+            }
+        }
+        self.sampler.report();
+    }
+
+    fn restore_if_due(&self) {
+        let mut present = self.present.lock();
+        if present.until.is_none_or(|until| until > Instant::now()) {
+            return;
+        }
+        *present = Present { filter: self.at_start.clone(), until: None };
+        // It was read at the start.
+        if let Ok(parsed) = filter(&self.at_start) {
+            self.put(parsed);
+        }
+        drop(present);
+        tracing::info!(target: ABOUT, filter = self.at_start, "the log filter of the start is back");
+    }
+
+    /// Fails only where no subscriber uses the filter.
+    fn put(&self, parsed: EnvFilter) {
+        let _ = self.filter.reload(parsed);
+    }
+}
+
+/// Which lines are written: those of the filter, as far as they are no flood. It leaves out what libraries log of
+/// single messages, whatever the filter says: messages and heads of requests have tokens in them, and only Rollcall's
+/// own code knows not to log those.
+#[derive(Debug)]
+pub(super) struct Lines {
+    filter: reload::Layer<EnvFilter, Registry>,
+    sampler: Arc<Sampler>,
+}
+
+fn is_about(line: &Metadata<'_>) -> bool {
+    line.target() == ABOUT
+}
+
+fn is_discreet(line: &Metadata<'_>) -> bool {
+    let is_own = line.target().split("::").next() == Some(env!("CARGO_PKG_NAME"));
+    is_own || *line.level() <= Level::INFO
+}
+
+impl Filter<Registry> for Lines {
+    fn enabled(&self, line: &Metadata<'_>, context: &Context<'_, Registry>) -> bool {
+        is_about(line) || is_discreet(line) && Filter::enabled(&self.filter, line, context)
+    }
+
+    fn callsite_enabled(&self, line: &'static Metadata<'static>) -> Interest {
+        if is_about(line) {
+            return Interest::always();
+        }
+        if !is_discreet(line) {
+            return Interest::never();
+        }
+        match self.filter.callsite_enabled(line) {
+            // Whether one line is written differs from time to time.
+            interest if interest.is_always() && line.is_event() => Interest::sometimes(),
+            interest => interest,
+        }
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
+        is_about(event.metadata()) || self.sampler.admit(event.metadata())
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(Filter::max_level_hint(&self.filter)?.max(LevelFilter::INFO))
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, Registry>) {
+        Filter::on_new_span(&self.filter, attributes, id, context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, Registry>) {
+        Filter::on_record(&self.filter, id, values, context);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, Registry>) {
+        Filter::on_enter(&self.filter, id, context);
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, Registry>) {
+        Filter::on_exit(&self.filter, id, context);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, Registry>) {
+        Filter::on_close(&self.filter, id, context);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The routes of this gateway's log: what it logs now, and something else from now on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{JsonObject, whole_number};
+use super::state::AppState;
+use crate::base::ids::GatewayId;
+use crate::base::telemetry::{Log, Logged};
+
+/// The longest filter, in bytes.
+const MAX_FILTER: usize = 1_024;
+
+/// The longest time for which a filter can be asked for: a day.
+const MAX_FOR: u64 = 86_400;
+
+/// What to log.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"filter": "info,rollcall::sync=debug", "for_s": 600}))]
+pub(super) struct ChangeLog {
+    /// A level, or a comma-separated list of `target=level`, as in the setting `log`.
+    #[schema(min_length = 1, max_length = 1_024)]
+    filter: String,
+    /// After how many seconds the filter of the start comes back by itself. Null or left out: with the next change, or
+    /// the next start.
+    #[schema(minimum = 1, maximum = 86_400)]
+    #[serde(default, deserialize_with = "whole_number")]
+    for_s: Option<u64>,
+}
+
+/// What a gateway logs.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GatewayLog)]
+pub(super) struct LogState {
+    /// The gateway that answers.
+    #[schema(value_type = String, example = "gw-nlv76ootsqk3vjsq")]
+    gateway_id: GatewayId,
+    /// The filter of now.
+    #[schema(example = "info,rollcall::sync=debug")]
+    filter: String,
+    /// The filter of the start.
+    #[schema(example = "info")]
+    filter_at_start: String,
+    /// In how many seconds the filter of the start comes back by itself; null if it does not.
+    #[schema(example = 600)]
+    for_s: Option<u64>,
+}
+
+impl LogState {
+    fn of(state: &AppState) -> Json<Self> {
+        let Logged { filter, at_start, left } = Log::of_process().now();
+        let for_s = left.map(|left| left.as_secs_f64().ceil() as u64);
+        Json(Self { gateway_id: state.gateways.id(), filter, filter_at_start: at_start, for_s })
+    }
+}
+
+refusals!(ShowRefused = StoreUnavailable);
+
+/// What this gateway logs
+#[utoipa::path(get, path = "/v1/gateway/log", operation_id = "get_gateway_log", tag = "operations",
+    responses((status = 200, description = "The filter of now", body = LogState), ShowRefused))]
+pub(super) async fn show(State(state): State<Arc<AppState>>) -> Json<LogState> {
+    LogState::of(&state)
+}
+
+refusals!(ChangeRefused = BadMessage, InvalidFilter, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+
+/// Change what this gateway logs
+///
+/// At once, and on this gateway only. A gateway that starts again logs what its setting `log` says.
+#[utoipa::path(put, path = "/v1/gateway/log", operation_id = "change_gateway_log", tag = "operations",
+    request_body(content = ChangeLog, content_type = "application/json"),
+    responses((status = 200, description = "From now on", body = LogState), ChangeRefused))]
+pub(super) async fn change(
+    State(state): State<Arc<AppState>>,
+    JsonObject(wish): JsonObject<ChangeLog>,
+) -> Result<Json<LogState>, Problem> {
+    if wish.for_s.is_some_and(|seconds| !(1..=MAX_FOR).contains(&seconds)) {
+        return Err(Problem::new(Kind::BadMessage, format!("for_s must be a number of seconds from 1 to {MAX_FOR}")));
+    }
+    if !(1..=MAX_FILTER).contains(&wish.filter.len()) {
+        return Err(Problem::new(Kind::InvalidFilter, format!("a filter has 1 to {MAX_FILTER} bytes")));
+    }
+    Log::of_process()
+        .change(&wish.filter, wish.for_s.map(Duration::from_secs))
+        .map_err(|why| Problem::new(Kind::InvalidFilter, format!("the filter {why}")))?;
+    Ok(LogState::of(&state))
+}
