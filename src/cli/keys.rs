@@ -4,9 +4,8 @@
 
 mod census;
 
-use std::time::Instant;
-
 use anyhow::anyhow;
+use tokio::time::Instant;
 
 use self::census::Census;
 use super::common::{open, print};

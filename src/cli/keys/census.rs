@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Display, Formatter};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cli::tables::{bytes, count, table};
