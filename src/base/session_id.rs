@@ -37,7 +37,7 @@ impl SessionId {
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", *PROCESS, self.0)
+        write!(f, "{}-{:08x}", *PROCESS, self.0)
     }
 }
 
