@@ -139,7 +139,9 @@ mod tests {
         assert_eq!((room.here(), room.sum(), room.owes()), ((next.clone(), arrived(0, 0)), arrived(19, 7), false));
         change(SeatState::Uncounted, SeatState::Here);
         let mut record = room.all();
-        assert!(record.fold(&[own.clone()], 1_000) && room.read(&record) && !room.heard(&own, arrived(99, 99)));
+        assert!(
+            record.fold(std::slice::from_ref(&own), 1_000) && room.read(&record) && !room.heard(&own, arrived(99, 99))
+        );
         assert_eq!((room.here(), room.sum()), ((next, arrived(1, 0)), arrived(20, 7)));
     }
 }

@@ -24,7 +24,7 @@ impl Guest {
     /// Connects and joins; the error is the code with which the gateway refuses the join.
     pub(super) async fn enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
         let query = format!("user_id={user}&role=viewer");
-        let socket = client::connect(target, None, &query, PATIENCE).await.map_err(failed)?;
+        let socket = client::connect(target, None, &query, PATIENCE).await.map_err(|failure| failed(&failure))?;
         let mut guest = Self { socket, deadline: Instant::now() + PATIENCE };
         guest.say(&format!(r#"{{"type":"join","live_id":"{live}","id":1}}"#)).await?;
         loop {
@@ -81,33 +81,34 @@ impl Guest {
     }
 
     /// Waits until the gateway has closed the socket as that of a removed user.
-    pub(super) async fn is_removed(mut self) -> anyhow::Result<()> {
+    pub(super) async fn awaits_removal(mut self) -> anyhow::Result<()> {
         self.deadline = Instant::now() + PATIENCE;
         loop {
             match timeout_at(self.deadline, client::receive(&mut self.socket)).await? {
                 Ok(_) => {}
                 Err(Failure { code: Some(REMOVED), .. }) => return Ok(()),
-                Err(failure) => return Err(failed(failure)),
+                Err(failure) => return Err(failed(&failure)),
             }
         }
     }
 
     /// Closes cleanly.
     pub(super) async fn leave(mut self) -> anyhow::Result<()> {
-        client::send_close(&mut self.socket).await.map_err(failed)?;
+        client::send_close(&mut self.socket).await.map_err(|failure| failed(&failure))?;
         Ok(timeout_at(Instant::now() + PATIENCE, client::drain(&mut self.socket)).await?)
     }
 
     async fn say(&mut self, text: &str) -> anyhow::Result<()> {
-        client::send(&mut self.socket, text.to_owned()).await.map_err(failed)
+        client::send(&mut self.socket, text.to_owned()).await.map_err(|failure| failed(&failure))
     }
 
     async fn hear(&mut self) -> anyhow::Result<Value> {
-        let text = timeout_at(self.deadline, client::receive(&mut self.socket)).await?.map_err(failed)?;
+        let text =
+            timeout_at(self.deadline, client::receive(&mut self.socket)).await?.map_err(|failure| failed(&failure))?;
         Ok(serde_json::from_str(&text)?)
     }
 }
 
-pub(super) fn failed(failure: Failure) -> anyhow::Error {
+pub(super) fn failed(failure: &Failure) -> anyhow::Error {
     anyhow!("a socket: {}", failure.kind)
 }
