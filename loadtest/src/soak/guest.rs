@@ -81,7 +81,7 @@ impl Guest {
     }
 
     /// Waits until the gateway has closed the socket as that of a removed user.
-    pub(super) async fn is_removed(mut self) -> anyhow::Result<()> {
+    pub(super) async fn until_removed(mut self) -> anyhow::Result<()> {
         self.deadline = Instant::now() + PATIENCE;
         loop {
             match timeout_at(self.deadline, client::receive(&mut self.socket)).await? {
@@ -108,6 +108,6 @@ impl Guest {
     }
 }
 
-pub(super) fn failed(failure: Failure) -> anyhow::Error {
-    anyhow!("a socket: {}", failure.kind)
+fn failed(failure: Failure) -> anyhow::Error {
+    anyhow::Error::new(failure).context("a socket")
 }

@@ -110,7 +110,13 @@ impl Sampler {
     }
 
     async fn figures(&self, gateway: SocketAddr) -> anyhow::Result<Figures> {
-        let answer = self.http.get(format!("http://{gateway}/metrics")).send().await.context("/metrics")?;
+        let ask = || self.http.get(format!("http://{gateway}/metrics")).send();
+        let answer = match ask().await {
+            // The connection was to a gateway that has restarted since.
+            Err(error) if error.is_request() && !error.is_timeout() => ask().await,
+            answer => answer,
+        };
+        let answer = answer.context("/metrics")?;
         ensure!(answer.status() == StatusCode::OK, "/metrics of {gateway}: {}", answer.status());
         let text = answer.text().await?;
         let read = |name: &str| {
