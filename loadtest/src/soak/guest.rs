@@ -21,8 +21,19 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Connects and joins; the error is the code with which the gateway refuses the join.
+    /// Connects and joins; the error is the code with which the gateway refuses the join. While the store does not
+    /// answer, as on a machine that is too busy, a guest tries again.
     pub(super) async fn enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Self::try_to_enter(target, user, live).await? {
+                Err(code) if code == "store_unavailable" && Instant::now() < deadline => sleep(BEAT).await,
+                entered => return Ok(entered),
+            }
+        }
+    }
+
+    async fn try_to_enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
         let query = format!("user_id={user}&role=viewer");
         let socket = client::connect(target, None, &query, PATIENCE).await.map_err(failed)?;
         let mut guest = Self { socket, deadline: Instant::now() + PATIENCE };
