@@ -160,6 +160,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         follows: args.fans,
         pace: args.pace.unwrap_or(usual),
         crowded: args.spread,
+        grace: Duration::ZERO,
         exact_viewers: args.exact_viewers,
         gateways: GATEWAYS,
         attended: 0,

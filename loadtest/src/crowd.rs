@@ -1,5 +1,5 @@
-//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it leave, and reports. The
-//! viewers are in this process, in several, or on the machines that join.
+//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it leave, and reports.
+//! The viewers are in this process, in several, or on the machines that join.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

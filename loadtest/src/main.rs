@@ -2,10 +2,11 @@
 //!
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
-//! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes and machines. [`chaos`] breaks
-//! gateways of its own, [`soak`] looks for what stays behind, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans,
-//! [`fanout`] lets a streamer with very many followers go on air, and [`mod@bench`] compares the gateway with a bare
-//! echo. All of them connect through [`client`].
+//! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes and machines.
+//! [`chaos`] breaks gateways of its own, [`soak`] looks for what stays behind, [`hostile`] attacks one,
+//! [`fan_source_outage`] takes the database away that knows the fans, [`fanout`] lets a streamer with very many
+//! followers go on air, and [`mod@bench`] compares the gateway with a bare echo. All of them connect through
+//! [`client`].
 
 mod api;
 mod args;

@@ -88,8 +88,7 @@ impl CrowdPlan {
         ensure!((1..=MOST_VIEWERS).contains(&viewers), "{viewers} viewers");
         ensure!((1..=MOST_LIVES).contains(&lives), "{lives} lives");
         ensure!((1..=viewers).contains(&processes), "{processes} processes");
-        ensure!((1..=viewers).contains(&sources), "{sources} sources");
-        ensure!((1..=MOST_VIEWERS).contains(&in_flight), "{in_flight} in flight");
+        ensure!((1..=viewers).contains(&sources) && (1..=MOST_VIEWERS).contains(&in_flight), "sources or in flight");
         ensure!((0.0..=1.0).contains(&self.fans), "{} of them fans", self.fans);
         ensure!((0.0..=100.0).contains(&self.zipf_exponent), "an exponent of {}", self.zipf_exponent);
         ensure!(

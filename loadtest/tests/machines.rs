@@ -1,5 +1,5 @@
-//! `loadtest crowd` on several machines, which are processes on loopback here, against a fake gateway: the report is the
-//! sum, and a joiner that dies, a joiner that is late and a stranger are told apart.
+//! `loadtest crowd` on several machines, which are processes on loopback here, against a fake gateway: the report is
+//! the sum, and a joiner that dies, a joiner that is late and a stranger are told apart.
 
 #[path = "support/fake.rs"]
 mod fake;

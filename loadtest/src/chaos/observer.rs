@@ -139,7 +139,8 @@ fn judge(
             )
         };
         example.get_or_insert_with(words);
-        if let Some(overdue) = verdict.overdue.filter(|_| findings.known.insert((live, user, what))) {
+        let overdue = verdict.overdue.filter(|overdue| *overdue > state.grace);
+        if let Some(overdue) = overdue.filter(|_| findings.known.insert((live, user, what))) {
             let promise = if what == Wrong::Ghost { Promise::Ghost } else { Promise::Miss };
             let detail = format!("{} ms beyond the promise; {}", overdue.as_millis(), expectation.tell(snapshot.began));
             findings.broke(Broken::new(promise, detail).user(state.user_id(user)).live(state.live_id(live)));

@@ -84,6 +84,8 @@ pub(crate) struct RunState {
     /// A person does something every so often, on average.
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
+    /// A member may be wrong for so long beyond what is promised.
+    pub(crate) grace: Duration,
     /// Whether Redis has all viewers, and each counts once.
     pub(crate) exact_viewers: bool,
     /// The first so many lives are opened with attendance.
@@ -116,6 +118,8 @@ pub(crate) struct Plan {
     pub(crate) follows: f64,
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
+    /// A member may be wrong for so long beyond what is promised.
+    pub(crate) grace: Duration,
     pub(crate) exact_viewers: bool,
     pub(crate) gateways: usize,
     /// The first so many lives are opened with attendance.
@@ -154,6 +158,7 @@ impl RunState {
             follows: plan.follows,
             pace: plan.pace,
             crowded: plan.crowded,
+            grace: plan.grace,
             exact_viewers: plan.exact_viewers,
             attended: plan.attended,
             endpoints: addresses.iter().map(endpoint).collect(),

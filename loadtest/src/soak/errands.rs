@@ -105,7 +105,7 @@ impl<'a> Visit<'a> {
     async fn ban(&self) -> anyhow::Result<()> {
         let guest = self.guest(self.here).await?;
         self.call(Method::DELETE, &self.path("/viewers"), Some(&json!({"ban_s": 600}))).await?;
-        guest.awaits_removal().await?;
+        guest.until_removed().await?;
         let refused = Guest::enter(self.target(self.here), &self.guest, &self.live).await?.err();
         ensure!(refused.as_deref() == Some("banned"), "a banned user's join: {refused:?}");
         self.call(Method::DELETE, &self.path("/bans"), None).await?;
@@ -122,7 +122,7 @@ impl<'a> Visit<'a> {
     async fn remove(&self) -> anyhow::Result<()> {
         let guest = self.guest(self.here).await?;
         self.call(Method::DELETE, &self.path("/viewers"), None).await?;
-        guest.awaits_removal().await
+        guest.until_removed().await
     }
 
     async fn info(&self) -> anyhow::Result<()> {

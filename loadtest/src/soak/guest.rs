@@ -21,10 +21,21 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Connects and joins; the error is the code with which the gateway refuses the join.
+    /// Connects and joins; the error is the code with which the gateway refuses the join. While the store does not
+    /// answer, as on a machine that is too busy, a guest tries again.
     pub(super) async fn enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Self::try_to_enter(target, user, live).await? {
+                Err(code) if code == "store_unavailable" && Instant::now() < deadline => sleep(BEAT).await,
+                entered => return Ok(entered),
+            }
+        }
+    }
+
+    async fn try_to_enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
         let query = format!("user_id={user}&role=viewer");
-        let socket = client::connect(target, None, &query, PATIENCE).await.map_err(|failure| failed(&failure))?;
+        let socket = client::connect(target, None, &query, PATIENCE).await.map_err(failed)?;
         let mut guest = Self { socket, deadline: Instant::now() + PATIENCE };
         guest.say(&format!(r#"{{"type":"join","live_id":"{live}","id":1}}"#)).await?;
         loop {
@@ -81,34 +92,33 @@ impl Guest {
     }
 
     /// Waits until the gateway has closed the socket as that of a removed user.
-    pub(super) async fn awaits_removal(mut self) -> anyhow::Result<()> {
+    pub(super) async fn until_removed(mut self) -> anyhow::Result<()> {
         self.deadline = Instant::now() + PATIENCE;
         loop {
             match timeout_at(self.deadline, client::receive(&mut self.socket)).await? {
                 Ok(_) => {}
                 Err(Failure { code: Some(REMOVED), .. }) => return Ok(()),
-                Err(failure) => return Err(failed(&failure)),
+                Err(failure) => return Err(failed(failure)),
             }
         }
     }
 
     /// Closes cleanly.
     pub(super) async fn leave(mut self) -> anyhow::Result<()> {
-        client::send_close(&mut self.socket).await.map_err(|failure| failed(&failure))?;
+        client::send_close(&mut self.socket).await.map_err(failed)?;
         Ok(timeout_at(Instant::now() + PATIENCE, client::drain(&mut self.socket)).await?)
     }
 
     async fn say(&mut self, text: &str) -> anyhow::Result<()> {
-        client::send(&mut self.socket, text.to_owned()).await.map_err(|failure| failed(&failure))
+        client::send(&mut self.socket, text.to_owned()).await.map_err(failed)
     }
 
     async fn hear(&mut self) -> anyhow::Result<Value> {
-        let text =
-            timeout_at(self.deadline, client::receive(&mut self.socket)).await?.map_err(|failure| failed(&failure))?;
+        let text = timeout_at(self.deadline, client::receive(&mut self.socket)).await?.map_err(failed)?;
         Ok(serde_json::from_str(&text)?)
     }
 }
 
-pub(super) fn failed(failure: &Failure) -> anyhow::Error {
-    anyhow!("a socket: {}", failure.kind)
+fn failed(failure: Failure) -> anyhow::Error {
+    anyhow::Error::new(failure).context("a socket")
 }

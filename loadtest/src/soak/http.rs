@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
+use tokio::time::{Instant, sleep};
 
 use crate::api::http_client;
 
 const DEADLINE: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(300);
 
 pub(super) struct Http {
     client: reqwest::Client,
@@ -20,20 +22,38 @@ impl Http {
         Ok(Self { client: http_client(DEADLINE)? })
     }
 
-    /// Any answer but a success is an error. An answer without JSON is null.
+    /// Any answer but a success is an error. An answer without JSON is null. While the store does not answer, as on a
+    /// machine that is too busy, a back end asks again.
     pub(super) async fn call(
         &self,
         method: Method,
         (gateway, path): (SocketAddr, &str),
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let (status, text) = self.ask(&method, (gateway, path), body).await?;
+            if status == StatusCode::SERVICE_UNAVAILABLE && Instant::now() < deadline {
+                sleep(AGAIN).await;
+                continue;
+            }
+            let why = || text.chars().take(200).collect::<String>();
+            ensure!(status.is_success(), "{method} {path}: {status}: {}", why());
+            return Ok(serde_json::from_str(&text).unwrap_or_default());
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: &Method,
+        (gateway, path): (SocketAddr, &str),
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, String)> {
         let mut request = self.client.request(method.clone(), format!("http://{gateway}{path}"));
         if let Some(body) = body {
             request = request.json(body);
         }
         let answer = request.send().await.with_context(|| format!("{method} {path}"))?;
-        let (status, text) = (answer.status(), answer.text().await?);
-        ensure!(status.is_success(), "{method} {path}: {status}: {}", text.chars().take(200).collect::<String>());
-        Ok(if status == StatusCode::NO_CONTENT { Value::Null } else { serde_json::from_str(&text).unwrap_or_default() })
+        Ok((answer.status(), answer.text().await?))
     }
 }

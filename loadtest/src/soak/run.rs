@@ -121,6 +121,8 @@ async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyho
 
 /// A rolling restart, with everybody connected. People only move, so no dashboard may ever show fewer.
 async fn roll(testbed: &mut Testbed) -> anyhow::Result<()> {
+    // A viewer who waits for a closed live would not come back to the present one.
+    testbed.mend().await?;
     testbed.rest(GATHER).await?;
     // Those who left just before still count for a moment, and gateways hear of each other.
     testbed.pass(testbed.state.timing.vanished() + testbed.state.timing.told()).await?;

@@ -1,9 +1,9 @@
 //! Whether a series of readings grows: the slope of a robust line through it, and how certain that slope is.
 //!
-//! The readings are cut into blocks of equal length, and each block is represented by its median. The slope is that of
-//! Theil and Sen: the median of the slopes between all pairs of blocks, which a few outliers do not move. Its interval
-//! of 95 % is Sen's, from Kendall's variance, widened by the lag-1 autocorrelation of what the line leaves over, because
-//! memory now is much like memory a minute ago.
+//! The readings are cut into blocks of equal length, and each block is represented by its median. The slope is that
+//! of Theil and Sen: the median of the slopes between all pairs of blocks, which a few outliers do not move. Its
+//! interval of 95 % is Sen's, from Kendall's variance, widened by the lag-1 autocorrelation of what the line leaves
+//! over, because memory now is much like memory a minute ago.
 
 use serde::Serialize;
 

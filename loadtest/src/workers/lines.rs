@@ -1,8 +1,8 @@
 //! A worker in another process, over any pair of byte streams: pipes to a child, or a connection to another machine.
 //!
-//! A worker gets its assignment as the first line and commands as the lines after it, and writes events as lines; all of
-//! them JSON. Lines have a length that they may not exceed. A worker leaves when its input ends, so it never outlives
-//! whoever commands it, and one that says nothing for a while is given up.
+//! A worker gets its assignment as the first line and commands as the lines after it, and writes events as lines; all
+//! of them JSON. Lines have a length that they may not exceed. A worker leaves when its input ends, so it never
+//! outlives whoever commands it, and one that says nothing for a while is given up.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The coordinator's side of a crowd on several machines: a port at which the machines join, each with one worker.
 //!
-//! Whoever connects has a moment for one short line that says what it is. Another program, another version or garbage is
-//! told why it may not join, and is forgotten. No secret goes over the connection: a plan names no file, and each machine
-//! has the secret of the tokens, and whom to trust for TLS, in files of its own.
+//! Whoever connects has a moment for one short line that says what it is. Another program, another version or garbage
+//! is told why it may not join, and is forgotten. No secret goes over the connection: a plan names no file, and each
+//! machine has the secret of the tokens, and whom to trust for TLS, in files of its own.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -16,86 +16,86 @@ const MOST_GROWTH: f64 = 1.0;
 
 /// What a run measured.
 #[derive(Debug, Default)]
-pub(in crate::soak) struct Measured {
-    pub(in crate::soak) seconds: f64,
-    pub(in crate::soak) samples: Vec<Sample>,
+pub(crate) struct Measured {
+    pub(crate) seconds: f64,
+    pub(crate) samples: Vec<Sample>,
     /// When all gateways had restarted, each time.
-    pub(in crate::soak) restarts: Vec<f64>,
-    pub(in crate::soak) rest_before: Vec<Figures>,
-    pub(in crate::soak) rest_after: Vec<Figures>,
+    pub(crate) restarts: Vec<f64>,
+    pub(crate) rest_before: Vec<Figures>,
+    pub(crate) rest_after: Vec<Figures>,
     /// Open files and tasks are back to what they were.
-    pub(in crate::soak) is_down: bool,
-    pub(in crate::soak) leftovers: Vec<String>,
-    pub(in crate::soak) kept: BTreeMap<String, Kept>,
-    pub(in crate::soak) ledger: Ledger,
-    pub(in crate::soak) broken: Vec<Broken>,
-    pub(in crate::soak) broken_by_promise: BTreeMap<Promise, u64>,
+    pub(crate) is_down: bool,
+    pub(crate) leftovers: Vec<String>,
+    pub(crate) kept: BTreeMap<String, Kept>,
+    pub(crate) ledger: Ledger,
+    pub(crate) broken: Vec<Broken>,
+    pub(crate) broken_by_promise: BTreeMap<Promise, u64>,
     /// What `rollcall audit` finds when everybody has gone.
-    pub(in crate::soak) audit: Vec<Broken>,
-    pub(in crate::soak) lag_ms: u64,
+    pub(crate) audit: Vec<Broken>,
+    pub(crate) lag_ms: u64,
 }
 
 /// Keys of a kind that stay when all lives have closed, as documented.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(in crate::soak) struct Kept {
-    pub(in crate::soak) keys: u64,
+pub(crate) struct Kept {
+    pub(crate) keys: u64,
     /// For so long at most; absent: for good.
-    pub(in crate::soak) lifetime_seconds: Option<u64>,
+    pub(crate) lifetime_seconds: Option<u64>,
 }
 
 /// What reproduces the run.
 #[derive(Debug, Default, Serialize)]
-pub(in crate::soak) struct Settings {
-    pub(in crate::soak) seed: u64,
-    pub(in crate::soak) hours: f64,
-    pub(in crate::soak) viewers: u32,
-    pub(in crate::soak) lives: usize,
-    pub(in crate::soak) gateways: usize,
-    pub(in crate::soak) fans: f64,
-    pub(in crate::soak) pace_ms: u64,
-    pub(in crate::soak) sample_ms: u64,
-    pub(in crate::soak) warm_up_seconds: u64,
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    pub(crate) hours: f64,
+    pub(crate) viewers: u32,
+    pub(crate) lives: usize,
+    pub(crate) gateways: usize,
+    pub(crate) fans: f64,
+    pub(crate) pace_ms: u64,
+    pub(crate) sample_ms: u64,
+    pub(crate) warm_up_seconds: u64,
 }
 
 /// A gateway's memory after the warm-up.
 #[derive(Debug, Serialize)]
-pub(in crate::soak) struct Growth {
+pub(crate) struct Growth {
     /// Absent if there are too few samples for any line.
-    pub(in crate::soak) slope: Option<Slope>,
-    pub(in crate::soak) verdict: Verdict,
+    pub(crate) slope: Option<Slope>,
+    pub(crate) verdict: Verdict,
 }
 
 /// The whole document.
 #[derive(Debug, Serialize)]
-pub(in crate::soak) struct Report {
-    pub(in crate::soak) version: &'static str,
-    pub(in crate::soak) machine: Machine,
-    pub(in crate::soak) settings: Settings,
-    pub(in crate::soak) seconds: f64,
-    pub(in crate::soak) growth: Vec<Growth>,
+pub(crate) struct Report {
+    pub(crate) version: &'static str,
+    pub(crate) machine: Machine,
+    pub(crate) settings: Settings,
+    pub(crate) seconds: f64,
+    pub(crate) growth: Vec<Growth>,
     /// When all gateways had restarted, each time, in seconds; memory counts from the last time on.
-    pub(in crate::soak) restarts: Vec<f64>,
+    pub(crate) restarts: Vec<f64>,
     /// Of each gateway, before anybody came and after everybody had gone.
-    pub(in crate::soak) rest_before: Vec<Figures>,
-    pub(in crate::soak) rest_after: Vec<Figures>,
+    pub(crate) rest_before: Vec<Figures>,
+    pub(crate) rest_after: Vec<Figures>,
     /// Keys that should be gone at the end; the first ones.
-    pub(in crate::soak) leftover_keys: Vec<String>,
-    pub(in crate::soak) kept_keys: BTreeMap<String, Kept>,
+    pub(crate) leftover_keys: Vec<String>,
+    pub(crate) kept_keys: BTreeMap<String, Kept>,
     #[serde(flatten)]
-    pub(in crate::soak) ledger: Ledger,
-    pub(in crate::soak) broken: Vec<Broken>,
-    pub(in crate::soak) broken_by_promise: BTreeMap<Promise, u64>,
+    pub(crate) ledger: Ledger,
+    pub(crate) broken: Vec<Broken>,
+    pub(crate) broken_by_promise: BTreeMap<Promise, u64>,
     /// How late our own timers were at most.
-    pub(in crate::soak) lag_ms: u64,
-    pub(in crate::soak) logs: String,
-    pub(in crate::soak) check: Check,
+    pub(crate) lag_ms: u64,
+    pub(crate) logs: String,
+    pub(crate) check: Check,
     /// What the run was too short to judge.
-    pub(in crate::soak) undecided: Vec<String>,
-    pub(in crate::soak) samples: Vec<Sample>,
+    pub(crate) undecided: Vec<String>,
+    pub(crate) samples: Vec<Sample>,
 }
 
 impl Report {
-    pub(in crate::soak) fn of(settings: Settings, measured: Measured, logs: String) -> Self {
+    pub(crate) fn of(settings: Settings, measured: Measured, logs: String) -> Self {
         let growth: Vec<Growth> = (0..settings.gateways).map(|gateway| growth(gateway, &settings, &measured)).collect();
         let check = check(&growth, &measured);
         let undecided = growth.iter().enumerate().filter(|(_, growth)| growth.verdict == Verdict::TooShortToTell);

@@ -24,7 +24,7 @@ struct Panel {
 }
 
 /// Writes the plots to a file, together with the text if it is an .html file.
-pub(in crate::soak) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
+pub(crate) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
     page(report)?.write(file)
 }
 
