@@ -105,7 +105,7 @@ impl Dashboards {
 
     /// From now on a message with other counts is a wobble.
     pub(crate) fn hold(&self, truth: &[[u32; 2]]) {
-        for (view, truth) in lock(&self.views).iter_mut().zip(truth) {
+        for (view, truth) in lock(&self.views).iter_mut().zip(of_every_live(truth)) {
             view.held_to = Some(truth.map(i64::from));
             view.lowest = view.counts;
         }
@@ -133,7 +133,7 @@ impl Dashboards {
     fn compare(&self, truth: &[[u32; 2]]) -> Verdict {
         let watched = self.live_ids.len();
         let mut verdict = Verdict { correct: 0, watched, time_to_correct_ms: None, wrong: Vec::new(), right_since: 0 };
-        for ((live_id, view), truth) in self.live_ids.iter().zip(lock(&self.views).iter()).zip(truth) {
+        for ((live_id, view), truth) in self.live_ids.iter().zip(lock(&self.views).iter()).zip(of_every_live(truth)) {
             let expected = truth.map(i64::from);
             if view.counts == Some(expected) && view.failure.is_none() {
                 verdict.correct += 1;
@@ -184,4 +184,8 @@ impl View {
 
 fn lock(views: &Mutex<Vec<View>>) -> MutexGuard<'_, Vec<View>> {
     views.lock().unwrap_or_else(PoisonError::into_inner)
+}
+/// A live that no worker counted has nobody in it.
+fn of_every_live(truth: &[[u32; 2]]) -> impl Iterator<Item = &[u32; 2]> {
+    truth.iter().chain(std::iter::repeat(&[0; 2]))
 }

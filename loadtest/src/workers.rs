@@ -35,6 +35,8 @@ pub(crate) struct Workers {
     progress: Vec<Progress>,
     /// How many viewers each has.
     shares: Vec<u64>,
+    /// A worker that takes longer for an answer is lost.
+    patience: Duration,
     lost: BTreeMap<usize, String>,
     on_progress: Box<dyn Fn(&Progress) + Send>,
 }
@@ -72,7 +74,11 @@ impl Workers {
         let (to_us, events) = mpsc::channel(64);
         let shares = (0..plan.processes).map(|process| plan.share(process).count() as u64).collect();
         let (commands, progress) = (Vec::new(), vec![Progress::default(); plan.processes]);
-        Self { commands, to_us, events, progress, shares, lost: BTreeMap::new(), on_progress: Box::new(on_progress) }
+        // To leave takes as long as the ramp, and twice the timeout of an ack.
+        let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second);
+        let patience = ramp + plan.ack_timeout * 2 + Duration::from_secs(60);
+        let (lost, on_progress) = (BTreeMap::new(), Box::new(on_progress));
+        Self { commands, to_us, events, progress, shares, patience, lost, on_progress }
     }
 
     fn add(&mut self) -> Ends {
@@ -150,16 +156,24 @@ impl Workers {
 
     /// Tells all workers something, and waits until each of them has answered or is lost.
     async fn ask<T>(&mut self, command: Command, answer: impl Fn(Event) -> Option<T>) -> anyhow::Result<Vec<T>> {
+        let deadline = Instant::now() + self.patience;
         self.tell(command).await?;
         let mut answers: BTreeMap<usize, T> = BTreeMap::new();
         let here = |lost: &BTreeMap<usize, String>, answers: &BTreeMap<usize, T>, process| {
             lost.contains_key(&process) || answers.contains_key(&process)
         };
         while !(0..self.commands.len()).all(|process| here(&self.lost, &answers, process)) {
-            if let Some((process, event)) = self.next().await?
-                && let Some(answer) = answer(event)
-            {
-                answers.insert(process, answer);
+            let Ok(event) = timeout_at(deadline, self.next()).await else {
+                let missing = |process: &usize| !here(&self.lost, &answers, *process);
+                for process in (0..self.commands.len()).filter(missing).collect::<Vec<_>>() {
+                    self.lose(process, "it did not answer".to_owned())?;
+                }
+                break;
+            };
+            let Some((process, event)) = event? else { continue };
+            match answer(event) {
+                Some(answer) => drop(answers.insert(process, answer)),
+                None => self.lose(process, "it spoke out of turn".to_owned())?,
             }
         }
         // An answer of one that was lost afterwards does not count.
@@ -184,6 +198,7 @@ impl Workers {
     }
 
     fn lose(&mut self, process: usize, why: String) -> anyhow::Result<()> {
+        let why = lines::legible(&why);
         // Without its commands it ends, if it still runs.
         self.commands[process] = None;
         self.progress[process] = Progress { failed: self.shares[process], cool: true, ..Progress::default() };

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::Arrived;
 
@@ -76,6 +76,9 @@ pub struct Counts {
     /// How many came to the sender and left it, in this epoch, and the id under which it counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<(GatewayId, Arrived)>,
+    /// When, as far as the sender knows, the totals of gateways that are gone were folded last.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub folded_at: UnixMillis,
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
@@ -187,6 +190,7 @@ mod tests {
             moving: 2,
             away: 1,
             arrived: Some((GatewayId::random(), Arrived { joins: 20, leaves: 8 })),
+            folded_at: 1_732_000_000_000,
             slices: vec![(2, 5, 1_732_000_000_000_000)],
             viewer_slices: vec![(1, 7, 9)],
         };
@@ -229,6 +233,7 @@ mod tests {
             moving: 0,
             away: 0,
             arrived: None,
+            folded_at: 0,
             slices: vec![(2, 5, 17)],
             viewer_slices: vec![],
         };

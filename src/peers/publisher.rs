@@ -232,7 +232,7 @@ fn note_told(room: &Room, count: ViewerCount, arrived: Arrived) {
 
 fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessage {
     let ViewerCount { viewers, moving, away } = count;
-    let arrived = Some(room.arrivals.here());
+    let (arrived, folded_at) = room.arrivals.to_tell();
     let News { fans: slices, viewers: viewer_slices } = news;
     PeerMessage::Counts(Counts {
         epoch: room.record.epoch,
@@ -240,7 +240,8 @@ fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessa
         viewers,
         moving,
         away,
-        arrived,
+        arrived: Some(arrived),
+        folded_at,
         slices,
         viewer_slices,
     })

@@ -157,7 +157,7 @@ impl Subscriber {
             return Err("newer_epoch");
         }
         if let Some((origin, arrived)) = &counts.arrived
-            && room.arrivals.heard(origin, *arrived)
+            && room.arrivals.heard(origin, *arrived, counts.folded_at)
         {
             self.rooms.record(room);
         }

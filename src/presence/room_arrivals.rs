@@ -6,6 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::own_lease::OwnLease;
 use super::tally::{SeatChange, SeatState};
+use crate::base::clock::UnixMillis;
 use crate::base::ids::GatewayId;
 use crate::store::{Arrivals, Arrived};
 
@@ -55,9 +56,9 @@ impl RoomArrivals {
         }
     }
 
-    /// Takes in what a peer counted. True if that is news.
-    pub fn heard(&self, origin: &GatewayId, arrived: Arrived) -> bool {
-        !self.own.is_own(origin) && self.known().elsewhere.note(origin, arrived)
+    /// Takes in what a peer counted that knows of the fold at `folded_at`. True if that is news.
+    pub fn heard(&self, origin: &GatewayId, arrived: Arrived, folded_at: UnixMillis) -> bool {
+        !self.own.is_own(origin) && self.known().elsewhere.hear(origin, arrived, folded_at)
     }
 
     /// Takes in what a record says. True if that is news.
@@ -72,6 +73,12 @@ impl RoomArrivals {
     pub fn here(&self) -> (GatewayId, Arrived) {
         let known = self.known();
         (known.name.clone(), known.here)
+    }
+
+    /// The same, and when totals were folded last, as far as this gateway knows.
+    pub fn to_tell(&self) -> ((GatewayId, Arrived), UnixMillis) {
+        let known = self.known();
+        ((known.name.clone(), known.here), known.elsewhere.folded_at())
     }
 
     /// Whether the peers were told something else of this gateway.
@@ -127,8 +134,8 @@ mod tests {
         change(SeatState::Uncounted, SeatState::Uncounted);
         assert_eq!(room.here(), (own.clone(), arrived(6, 5)));
         room.note_told(arrived(6, 5));
-        assert!(!room.owes() && !room.heard(&own, arrived(99, 99)));
-        assert!(room.heard(&GatewayId::parse("peer").unwrap(), arrived(1, 0)));
+        assert!(!room.owes() && !room.heard(&own, arrived(99, 99), 0));
+        assert!(room.heard(&GatewayId::parse("peer").unwrap(), arrived(1, 0), 0));
         assert!(!room.read(&Arrivals::parse("dead:7:1")) && room.read(&Arrivals::parse("dead:8:2")));
         assert_eq!(room.sum(), arrived(15, 7));
         assert!(room.read(&Arrivals::parse(&format!("{own}:9:5"))), "the record lagged behind when the room was made");
@@ -140,7 +147,9 @@ mod tests {
         change(SeatState::Uncounted, SeatState::Here);
         let mut record = room.all();
         assert!(
-            record.fold(std::slice::from_ref(&own), 1_000) && room.read(&record) && !room.heard(&own, arrived(99, 99))
+            record.fold(std::slice::from_ref(&own), 1_000)
+                && room.read(&record)
+                && !room.heard(&own, arrived(99, 99), 0)
         );
         assert_eq!((room.here(), room.sum()), ((next, arrived(1, 0)), arrived(20, 7)));
     }

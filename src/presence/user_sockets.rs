@@ -37,7 +37,9 @@ impl UserSockets {
         let (hash, mut table) = (self.hash(conn), self.shard(conn).lock());
         let others = || table.iter_hash(hash).filter(|other| other.identity.user == conn.identity.user);
         let is_full = others().count() >= self.most;
-        let oldest = others().max_by_key(|other| other.session().before(conn.session())).filter(|_| is_full).cloned();
+        // Signed: a socket that began after this one may have been admitted before it.
+        let age = |other: &Conn| other.session().before(conn.session()).cast_signed();
+        let oldest = others().max_by_key(|other| age(other)).filter(|_| is_full).cloned();
         table.insert_unique(hash, conn.clone(), |conn| self.hash(conn));
         // At once, not when its session has ended: whoever opens sockets faster than they end must not fill the table.
         oldest.iter().for_each(|oldest| remove(&mut table, hash, oldest));

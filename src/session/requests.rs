@@ -93,7 +93,7 @@ impl<S: Transport> Session<S> {
             Err(RequestError::Refused(refusal)) => {
                 let code = refusal.code.as_str();
                 Metrics::count(&self.context.metrics.client_errors, code);
-                tracing::debug!(code, message = &*refusal.message, "request refused");
+                tracing::debug!(code, why = &*refusal.message, "request refused");
                 self.send(&ServerMessage::Error { code, message: &refusal.message }, id).await
             }
         }

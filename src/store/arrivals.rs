@@ -60,6 +60,18 @@ impl Arrivals {
         is_news
     }
 
+    /// Takes in what a gateway counted that knows of the fold at `folded_at`. If that is not the last one, the totals of
+    /// a gateway that is not named here may be in the sum.
+    pub fn hear(&mut self, origin: &GatewayId, arrived: Arrived, folded_at: UnixMillis) -> bool {
+        let may_be_folded = folded_at < self.folded_at && self.of(origin) == Arrived::default();
+        !may_be_folded && self.note(origin, arrived)
+    }
+
+    /// When some were folded last; 0 is never.
+    pub fn folded_at(&self) -> UnixMillis {
+        self.folded_at
+    }
+
     /// Takes in what others know. True if that is more than was known. If only one side knows of the last fold, those
     /// count whom that side names: the others may be folded.
     pub fn merge(&mut self, others: &Self) -> bool {

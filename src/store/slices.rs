@@ -2,6 +2,7 @@
 //! flush, the walk and the audit call [`Slices`].
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
@@ -33,6 +34,9 @@ impl Fence {
         self == Self::Closed(epoch)
     }
 }
+
+/// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
+pub const LATEST_ENTRY: Duration = Duration::from_secs(5);
 
 /// One gateway's change to one slice. Apart from sweeps, dropped strays and a close, only this changes members.
 #[derive(Debug, Clone)]

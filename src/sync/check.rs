@@ -6,6 +6,7 @@
 //! as much as a check does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::clock::{Clock, Millis};
 use crate::base::metrics::Metrics;
@@ -22,6 +23,8 @@ use crate::sync::sweep::Sweeper;
 
 /// A check without an answer is due again after this time, in ms.
 const AGAIN: Millis = 1_000;
+/// Totals of a gateway are folded only when it has been without a lease for much longer.
+const SURELY_UNFOLDED: Duration = Duration::from_secs(600);
 
 /// Keys that do not change are written again after this time, in ms, since their lifetime in the store is hours.
 const WRITE_AGAIN: Millis = 3_600_000;
@@ -135,6 +138,11 @@ impl Checker {
                 Finding::Counted => {
                     room.counting.require(now);
                     self.rooms.record(room);
+                    Ok(())
+                }
+                // What it counted may be folded meanwhile. Its next renewal tells it whether it was buried.
+                Finding::Arrivals(_) if !self.gateways.own.is_fresh(now, SURELY_UNFOLDED) => {
+                    self.checks.check_at(room, now + AGAIN);
                     Ok(())
                 }
                 Finding::Arrivals(said) => {

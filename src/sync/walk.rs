@@ -6,7 +6,7 @@
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES};
 use crate::config::Switch;
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
-use crate::presence::gateways::Gateways;
+use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Counted, Fence, Figures, ListedLive, LiveEpoch, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError,
-    StoreResult, ViewerTotals,
+    Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, SlicePart, SliceSurvey, Store,
+    StoreError, StoreResult, ViewerTotals,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -80,6 +80,9 @@ pub struct Walk {
     pub events_kept: u64,
 }
 
+/// A gateway's estimate of the time at Redis may be off by so much, in ms.
+const LATE_CALLS_SLACK: Millis = 500;
+
 /// What the walker remembers from one walk to the next.
 #[derive(Debug, Default)]
 struct WalkState {
@@ -94,6 +97,9 @@ struct WalkState {
     platform_failed: bool,
     /// The dead gateways that the last walk knew of.
     known_dead: HashSet<GatewayId>,
+    known_living: BTreeSet<GatewayId>,
+    /// When no call of a gateway that was buried can make an entry any more.
+    late_calls_over: Option<Millis>,
     /// Where the next search for strays goes on in each slice.
     cursors: HashMap<SliceId, u64>,
     /// The dead gateways whose announced viewers this walk drops.
@@ -105,6 +111,18 @@ impl WalkState {
     /// Whether this walk searches a live for strays.
     fn has_strays_turn(&self, live: &LiveId) -> bool {
         xxhash_rust::xxh3::xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS == self.round % STRAYS_ROUNDS
+    }
+}
+
+impl WalkState {
+    /// Whether it is time to look for late entries. A gateway that appears may be one that was buried while it could not
+    /// reach Redis. What it sent before it knew may have arrived after the sweep of its former id.
+    fn note_living(&mut self, roster: &Roster, now: Millis) -> bool {
+        if !roster.dead.is_empty() && !roster.living.is_subset(&self.known_living) {
+            self.late_calls_over = Some(now + millis(LATEST_ENTRY) + LATE_CALLS_SLACK);
+        }
+        self.known_living.clone_from(&roster.living);
+        self.late_calls_over.take_if(|over| *over <= now).is_some()
     }
 }
 
@@ -138,7 +156,8 @@ impl Walk {
         // Newly buried gateways first: an earlier walk has dropped the viewers of most others.
         memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
         let someone_died = !buried.is_subset(&memory.known_dead);
-        let walked = if regular || someone_died {
+        let late_calls_over = memory.note_living(&roster, now);
+        let walked = if regular || someone_died || late_calls_over {
             memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
             memory.next = Some(now + millis(self.check_every));
@@ -294,6 +313,11 @@ impl Walk {
     /// Folds what gateways counted that have been gone for long.
     async fn fold_arrivals(&self, gone: &mut GoneOrigins, open: &[LiveRecord]) {
         let (now, roster) = (self.clock.now(), self.gateways.roster());
+        // Without a lease of its own this gateway does not know who lives.
+        if !self.gateways.own.is_fresh(now, self.lease) {
+            *gone = GoneOrigins::default();
+            return;
+        }
         gone.forget(|gateway| roster.counts(gateway), now);
         let folds = open.iter().map(|record| {
             let due = gone.due(&record.sums.arrivals, |id| roster.counts(id), now);
@@ -520,4 +544,30 @@ enum WalkedLive {
     Unrecorded,
     /// The live is open; its slices.
     Open(Vec<SliceId>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_entries_are_looked_for_once_after_a_gateway_has_appeared_beside_a_dead_one() {
+        let ids = |names: &[&str]| names.iter().map(|name| GatewayId::parse(name).unwrap()).collect::<Vec<_>>();
+        let roster = |living: &[&str], dead: &[&str]| {
+            let mut roster = Roster::default();
+            roster.living.extend(ids(living));
+            roster.dead.extend(ids(dead));
+            roster
+        };
+        let mut memory = WalkState::default();
+        assert!(
+            !memory.note_living(&roster(&["a", "b"], &[]), 0) && memory.late_calls_over.is_none(),
+            "nobody is dead"
+        );
+        assert!(!memory.note_living(&roster(&["a"], &["b"]), 1) && memory.late_calls_over.is_none());
+        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 1_000), "its calls may still arrive");
+        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 6_499));
+        assert!(memory.note_living(&roster(&["a", "c"], &["b"]), 6_500));
+        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 6_501));
+    }
 }

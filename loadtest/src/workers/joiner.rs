@@ -59,7 +59,7 @@ async fn join(args: &JoinArgs) -> anyhow::Result<Tally> {
     let welcome = timeout(HELLO_WITHIN, lines::hear(&mut read)).await.context("the coordinator does not answer")??;
     match welcome.context("the coordinator hung up")? {
         Welcome::Wait => {}
-        Welcome::Refused(why) => bail!("the coordinator refused: {why}"),
+        Welcome::Refused(why) => bail!("the coordinator refused: {}", lines::legible(&why)),
     }
     let assignment = timeout(PATIENCE, lines::hear(&mut read)).await.context("the coordinator does not begin")??;
     let assignment = assignment.context("the coordinator ended before it began")?;

@@ -123,3 +123,7 @@ where
     }
     done.context("there is no tally")
 }
+/// What another program said, for people: short, and without control characters.
+pub(super) fn legible(text: &str) -> String {
+    text.chars().take(300).flat_map(char::escape_debug).collect()
+}

@@ -29,19 +29,19 @@ const PAGE: usize = 500;
 /// A user, with the place of the answer.
 type Asked<'a> = (usize, &'a UserId);
 
-/// Two commands about users of a slice, each with its key. Each answers a value for each user.
-type Questions = [(&'static str, String); 2];
+/// Commands about users of a slice, each with its key. Each answers a value for each user.
+type Questions<const N: usize> = [(&'static str, String); N];
 
 /// What the gateways said of where a user is.
 type Words = Vec<(GatewayId, LiveId)>;
 
 impl RedisStore {
-    /// Asks about users: both questions about those of a slice in one call, in this order.
-    async fn ask(
+    /// Asks about users: all questions about those of a slice in one call, in this order.
+    async fn ask<const N: usize>(
         &self,
         users: impl Iterator<Item = Asked<'_>>,
-        questions: impl Fn(u32) -> Questions,
-    ) -> StoreResult<Vec<(usize, [Value; 2])>> {
+        questions: impl Fn(u32) -> Questions<N>,
+    ) -> StoreResult<Vec<(usize, [Value; N])>> {
         let slices = by_slice(users, |(_, user)| *user);
         let calls = calls(&slices).into_iter().map(|slices| {
             let commands = slices.iter().flat_map(|(slice, users)| self.commands(users, questions(*slice))).collect();
@@ -49,10 +49,14 @@ impl RedisStore {
                 let mut answers = self.router.read_all(commands).await.into_iter();
                 let mut found = Vec::new();
                 for (_, users) in slices {
-                    let (first, second) = (next_answer(&mut answers)?, next_answer(&mut answers)?);
-                    let (first, second) = (each(first, users)?, each(second, users)?);
-                    let both = first.into_iter().zip(second).map(|(first, second)| [first, second]);
-                    found.extend(users.iter().map(|(place, _)| *place).zip(both));
+                    let mut each_question = Vec::with_capacity(N);
+                    for _ in 0..N {
+                        each_question.push(each(next_answer(&mut answers)?, users)?.into_iter());
+                    }
+                    found.extend(users.iter().map(|(place, _)| {
+                        let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
+                        (*place, std::array::from_fn(answer))
+                    }));
                 }
                 StoreResult::Ok(found)
             }
@@ -60,7 +64,7 @@ impl RedisStore {
         Ok(try_join_all(calls).await?.into_iter().flatten().collect())
     }
 
-    fn commands(&self, users: &[Asked<'_>], questions: Questions) -> [Command; 2] {
+    fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: Questions<N>) -> [Command; N] {
         questions.map(|(command, key)| {
             let mut args = args![key];
             match self.seen_ids() {
@@ -74,15 +78,17 @@ impl RedisStore {
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither.
+        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
+        // invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
         let questions = |slice| {
             let keys = self.keys();
-            [("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
+            let hidden = keys.invisible_users(slice);
+            [("SMISMEMBER", hidden), ("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
         };
         let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
-        for (place, [seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
+        for (place, [hidden, seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
             known[place].last_seen = read_time(seen)?;
-            here.extend(flag(&online)?.then_some((place, &users[place])));
+            here.extend((flag(&online)? && !flag(&hidden)?).then_some((place, &users[place])));
         }
         for (place, words) in self.visible_words(here.into_iter()).await? {
             if let Some(lives) = words {

@@ -24,12 +24,10 @@ use super::topology::Topology;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Layout;
-use crate::store::{Health, StoreError, StoreResult};
+use crate::store::{Health, LATEST_ENTRY, StoreError, StoreResult};
 
 /// A whole call, of however many commands.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
-/// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
-const ENTRY_DEADLINE: Duration = Duration::from_secs(5);
 /// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
 const MAX_HOPS: usize = 3;
 
@@ -72,7 +70,7 @@ impl Router {
     /// there. Asks the server for its time where that is not known: just after a new connection.
     pub(super) async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
         if let Some(now) = self.topology.owner(slot_of(key.as_bytes()))?.state().time_now() {
-            return Ok(now + millis(ENTRY_DEADLINE));
+            return Ok(now + millis(LATEST_ENTRY));
         }
         let now = self.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
         Ok(self.note_time(key, now))
@@ -83,7 +81,7 @@ impl Router {
         if let Ok(node) = self.topology.owner(slot_of(key.as_bytes())) {
             node.state().hear_time(now);
         }
-        now + millis(ENTRY_DEADLINE)
+        now + millis(LATEST_ENTRY)
     }
 
     /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at once while no node
