@@ -102,7 +102,7 @@ impl Workers {
                 return Ok(false);
             };
             if let Some((process, Event::Done(_) | Event::Counted(_) | Event::Acks(_))) = event? {
-                self.lose(process, "it spoke out of turn".to_owned())?;
+                self.lose(process, "it spoke out of turn")?;
             }
         }
     }
@@ -166,14 +166,14 @@ impl Workers {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
                 let missing = |process: &usize| !here(&self.lost, &answers, *process);
                 for process in (0..self.commands.len()).filter(missing).collect::<Vec<_>>() {
-                    self.lose(process, "it did not answer".to_owned())?;
+                    self.lose(process, "it did not answer")?;
                 }
                 break;
             };
             let Some((process, event)) = event? else { continue };
             match answer(event) {
                 Some(answer) => drop(answers.insert(process, answer)),
-                None => self.lose(process, "it spoke out of turn".to_owned())?,
+                None => self.lose(process, "it spoke out of turn")?,
             }
         }
         // An answer of one that was lost afterwards does not count.
@@ -186,19 +186,17 @@ impl Workers {
         let (process, event) = self.events.recv().await.context("every worker of the crowd is gone")?;
         match event {
             _ if self.lost.contains_key(&process) => {}
-            Event::Died(why) => self.lose(process, why)?,
+            Event::Died(why) => self.lose(process, &why)?,
             Event::Progress(progress) if progress.makes_sense() => self.progress[process] = progress,
-            Event::Progress(_) => self.lose(process, "it sent impossible figures".to_owned())?,
-            Event::Done(tally) if !tally.makes_sense() => {
-                self.lose(process, "it sent an impossible tally".to_owned())?
-            }
+            Event::Progress(_) => self.lose(process, "it sent impossible figures")?,
+            Event::Done(tally) if !tally.makes_sense() => self.lose(process, "it sent an impossible tally")?,
             event => return Ok(Some((process, event))),
         }
         Ok(None)
     }
 
-    fn lose(&mut self, process: usize, why: String) -> anyhow::Result<()> {
-        let why = lines::legible(&why);
+    fn lose(&mut self, process: usize, why: &str) -> anyhow::Result<()> {
+        let why = lines::legible(why);
         // Without its commands it ends, if it still runs.
         self.commands[process] = None;
         self.progress[process] = Progress { failed: self.shares[process], cool: true, ..Progress::default() };
