@@ -60,8 +60,8 @@ impl Arrivals {
         is_news
     }
 
-    /// Takes in what a gateway counted that knows of the fold at `folded_at`. If that is not the last one, the totals of
-    /// a gateway that is not named here may be in the sum.
+    /// Takes in what a gateway counted that knows of the fold at `folded_at`. If that is not the last one, the totals
+    /// of a gateway that is not named here may be in the sum.
     pub fn hear(&mut self, origin: &GatewayId, arrived: Arrived, folded_at: UnixMillis) -> bool {
         let may_be_folded = folded_at < self.folded_at && self.of(origin) == Arrived::default();
         !may_be_folded && self.note(origin, arrived)

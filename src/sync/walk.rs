@@ -115,8 +115,8 @@ impl WalkState {
 }
 
 impl WalkState {
-    /// Whether it is time to look for late entries. A gateway that appears may be one that was buried while it could not
-    /// reach Redis. What it sent before it knew may have arrived after the sweep of its former id.
+    /// Whether it is time to look for late entries. A gateway that appears may be one that was buried while it could
+    /// not reach Redis. What it sent before it knew may have arrived after the sweep of its former id.
     fn note_living(&mut self, roster: &Roster, now: Millis) -> bool {
         if !roster.dead.is_empty() && !roster.living.is_subset(&self.known_living) {
             self.late_calls_over = Some(now + millis(LATEST_ENTRY) + LATE_CALLS_SLACK);

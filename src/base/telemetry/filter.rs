@@ -20,8 +20,8 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(text).map_err(|_| format!("is no filter; {USAGE}"))
 }
 
-/// A value of a field is a pattern. It becomes an automaton whose size doubles with each choice in it, and each dot of an
-/// id is a choice.
+/// A value of a field is a pattern. It becomes an automaton whose size doubles with each choice in it, and each dot of
+/// an id is a choice.
 fn is_costly(text: &str) -> bool {
     const MOST_DOTS: usize = 8;
     let values = || text.split('{').skip(1).map(|rest| rest.split('}').next().unwrap_or(rest));
