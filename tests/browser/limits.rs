@@ -1,6 +1,9 @@
 //! What the pages must hold: how much they weigh, how soon something can be seen, and how much memory a dashboard takes
 //! that is open for a whole stream.
 
+use std::io::Read;
+
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use crate::page::{PATIENCE, Visitor};
@@ -8,7 +11,7 @@ use crate::stories;
 use crate::support::wait::until;
 use crate::support::world::World;
 
-/// The whole weight of the dashboard, in bytes.
+/// The whole weight of the dashboard, in bytes: what is sent, and what that is unpacked.
 const WEIGHT: u64 = 150_000;
 const FIRST_PAINT_MS: f64 = 200.0;
 const HEAP: u64 = 50_000_000;
@@ -37,9 +40,11 @@ stories! {
             if round == 0 {
                 let finished = page.heard("Network.loadingFinished");
                 let bytes = |event: &Value| event["encodedDataLength"].as_f64().unwrap_or_default() as u64;
-                let weight: u64 = finished.iter().map(bytes).sum();
-                println!("the dashboard weighs {weight} bytes, in {} answers", finished.len());
-                assert!((50_000..WEIGHT).contains(&weight), "{weight} bytes");
+                let sent: u64 = finished.iter().map(bytes).sum();
+                let unpacked = |event: &Value| event["dataLength"].as_u64().unwrap_or_default();
+                let unpacked: u64 = page.heard("Network.dataReceived").iter().map(unpacked).sum();
+                println!("the dashboard weighs {sent} bytes, {unpacked} unpacked, in {} answers", finished.len());
+                assert!(30_000 < sent && sent < unpacked && unpacked < WEIGHT, "{sent} bytes, {unpacked} unpacked");
             }
             page.does_not_complain();
             page.closes().await;
@@ -59,6 +64,17 @@ stories! {
             assert_eq!(first.status(), 200, "{path}");
             assert_eq!(first.headers()["cache-control"], "no-cache");
             let tag = first.headers()["etag"].clone();
+            let plain = first.bytes().await.unwrap();
+            let packed = client.get(&url).header("accept-encoding", "br, gzip;q=0.5").send().await.unwrap();
+            assert_eq!((&packed.headers()["content-encoding"], &packed.headers()["etag"]), (&"gzip".parse().unwrap(), &tag));
+            let mut unpacked = Vec::new();
+            GzDecoder::new(&packed.bytes().await.unwrap()[..]).read_to_end(&mut unpacked).unwrap();
+            assert_eq!(unpacked, plain, "{path}");
+            for refused in ["identity", "gzip;q=0"] {
+                let whole = client.get(&url).header("accept-encoding", refused).send().await.unwrap();
+                assert!(!whole.headers().contains_key("content-encoding"), "{refused}");
+                assert_eq!(whole.bytes().await.unwrap(), plain);
+            }
             let again = client.get(&url).header("if-none-match", tag).send().await.unwrap();
             assert_eq!(again.status(), 304, "{path}");
             assert_eq!(again.bytes().await.unwrap().len(), 0);

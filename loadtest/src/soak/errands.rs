@@ -93,10 +93,10 @@ impl<'a> Visit<'a> {
         let mut guest = self.guest(self.here).await?;
         guest.is_no_fan().await?;
         let path = format!("/v1/users/{}/following/{}", self.guest, self.streamer);
-        self.call(Method::PUT, &path, None).await?;
-        let followed = guest.is_fan().await;
-        // Whatever went wrong, the follow must not stay.
-        self.call(Method::DELETE, &path, None).await?;
+        let asked = self.call(Method::PUT, &path, None).await;
+        let followed = if asked.is_ok() { guest.is_fan().await } else { Ok(()) };
+        self.unfollow(&path).await?;
+        asked?;
         followed?;
         guest.is_no_fan().await?;
         guest.leave().await
@@ -158,10 +158,10 @@ impl<'a> Visit<'a> {
     async fn pop_up(&self) -> anyhow::Result<()> {
         let (live, streamer) = (format!("pop-{}", self.guest), format!("pop-s-{}", self.guest));
         let follow = format!("/v1/users/{}-0/following/{streamer}", self.guest);
-        self.call(Method::PUT, &follow, None).await?;
-        let visited = self.pop_up_of(&live, &streamer).await;
-        // Whatever went wrong, the follow must not stay.
-        self.call(Method::DELETE, &follow, None).await?;
+        let asked = self.call(Method::PUT, &follow, None).await;
+        let visited = if asked.is_ok() { self.pop_up_of(&live, &streamer).await } else { Ok(Vec::new()) };
+        self.unfollow(&follow).await?;
+        asked?;
         for mut guest in visited? {
             guest.next("closed").await?;
             guest.leave().await?;
@@ -189,6 +189,17 @@ impl<'a> Visit<'a> {
         let fan = guests.first_mut().ok_or_else(|| anyhow!("a live without guests"))?;
         fan.is_fan().await?;
         Ok(guests)
+    }
+
+    /// Whatever went wrong, the follow must not stay: a gateway that has just been restarted is asked again.
+    async fn unfollow(&self, path: &str) -> anyhow::Result<()> {
+        let deadline = Instant::now() + TOLD_WITHIN;
+        loop {
+            match self.call(Method::DELETE, path, None).await {
+                Err(_) if Instant::now() < deadline => sleep(AGAIN).await,
+                done => return done.map(drop),
+            }
+        }
     }
 
     async fn guest(&self, gateway: usize) -> anyhow::Result<Guest> {

@@ -3,14 +3,18 @@
 //! port serves which page.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use bytes::Bytes;
 use data_encoding::HEXLOWER;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 use super::problem::{Kind, Problem};
@@ -28,8 +32,12 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What the pages load from `/pages/`: name, type, content.
-const PARTS: &[(&str, &str, &str)] = &[
+/// What the pages load from `/pages/`, by name.
+static PARTS: LazyLock<Vec<(&str, Asset)>> =
+    LazyLock::new(|| FILES.iter().map(|(name, kind, text)| (*name, Asset::new(kind, *text))).collect());
+
+/// The files of [`PARTS`]: name, type, content.
+const FILES: &[(&str, &str, &str)] = &[
     ("api.js", SCRIPT, include_str!("pages/api.js")),
     ("bans.js", SCRIPT, include_str!("pages/bans.js")),
     ("chart.js", SCRIPT, include_str!("pages/chart.js")),
@@ -66,9 +74,8 @@ pub(super) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
         let head = format!("<html data-auth=\"{auth}\" data-api=\"{api}\" ");
         Asset::new(HTML, text.replacen("<html ", &head, 1)).route()
     };
-    let parts: Arc<[_]> = PARTS.iter().map(|(name, kind, text)| (*name, Asset::new(kind, *text))).collect();
     let part = async move |Path(wanted): Path<String>, headers: HeaderMap| {
-        let found = parts.iter().find(|(name, _)| *name == wanted);
+        let found = PARTS.iter().find(|(name, _)| *name == wanted);
         found.map_or_else(|| Err(Problem::new(Kind::NotFound, "no such file")), |(_, part)| Ok(part.answer(&headers)))
     };
     let pages = Router::new()
@@ -87,19 +94,25 @@ pub(super) fn internal() -> Router<Arc<AppState>> {
         .route("/pages/style.css", Asset::new(STYLE, include_str!("pages/style.css")).route())
 }
 
-/// A file, and the tag by which a browser asks whether it has changed.
+/// A file, as it is and compressed, and the tag by which a browser asks whether it has changed.
 #[derive(Clone)]
 struct Asset {
     kind: &'static str,
-    text: Cow<'static, str>,
+    plain: Bytes,
+    gzip: Bytes,
     tag: String,
 }
 
 impl Asset {
     fn new(kind: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
-        let text = text.into();
-        let tag = format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(text.as_bytes())[..12]));
-        Self { kind, text, tag }
+        let plain = match text.into() {
+            Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+            Cow::Owned(text) => Bytes::from(text),
+        };
+        // One tag stands for both forms, so it is a weak one.
+        let tag = format!("W/\"{}\"", HEXLOWER.encode(&Sha256::digest(&plain)[..12]));
+        let gzip = compressed(&plain);
+        Self { kind, plain, gzip, tag }
     }
 
     fn route(self) -> MethodRouter<Arc<AppState>> {
@@ -110,15 +123,21 @@ impl Asset {
     /// of two versions must not meet.
     fn answer(&self, asked: &HeaderMap) -> Response {
         let known = asked.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
-        let has_it =
-            known.is_some_and(|tags| tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == self.tag));
+        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let has_it = known.is_some_and(|tags| tags.split(',').any(|tag| opaque(tag) == opaque(&self.tag)));
+        let unpacks = takes_gzip(asked);
         let mut response = match has_it {
             true => StatusCode::NOT_MODIFIED.into_response(),
-            false => self.text.clone().into_owned().into_response(),
+            false if unpacks => self.gzip.clone().into_response(),
+            false => self.plain.clone().into_response(),
         };
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        if unpacks && !has_it {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
         if let Ok(tag) = HeaderValue::from_str(&self.tag) {
             headers.insert(header::ETAG, tag);
         }
@@ -127,4 +146,20 @@ impl Asset {
         }
         response
     }
+}
+
+fn compressed(plain: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let packed = encoder.write_all(plain).and_then(|()| encoder.finish());
+    packed.expect("a Vec takes every byte").into()
+}
+
+/// Whether the client said that it can unpack gzip (RFC 9110, section 12.5.3).
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let accepted = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|codings| codings.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
+        name.trim().eq_ignore_ascii_case("gzip") && !refused
+    })
 }
