@@ -16,10 +16,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use reqwest::Method;
-use rustix::process::{Pid, setpriority_process};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -120,14 +119,13 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
     Ok(report.judged())
 }
 
-/// Lets every other process go before this one's hostile clients, whose work is done on other machines in truth. The
-/// gateway, Redis and the honest crowd have been started, and keep their priority.
+/// Lets every other process go before this one's hostile clients, whose work is done on other machines in truth: they
+/// run only while nothing else wants to. The gateway, Redis and the honest crowd have been started, and keep their
+/// priority.
 fn give_way() -> anyhow::Result<()> {
-    const LAST: i32 = 19;
-    for thread in std::fs::read_dir("/proc/self/task")? {
-        let thread = thread?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        setpriority_process(thread, LAST)?;
-    }
+    let this = std::process::id().to_string();
+    let chrt = std::process::Command::new("chrt").args(["--idle", "--all-tasks", "--pid", "0", &this]).status();
+    ensure!(chrt.context("chrt of util-linux")?.success(), "chrt failed");
     Ok(())
 }
 
