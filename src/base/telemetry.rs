@@ -20,7 +20,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-pub(crate) use self::filter::filter;
+pub(crate) use self::filter::{filter, filter_pattern};
 pub(crate) use self::log::{Log, Logged};
 #[cfg(feature = "otlp")]
 use self::otlp as export;

@@ -870,11 +870,13 @@ fn webhook(text: &str) -> Result<Secret, String> {
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.
-fn collector(text: &str) -> Result<Secret, String> {
-    match Url::parse(text) {
-        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() && url.query().is_none() => {
-            Ok(Secret::new(text))
+fn collector(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+    match url {
+        Some(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err("has a user or password, which would not be sent; set OTEL_EXPORTER_OTLP_HEADERS instead".to_owned())
         }
+        Some(url) if url.query().is_none() => Ok(text.to_owned()),
         _ => Err("is not a URL of https or http; use one like http://127.0.0.1:4318".to_owned()),
     }
 }

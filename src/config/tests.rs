@@ -532,7 +532,10 @@ fn a_collector_is_a_url_and_a_build_without_traces_says_so() {
         let mistake = flags(&format!("--otlp-endpoint {wrong}"));
         mistake.refused_with(&["otlp-endpoint", "use one like http://127.0.0.1:4318"]);
     }
-    let right = flags("--otlp-endpoint https://u:hunter2@collector.example:4318 --otlp-one-in 10");
+    let secret = flags("--otlp-endpoint https://u:hunter2@collector.example:4318");
+    secret.refused_with(&["otlp-endpoint", "OTEL_EXPORTER_OTLP_HEADERS"]);
+    assert!(!secret.refused()[0].contains("hunter2"));
+    let right = flags("--otlp-endpoint https://collector.example:4318 --otlp-one-in 10");
     if cfg!(feature = "otlp") {
         let config = right.config();
         assert_eq!((config.otlp_one_in, config.traces(&GatewayId::random()).unwrap().one_in), (10, 10));

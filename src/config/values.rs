@@ -105,8 +105,8 @@ pub struct Config {
     pub wait_for_store: Duration,
     pub log_format: LogFormat,
     pub log: String,
-    /// `None`: no spans are sent. The URL may hold a password.
-    pub otlp_endpoint: Option<Secret>,
+    /// `None`: no spans are sent.
+    pub otlp_endpoint: Option<String>,
     pub otlp_one_in: u32,
 }
 

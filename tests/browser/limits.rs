@@ -66,7 +66,8 @@ stories! {
             let tag = first.headers()["etag"].clone();
             let plain = first.bytes().await.unwrap();
             let packed = client.get(&url).header("accept-encoding", "br, gzip;q=0.5").send().await.unwrap();
-            assert_eq!((&packed.headers()["content-encoding"], &packed.headers()["etag"]), (&"gzip".parse().unwrap(), &tag));
+            assert_eq!(packed.headers()["content-encoding"], "gzip");
+            assert_eq!(packed.headers()["etag"], tag);
             let mut unpacked = Vec::new();
             GzDecoder::new(&packed.bytes().await.unwrap()[..]).read_to_end(&mut unpacked).unwrap();
             assert_eq!(unpacked, plain, "{path}");

@@ -68,7 +68,7 @@ fn provider(traces: &Traces) -> anyhow::Result<SdkTracerProvider> {
     let exporter = SpanExporter::builder()
         .with_http()
         .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(format!("{}/v1/traces", traces.endpoint.reveal().trim_end_matches('/')))
+        .with_endpoint(format!("{}/v1/traces", traces.endpoint.trim_end_matches('/')))
         .with_timeout(TIMEOUT)
         .build()?;
     let gateway = || traces.gateway.clone();

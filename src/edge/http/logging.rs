@@ -7,12 +7,13 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::{ObjectBuilder, Schema, Type};
 
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::GatewayId;
-use crate::base::telemetry::{Log, Logged};
+use crate::base::telemetry::{self, Log, Logged};
 
 /// The longest filter, in bytes.
 const MAX_FILTER: usize = 1_024;
@@ -25,13 +26,18 @@ const MAX_FOR: u64 = 86_400;
 #[schema(example = json!({"filter": "info,rollcall::sync=debug", "for_s": 600}))]
 pub(super) struct ChangeLog {
     /// A level, or a comma-separated list of `target=level`, as in the setting `log`.
-    #[schema(min_length = 1, max_length = 1_024)]
+    #[schema(schema_with = filter_schema)]
     filter: String,
     /// After how many seconds the filter of the start comes back by itself. Null or left out: with the next change, or
     /// the next start.
     #[schema(minimum = 1, maximum = 86_400)]
     #[serde(default, deserialize_with = "whole_number")]
     for_s: Option<u64>,
+}
+
+fn filter_schema() -> Schema {
+    let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(MAX_FILTER));
+    text.pattern(Some(telemetry::filter_pattern())).into()
 }
 
 /// What a gateway logs.
