@@ -56,6 +56,8 @@ fn command() -> Command {
              rollcall audit --redis URL [--gateway URL]... [--api-key-file FILE] [--json] [--fix]\n               \
              [--users] [--top N]\n       \
              rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]\n       \
+             rollcall events list --redis URL [--json]\n       \
+             rollcall events replay ENTRY|--all --redis URL [--json]\n       \
              rollcall lives [--gateway URL]... [--api-key-file FILE] [--sort viewers|fans] [--once] [--json]\n       \
              rollcall keys PATTERN --redis URL [--count N] [--json]\n       \
              rollcall check-config [--config FILE] [--SETTING VALUE]... [--connect] [--json]\n       \

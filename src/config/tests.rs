@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::command::COMMANDS;
 use super::*;
 use crate::base::ids::GatewayId;
 use crate::base::key_prefix::KeyPrefix;
@@ -382,6 +383,9 @@ fn help_and_version_are_printed_whatever_else_is_wrong() {
     }
     let Ok(Loaded::Print(short)) = flags("-h").load() else { panic!("-h") };
     assert!(short.contains("[default: 250ms]"), "{short}");
+    for (command, _) in COMMANDS {
+        assert!(short.contains(&format!("rollcall {command}")) || *command == "serve", "{command} is not in {short}");
+    }
     for asked in ["--version", "-V"] {
         let Ok(Loaded::Print(text)) = flags(asked).load() else { panic!("{asked}") };
         assert_eq!(text, format!("rollcall {}", env!("CARGO_PKG_VERSION")));

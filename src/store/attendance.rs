@@ -48,7 +48,9 @@ impl LiveEpoch {
     /// Reads `<live_id>@<epoch>`.
     pub fn parse(text: &str) -> Option<Self> {
         let (live, epoch) = text.split_once('@')?;
-        Some(Self { live: LiveId::parse(live).ok()?, epoch: Epoch(epoch.parse().ok()?) })
+        let of = Self { live: LiveId::parse(live).ok()?, epoch: Epoch(epoch.parse().ok()?) };
+        // One name an epoch: another spelling of its number is none.
+        (of.to_string() == text).then_some(of)
     }
 }
 
@@ -178,7 +180,7 @@ mod tests {
     fn an_epoch_is_read_as_it_is_written() {
         let of = LiveEpoch { live: LiveId::parse("my.live").unwrap(), epoch: Epoch(7) };
         assert_eq!(LiveEpoch::parse(&of.to_string()), Some(of));
-        for bad in ["42", "42@", "@7", "42@x", "4 2@7", "42@7@8"] {
+        for bad in ["42", "42@", "@7", "42@x", "4 2@7", "42@7@8", "42@+7", "42@07"] {
             assert_eq!(LiveEpoch::parse(bad), None, "{bad}");
         }
     }

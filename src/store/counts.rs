@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrivals, StoreResult};
+use super::{Arrivals, Peaks, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 
@@ -42,6 +42,8 @@ pub struct Counted {
 }
 
 /// A request to write the figures of an open live. They are the newest point of its history.
+///
+/// The peaks go along, so that whichever gateway closes the live finds them in the record.
 #[derive(Debug, Clone)]
 pub struct CountLive {
     /// The live.
@@ -50,6 +52,8 @@ pub struct CountLive {
     pub epoch: Epoch,
     /// The counts.
     pub figures: Figures,
+    /// The highest counts that the caller knows of; the store keeps higher ones.
+    pub peaks: Peaks,
     /// How many came and left, as far as the caller knows; the store keeps what it knows besides.
     pub arrivals: Arrivals,
 }

@@ -15,7 +15,7 @@ use crate::base::timer_wheel::TimerWheel;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Room, Rooms};
-use crate::store::{Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, Store, StoreResult};
+use crate::store::{Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult};
 use crate::sync::events::count_events::CountEvents;
 
 /// How often the recorder takes what is due.
@@ -81,8 +81,8 @@ impl CountsRecorder {
     /// Answers the figures if they were written.
     async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
         let (live, figures) = (room.record.live.clone(), room.figures());
-        let arrivals = room.arrivals.all();
-        let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures, arrivals };
+        let (peaks, arrivals) = (room.peaks(), room.arrivals.all());
+        let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures, peaks, arrivals };
         let reply = self.store.count_live(&wish).await;
         let why = match &reply {
             Ok(CountReply::Counted) => "written",
@@ -94,6 +94,7 @@ impl CountsRecorder {
         Metrics::count(&self.metrics.figures_written, why);
         match reply {
             Ok(CountReply::Counted) => {
+                room.note_peaks_told(peaks);
                 self.events.iter().for_each(|events| events.changed(&live, room.record.epoch));
                 return Some((live, figures));
             }
@@ -118,9 +119,8 @@ impl CountsRecorder {
 /// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the last write was a
 /// moment ago, answers after which time the figures may be written.
 pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Duration>> {
-    let figures = Figures::default();
-    let arrivals = Arrivals::default();
-    match store.count_live(&CountLive { live: live.clone(), epoch, figures, arrivals }).await? {
+    let (figures, peaks, arrivals) = (Figures::default(), Peaks::default(), Arrivals::default());
+    match store.count_live(&CountLive { live: live.clone(), epoch, figures, peaks, arrivals }).await? {
         CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await.map(|()| None),
         CountReply::Early(left) => Ok(Some(left)),
         _ => Ok(None),

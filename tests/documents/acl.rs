@@ -117,9 +117,9 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
     let info =
         WriteInfo { live: record.live.clone(), epoch: record.epoch, json: Some("{}".into()), message: String::new() };
     assert!(matches!(store.write_info(&info).await.unwrap(), InfoReply::Written(_)));
-    let figures = Figures { viewers: 1, fans: 1 };
+    let (figures, peaks) = (Figures { viewers: 1, fans: 1 }, Peaks { viewers: 6, fans: 5 });
     let arrivals = Arrivals::parse("a:1:0");
-    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures, arrivals };
+    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrivals };
     assert_eq!(store.count_live(&count).await.unwrap(), CountReply::Counted);
     // The point of the record goes into the history, and then one that the clock's going back makes older.
     for (at, more) in [("20000", "a:2:0"), ("10000", "a:3:0")] {

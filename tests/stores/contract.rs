@@ -107,7 +107,8 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     let (of, history) = (record.live_epoch(), format!("{{live:42}}:history@{}", record.epoch));
     let count = async |n: u64| {
         let (figures, arrivals) = (Figures { viewers: n, fans: 0 }, Arrivals::parse(&format!("a:{n}:0")));
-        store.count_live(&CountLive { live: live("42"), epoch: record.epoch, figures, arrivals }).await.unwrap()
+        let (live, peaks) = (live("42"), Peaks::default());
+        store.count_live(&CountLive { live, epoch: record.epoch, figures, peaks, arrivals }).await.unwrap()
     };
     let counted_at = || server.cli(&["HGET", "live:42", "counted_at"]).parse::<u64>();
     let points = async |from, to| {

@@ -104,9 +104,9 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     store.finish_fanout(&gateway("a"), &taken).await.unwrap();
 
     // Figures and the point of a history, which frees what is spare. Who came is not counted.
+    let (figures, peaks) = (Figures { viewers: 3, fans: 0 }, Peaks { viewers: 3, fans: 0 });
     let arrivals = Arrivals::parse("a:3:0");
-    let counted =
-        CountLive { live: live("42"), epoch: record.epoch, figures: Figures { viewers: 3, fans: 0 }, arrivals };
+    let counted = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrivals };
     assert_eq!(store.count_live(&counted).await.unwrap(), CountReply::Counted);
     assert_eq!(store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().len(), 1);
     let came = CountUniques { live: live("42"), epoch: record.epoch, viewers: vec![7], fans: vec![7] };

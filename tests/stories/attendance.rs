@@ -240,6 +240,12 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         };
         assert_eq!(look(0, &[]).await, BTreeSet::new());
 
+        // What another program wrote hides nothing else.
+        redis.ask(&["SET", "attendance:mistyped@1", "x"]).await;
+        let unreadable = ("unreadable_key".to_owned(), "mistyped".to_owned());
+        assert_eq!(look(1, &[]).await, BTreeSet::from([unreadable]));
+        redis.ask(&["DEL", "attendance:mistyped@1"]).await;
+
         let (stays, of) = (format!("{{online-viewers:42}}:stays@{epoch}"), format!("42@{epoch}"));
         let (noted, ended) = (format!("attendance:{of}"), format!("attendance:43@{over}"));
         redis.ask(&["HSET", &stays, "ghost", "1 0 9 1000 -"]).await;

@@ -129,6 +129,30 @@ on_redis! {
 }
 
 on_redis! {
+    async fn a_close_by_a_gateway_without_the_live_has_the_peaks(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 2).await;
+        let other = world.another_gateway().await;
+        let in_record = async |viewers: u64| {
+            until("the record has the viewers", PATIENCE, async || {
+                same(world.redis().ask(&["HGET", "live:42", "viewers"]).await, json!(viewers.to_string()))
+            })
+            .await;
+        };
+        let _early = world.crowd("a", 2, "42").await;
+        in_record(2).await;
+        let late = world.crowd("u", 3, "42").await;
+        in_record(5).await;
+        for viewer in late {
+            viewer.close().await;
+        }
+        in_record(2).await;
+        let closed = other.backend().close("42").await;
+        assert_eq!((&closed["peak_viewers"], &closed["peak_fans"]), (&json!(5), &json!(2)));
+    }
+}
+
+on_redis! {
     async fn a_close_on_one_gateway_reaches_the_sockets_of_the_other(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;

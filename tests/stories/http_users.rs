@@ -233,6 +233,12 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         assert_eq!(put(&world, "u3", "ANN").await.problem(409), "login_taken");
         put(&world, "u3", "cid").await.is(201);
         assert_eq!(kinds(0, &[]).await, [""; 0]);
+        // What cannot be read hides nothing else.
+        for key in ["followers:s8", "statuses:home:u8", "user:u8"] {
+            redis.ask(&["SET", key, "x"]).await;
+        }
+        redis.ask(&["ZADD", "followers:s7", "9", "u7"]).await;
+        assert_eq!(kinds(1, &[]).await, ["half_follow", "unreadable_key", "unreadable_key", "unreadable_key"]);
         world.stop().await;
     })
     .await;

@@ -34,6 +34,7 @@ pub(super) const KINDS: &[FindingKind] = &[
     FindingKind::UnendedAttendance,
     FindingKind::EverlastingAttendance,
     FindingKind::AttendanceWithoutSession,
+    FindingKind::UnreadableKey,
 ];
 
 pub(super) struct AttendanceInspector<'a> {
@@ -197,8 +198,9 @@ impl<'a> AttendanceInspector<'a> {
             seen.findings.push(find(FindingKind::UnendedAttendance, detail));
         }
         if let Some(attended) = known.noted.as_ref().filter(|_| self.users == Users::Each) {
-            let (fans, names) = self.without_session(of, attended).await?;
-            if fans > 0 {
+            let without = self.without_session(of, attended).await;
+            let without = seen.readable(Some(&of.live), &key, without)?;
+            if let Some((fans, names)) = without.filter(|(fans, _)| *fans > 0) {
                 let detail = format!("{fans} fans of {of} came and have no session, such as {}", names.join(", "));
                 seen.findings.push(find(FindingKind::AttendanceWithoutSession, detail).members(fans));
             }

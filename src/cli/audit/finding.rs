@@ -158,6 +158,12 @@ impl AuditFinding {
         Self { kind, severity, subject: Subject::default(), members: None, key: None, detail }
     }
 
+    /// Of a key whose content cannot be read.
+    pub(super) fn unreadable(key: &str, why: &str) -> Self {
+        let detail = format!("{key}, or a key beside it, cannot be read: {why}");
+        Self::new(FindingKind::UnreadableKey, detail).key(key)
+    }
+
     pub(super) fn live(mut self, live: &LiveId) -> Self {
         self.subject.live_id = Some(live.clone());
         self

@@ -17,8 +17,8 @@ use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
-    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Slices, StoreResult, Strays,
-    Viewers,
+    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks, Slices, StoreResult,
+    Strays, Viewers,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -167,9 +167,9 @@ impl Fixer<'_> {
                 OnlineSet::Users => {}
             }
         }
-        self.store
-            .count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures, arrivals: Arrivals::default() })
-            .await?;
+        let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
+        let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrivals };
+        self.store.count_live(&wish).await?;
         self.rank(live).await?;
         Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::finding::{AuditFinding, FindingKind};
+use super::finding::AuditFinding;
 use super::scan::slice_id;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
@@ -82,8 +82,7 @@ impl Inspection {
         match answer {
             Ok(read) => Ok(Some(read)),
             Err(StoreError::Nonsense(why)) => {
-                let detail = format!("{key}, or a key beside it, cannot be read: {why}");
-                let finding = AuditFinding::new(FindingKind::UnreadableKey, detail).key(key);
+                let finding = AuditFinding::unreadable(key, &why);
                 self.findings.push(live.into_iter().fold(finding, AuditFinding::live));
                 Ok(None)
             }

@@ -131,15 +131,24 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
     Ok((found, totals))
 }
 
+/// Turns content that cannot be read into a finding; the audit goes on without it.
+pub(super) fn or_unreadable(key: &str, seen: StoreResult<Option<AuditFinding>>) -> StoreResult<Option<AuditFinding>> {
+    match seen {
+        Err(StoreError::Nonsense(why)) => Ok(Some(AuditFinding::unreadable(key, &why))),
+        seen => seen,
+    }
+}
+
 /// Looks at every key that matches, and collects what is wrong with each, by key.
 pub(super) async fn each_key(
     store: &RedisStore,
     glob: &str,
-    look: impl AsyncFn(String) -> StoreResult<Option<AuditFinding>>,
+    look: impl AsyncFn(&str) -> StoreResult<Option<AuditFinding>>,
 ) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
     let pages = store.each_page(glob, async |keys| {
-        let found: Vec<_> = stream::iter(keys).map(|key| look(key)).buffer_unordered(AT_A_TIME).try_collect().await?;
+        let looks = stream::iter(keys).map(async |key| or_unreadable(&key, look(&key).await));
+        let found: Vec<_> = looks.buffer_unordered(AT_A_TIME).try_collect().await?;
         findings.extend(found.into_iter().flatten());
         Ok(())
     });

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::each_key;
+use super::scan::{each_key, or_unreadable};
 use crate::base::ids::{Login, UserId};
 use crate::cli::common::seconds;
 use crate::config::Users;
@@ -27,9 +27,9 @@ impl UserInspector<'_> {
         let mut findings = self.left_changes().await?;
         if self.users == Users::Each {
             let (edges, timelines) = (self.store.keys().edge_keys(), self.store.keys().timeline_keys());
-            findings.extend(each_key(self.store, &edges, async |key| self.follows_at(&key).await).await?);
+            findings.extend(each_key(self.store, &edges, async |key| self.follows_at(key).await).await?);
             findings.extend(self.every_login().await?);
-            findings.extend(each_key(self.store, &timelines, async |key| self.timeline_at(&key).await).await?);
+            findings.extend(each_key(self.store, &timelines, async |key| self.timeline_at(key).await).await?);
         }
         Ok(findings)
     }
@@ -48,6 +48,7 @@ impl UserInspector<'_> {
                     _ => None,
                 },
                 (FindingKind::UnclaimedLogin, _, Some(user)) => self.profile_of(user).await?,
+                (FindingKind::UnreadableKey, Some(key), _) => or_unreadable(key, self.anything_at(key).await)?,
                 _ => None,
             });
         }
@@ -98,6 +99,15 @@ impl UserInspector<'_> {
         Ok(left.into_iter().map(finding).collect())
     }
 
+    async fn anything_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {
+        let keys = self.store.keys();
+        match keys.read_user(key) {
+            Some(user) => self.profile_of(&user).await,
+            None if keys.read_timeline(key).is_some() => self.timeline_at(key).await,
+            None => self.follows_at(key).await,
+        }
+    }
+
     async fn follows_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {
         let halves = self.store.half_follows(key).await?;
         let Some(first) = halves.first() else { return Ok(None) };
@@ -113,15 +123,17 @@ impl UserInspector<'_> {
         while let Some(from) = cursor {
             let page = self.store.logins(from).await?;
             for (login, user) in page.logins {
-                findings.extend(self.claim_of(&login, &user).await?);
+                let key = self.store.keys().user(&user);
+                findings.extend(or_unreadable(&key, self.claim_of(&login, &user).await)?);
             }
             cursor = page.next;
         }
         let glob = self.store.keys().user_keys();
         self.store
             .each_page(&glob, async |keys| {
-                for user in keys.iter().filter_map(|key| self.store.keys().read_user(key)) {
-                    findings.extend(self.profile_of(&user).await?);
+                for key in keys {
+                    let Some(user) = self.store.keys().read_user(&key) else { continue };
+                    findings.extend(or_unreadable(&key, self.profile_of(&user).await)?);
                 }
                 Ok(())
             })

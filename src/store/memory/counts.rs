@@ -35,6 +35,7 @@ impl Counts for MemoryStore {
         watched_until(now, record, record.counted);
         record.counted = Some(Counted { figures: request.figures, at: now });
         record.sums.arrivals.merge(&request.arrivals);
+        record.peaks = record.peaks.max(request.peaks);
         let point = Point {
             at: now - now % millis(HISTORY_STEP),
             figures: request.figures,

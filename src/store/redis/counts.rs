@@ -38,6 +38,7 @@ impl RedisStore {
         let of = LiveEpoch { live: request.live.clone(), epoch: request.epoch };
         let mut args = args![request.epoch, viewers, fans, millis(COUNT_EVERY), request.arrivals, MAX_ORIGINS];
         args.extend(point_args());
+        args.extend(args![request.peaks.viewers, request.peaks.fans]);
         let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
         let mut reply = self.router.script(&scripts::COUNT, keys, args).await?;
         match reply.text()?.as_str() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::{
     AnnounceViewers, Arrivals, CheckLive, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive,
-    RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
+    Peaks, RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
 };
 
 use super::{Caller, LONG, connect, end, fans, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
@@ -155,8 +155,9 @@ async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<d
     scene.expected.info = version;
     assert_eq!(scene.finds(&scene.expected).await, []);
     let figures = Figures { viewers: 7, fans: 3 };
-    let arrivals = Arrivals::parse("a:3:0 b:4:0");
-    store.count_live(&CountLive { live: live("42"), epoch, figures, arrivals: arrivals.clone() }).await.unwrap();
+    let (peaks, arrivals) = (Peaks::default(), Arrivals::parse("a:3:0 b:4:0"));
+    let count = CountLive { live: live("42"), epoch, figures, peaks, arrivals: arrivals.clone() };
+    store.count_live(&count).await.unwrap();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
     scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:1");
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);

@@ -8,7 +8,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::{Epoch, LiveId};
 use rollcall::store::{
-    Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, LiveRecord, Rank, RankedLive, Standing, Store,
+    Arrivals, COUNT_EVERY, CloseReply, CountLive, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing,
+    Store,
 };
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +18,7 @@ use super::{LONG, end, live, on_each, opened};
 on_each!(
     figures_are_written_on_change_and_not_more_often_than_allowed,
     figures_are_of_one_epoch_and_gone_with_the_close,
+    whoever_closes_a_live_finds_the_peaks_of_those_who_counted,
     a_record_that_is_written_again_has_no_figures_yet,
     lives_are_ranked_while_they_are_on_the_list,
     the_largest_lives_are_paged_as_a_model_says,
@@ -27,8 +29,8 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 }
 
 async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures) -> CountReply {
-    let arrivals = Arrivals::default();
-    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, arrivals };
+    let (peaks, arrivals) = (Peaks { viewers: figures.viewers + 2, fans: figures.fans }, Arrivals::default());
+    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrivals };
     store.count_live(&wish).await.unwrap()
 }
 
@@ -59,6 +61,15 @@ async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Ar
     assert_eq!(later, CountReply::Counted);
     assert!(early.elapsed() + Duration::from_millis(50) >= left, "{:?} instead of {left:?}", early.elapsed());
     assert_eq!(stored(&store, &record).await, Some(figures(0, 0)));
+}
+
+async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let told = LiveRecord { peaks: Peaks { viewers: 1, fans: 9 }, ..record.clone() };
+    assert!(matches!(store.keep_live(&told, "").await.unwrap(), Standing::Open { .. }));
+    assert_eq!(count(&store, &record, figures(3, 1)).await, CountReply::Counted);
+    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
+    assert_eq!(closing.peaks, Peaks { viewers: 5, fans: 9 });
 }
 
 async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {

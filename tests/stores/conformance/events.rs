@@ -7,7 +7,7 @@ use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::store::{
     Arrivals, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts,
-    PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
+    Peaks, PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
 };
 
 use super::{LONG, end, gateway, live, on_each, opened_untold, user, wish};
@@ -77,7 +77,8 @@ async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<d
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     let figures = Figures { viewers: 3, fans: 1 };
     assert_eq!(note().await, NotedCounts::Same);
-    let count = CountLive { live: live("42"), epoch: record.epoch, figures, arrivals: Arrivals::default() };
+    let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
+    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrivals };
     store.count_live(&count).await.unwrap();
     let NotedCounts::Noted(noted) = note().await else { panic!("not noted") };
     assert_eq!(whats(&noted.events.pending), [Happened::Opened, Happened::Counts(figures)]);
@@ -229,10 +230,9 @@ async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
 
     // Counts are not told now, so they are told when there is a place again.
     let figures = Figures { viewers: 3, fans: 1 };
-    store
-        .count_live(&CountLive { live: live("42"), epoch: record.epoch, figures, arrivals: Arrivals::default() })
-        .await
-        .unwrap();
+    let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
+    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrivals };
+    store.count_live(&count).await.unwrap();
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     assert_eq!(note().await, NotedCounts::Early(rollcall::store::COUNTS_EVENT_EVERY));
     let numbers = noted.iter().take(10).map(|event| event.number).collect();

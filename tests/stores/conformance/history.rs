@@ -28,8 +28,8 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 
 /// Writes as soon as it may be.
 async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures, arrivals: &str) -> CountReply {
-    let arrivals = Arrivals::parse(arrivals);
-    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, arrivals };
+    let (peaks, arrivals) = (Peaks::default(), Arrivals::parse(arrivals));
+    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrivals };
     loop {
         match store.count_live(&wish).await.unwrap() {
             CountReply::Early(left) => sleep(left.min(Duration::from_millis(50))).await,
