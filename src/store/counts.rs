@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Peaks, StoreResult};
+use super::{Arrivals, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 
@@ -29,6 +29,23 @@ impl Figures {
     /// Whether nobody is there.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// The highest counts of one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Peaks {
+    /// Most viewers online at once.
+    pub viewers: u64,
+    /// Most fans online at once.
+    pub fans: u64,
+}
+
+impl Peaks {
+    /// The higher of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { viewers: self.viewers.max(other.viewers), fans: self.fans.max(other.fans) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Attended, Counted, LiveEpoch, RecordEvents, StoreResult, Sums};
+use super::{Arrivals, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 use crate::config::Switch;
@@ -60,23 +60,6 @@ macro_rules! words {
 words!(LiveState { Open = "open", Closing = "closing", Closed = "closed" });
 words!(OpenedBy { Streamer = "streamer", Service = "service" });
 words!(CloseReason { Requested = "requested", StreamerTimeout = "streamer_timeout", Moderated = "moderated" });
-
-/// The highest counts of one epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Peaks {
-    /// Most viewers online at once.
-    pub viewers: u64,
-    /// Most fans online at once.
-    pub fans: u64,
-}
-
-impl Peaks {
-    /// The higher of each.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        Self { viewers: self.viewers.max(other.viewers), fans: self.fans.max(other.fans) }
-    }
-}
 
 /// What a live is opened with besides its owner. Fixed for the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

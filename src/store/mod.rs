@@ -54,7 +54,7 @@ pub use attendance::{
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
-pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
+pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use events::{
@@ -77,7 +77,7 @@ pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
-    OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
+    OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};

@@ -54,6 +54,8 @@ impl MySql {
         let mut install = Command::new("mariadb-install-db");
         install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         install.arg(format!("--datadir={}", dir.path().join("data").display())).args(user());
+        // Two that run at a time would take each other's temporary tables.
+        install.env("TMPDIR", dir.path());
         let made = install.current_dir("/").stdin(Stdio::null()).output();
         let made = made.unwrap_or_else(|why| panic!("mariadb-install-db cannot be started ({why}): see ./tests/run"));
         assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
@@ -71,6 +73,7 @@ impl MySql {
             server.arg(format!("--{setting}={}", own_copy(file, &dir.path().join(setting)).display()));
         }
         let log = File::create(dir.path().join("log")).expect("a log for MySQL");
+        server.env("TMPDIR", dir.path());
         let child = server.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.expect("mariadbd starts");
         let server = Self { child, port, dir };
