@@ -348,8 +348,15 @@ impl LiveStore for RedisStore {
     }
 
     async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
-        let args = args![gateway, millis(ttl).max(1)];
-        let steps = async { self.router.script(&scripts::TURN, vec![self.keys().walker()], args).await?.flag() };
+        let (key, args) = (self.keys().walker(), args![gateway, millis(ttl).max(1)]);
+        let steps = async {
+            // Mostly another gateway has the turn, and a look costs Redis a small part of what a script does.
+            let holder = self.router.command("GET", args![key]).await?;
+            if holder.as_str().is_some_and(|holder| holder != gateway.as_str()) {
+                return Ok(false);
+            }
+            self.router.script(&scripts::TURN, vec![key], args).await?.flag()
+        };
         self.router.call("take_walk_turn", steps).await
     }
 }
