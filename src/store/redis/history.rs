@@ -27,8 +27,8 @@ fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point>
     })
 }
 
-/// The newest point, which is in the record, unless the figures are those of another epoch, or a close has appended them
-/// to the history.
+/// The newest point, which is in the record, unless the figures are those of another epoch, or a close has appended
+/// them to the history.
 fn read_open_point(of: &LiveEpoch, record: Value) -> StoreResult<Option<Point>> {
     let fields: HashMap<_, _> = Reply::of(record)?.pairs()?.into_iter().collect();
     let word = |name: &str| fields.get(name).map(String::as_str);

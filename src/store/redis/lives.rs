@@ -79,7 +79,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
     })
 }
 
-/// Reads how many came and left, which is in several fields if it is long: see `arrivals_pieces` in the scripts' prelude.
+/// Reads how many came and left, in several fields if that is long: see `arrivals_pieces` in the scripts' prelude.
 pub(super) fn read_arrivals(fields: &HashMap<String, String>) -> Arrivals {
     let mut text = String::new();
     let mut piece = fields.get("arrivals");

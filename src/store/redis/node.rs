@@ -174,8 +174,8 @@ impl Node {
     }
 }
 
-/// Puts a command into a pipeline. One that is sent as a custom command is written at once, in a packet of its own, which
-/// costs the server more than the command; the library's own commands are written together.
+/// Puts a command into a pipeline. One that is sent as a custom command is written at once, in a packet of its own,
+/// which costs the server more than the command; the library's own commands are written together.
 async fn queue(
     pipeline: &WithOptions<Pipeline<Client>>,
     command: &'static str,

@@ -298,8 +298,8 @@ local function write_arrivals(read)
 end
 
 -- Redis keeps a small record in one block only as long as no value in it is longer than 64 bytes. So a record has this
--- text in pieces, of which the first is in the field `arrivals`, the next in `arrivals:2`, and so on. A text of very many
--- gateways is one piece: with so many fields, the record would not be small.
+-- text in pieces, of which the first is in the field `arrivals`, the next in `arrivals:2`, and so on. A text of very
+-- many gateways is one piece: with so many fields, the record would not be small.
 local function arrivals_pieces(text)
   local length = #text <= 2048 and 64 or #text
   local pieces = {}
