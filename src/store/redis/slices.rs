@@ -249,6 +249,16 @@ impl Slices for RedisStore {
         self.router.call("sweep", steps).await
     }
 
+    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
+        let command = |(slice, gateways): &(SliceId, Vec<GatewayId>)| {
+            let held = gateways.iter().map(|gateway| self.keys().held(slice, gateway));
+            vec![("SDIFF", std::iter::once(self.keys().slice(slice)).chain(held).map(Value::from).collect())]
+        };
+        let read =
+            |_: &_, answers: &mut dyn Iterator<Item = _>| Ok(Reply::of(next_answer(answers)?)?.piece().is_some());
+        self.router.read_each("strays", slices, command, read).await
+    }
+
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
         self.router.call("strays", self.do_strays(slice, cursor, most, strays)).await
     }
