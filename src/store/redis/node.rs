@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Connector, custom, options};
 use super::errors::{Failure, judge};
+use super::lookups::Lookups;
 use super::monitor::Monitor;
 use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
@@ -44,6 +45,7 @@ pub(super) enum Share {
 pub(super) struct Node {
     host: Host,
     client: WithOptions<Client>,
+    lookups: Lookups,
     own_places: Semaphore,
     clients_places: Semaphore,
     state: Arc<NodeState>,
@@ -69,6 +71,7 @@ impl Node {
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),
+            lookups: Lookups::new(connector.clone(), host.clone()),
             own_places: Semaphore::new(MAX_OWN),
             clients_places: Semaphore::new(MAX_CLIENTS),
             state,
@@ -103,6 +106,18 @@ impl Node {
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let _place = self.place(share)?;
         self.send_together(commands).await
+    }
+
+    /// As [`Self::read_all`], over another connection: for questions about many users.
+    pub(super) async fn look_up(
+        &self,
+        share: Share,
+        commands: &[&Command],
+    ) -> Result<Vec<Result<Value, Failure>>, Failure> {
+        let _place = self.place(share)?;
+        let asked = Box::pin(self.lookups.ask(self.state.era(), commands));
+        let answers = asked.await.map_err(|error| self.failure(&error))?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
     }
 
     /// Sends one command for keys of a slot that is moving to this node. The permission holds for the next command on
