@@ -10,9 +10,9 @@ use futures_util::future::join_all;
 
 use super::changes::{Begun, Change, in_time};
 use super::keys::Keys;
-use super::node::Command;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, number};
+use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;

@@ -21,8 +21,7 @@ use tokio::try_join;
 
 use super::client::{COMMAND_TIMEOUT, Connector};
 use super::errors::ServerError;
-use super::node::Command;
-use super::resp::{Answers, write_command};
+use super::resp::{Answers, Command, write_command};
 use crate::base::redis_address::Host;
 
 /// Calls under way at a time, each on a connection of its own; the others wait. Redis answers one after another anyhow.

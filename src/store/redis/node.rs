@@ -16,15 +16,13 @@ use super::client::{Connector, custom, options};
 use super::errors::{Failure, judge};
 use super::lookups::Lookups;
 use super::monitor::Monitor;
+use super::resp::Command;
 use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
 use crate::store::{StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
-/// A command's name and its arguments, its key first.
-pub(super) type Command = (&'static str, Vec<Value>);
-
 /// Commands under way at once for the gateway itself; the next one is refused.
 const MAX_OWN: usize = 1_024;
 /// The same for clients' requests.

@@ -10,8 +10,8 @@ use fred::types::Value;
 use futures_util::future::{join_all, try_join_all};
 
 use super::last_seen::{by_slice, write_member};
-use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, score};
+use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};

@@ -4,6 +4,9 @@ use bytes::{Bytes, BytesMut};
 use fred::error::{Error, ErrorKind};
 use fred::types::Value;
 
+/// A command's name and its arguments, its key first.
+pub(super) type Command = (&'static str, Vec<Value>);
+
 /// All answers to a call, in bytes. Those to 250 users take some 20 KiB.
 const MOST: usize = 16 * 1_024 * 1_024;
 /// Pieces of one answer.

@@ -16,8 +16,9 @@ use tokio_util::sync::DropGuard;
 use tracing::Instrument;
 
 use super::errors::Failure;
-use super::node::{Command, Node, Share};
+use super::node::{Node, Share};
 use super::reply::Reply;
+use super::resp::Command;
 use super::scripts::{self, Script};
 use super::slots::slot_of;
 use super::topology::Topology;
