@@ -12,7 +12,7 @@ use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClientLike;
 use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig, TlsConfig,
-    UnresponsiveConfig,
+    TlsConnector, UnresponsiveConfig,
 };
 use fred::types::{Builder, ClusterHash, CustomCommand, RespVersion, Value};
 use tokio::time::timeout;
@@ -64,6 +64,10 @@ impl Connector {
 
     pub(super) fn address(&self) -> &Address {
         &self.address
+    }
+
+    pub(super) fn tls(&self) -> Option<&TlsConnector> {
+        self.tls.as_ref().map(|tls| &tls.connector)
     }
 
     pub(super) fn probes(&self) -> Probes {
@@ -165,9 +169,7 @@ fn set_connection(connection: &mut ConnectionConfig) {
     connection.reconnect_on_auth_error = true;
     // The watchdog does this: the library's own check sees nothing as long as commands are being written.
     connection.unresponsive = UnresponsiveConfig { max_timeout: None, interval: Duration::from_secs(1) };
-    // The library sends many commands by themselves. So the kernel holds them back until the server has answered the
-    // first, and the server reads the rest together: several times as many at a time.
-    connection.tcp = TcpConfig { nodelay: Some(false), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
+    connection.tcp = TcpConfig { nodelay: Some(true), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
 }
 
 fn set_performance(performance: &mut PerformanceConfig) {
