@@ -199,6 +199,11 @@ impl Checks {
         }
     }
 
+    /// How long it is until the next tick. Ticks, too, come at the same times of the wall clock on all gateways.
+    pub fn until_tick(&self) -> Duration {
+        TICK - Duration::from_millis((self.began + self.clock.now()) % millis(TICK))
+    }
+
     /// Takes what is due.
     pub fn due(&self, now: Millis) -> Vec<Due> {
         self.wheel.lock().due(now)

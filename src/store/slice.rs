@@ -164,6 +164,13 @@ impl Slice {
         HeldPage { users, missing, next }
     }
 
+    /// Whether it has members whom none of these gateways holds.
+    pub fn has_members_beside(&self, gateways: &[GatewayId]) -> bool {
+        let is_held =
+            |user: &UserId| gateways.iter().any(|own| self.held.get(own).is_some_and(|held| held.contains(user)));
+        !self.members.users().all(is_held)
+    }
+
     /// Looks through a page of about `most` members for those whom no gateway holds.
     pub fn strays(&mut self, cursor: u64, most: usize, strays: Strays, now: UnixMillis) -> StraysPage {
         let held = self.held.values().map(Members::len).sum();
@@ -319,6 +326,10 @@ struct Members(BTreeSet<(u64, Option<UserId>)>);
 impl Members {
     fn key(user: &UserId) -> (u64, Option<UserId>) {
         (xxhash_rust::xxh3::xxh3_64(user.as_str().as_bytes()), Some(user.clone()))
+    }
+
+    fn users(&self) -> impl Iterator<Item = &UserId> {
+        self.0.iter().filter_map(|(_, user)| user.as_ref())
     }
 
     fn insert(&mut self, user: &UserId) {

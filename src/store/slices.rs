@@ -233,6 +233,11 @@ pub trait Slices: Sync {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept>;
 
+    /// Whether slices have members whom none of these gateways holds; with those whom the gateways hold, each slice has
+    /// at most [`crate::store::MAX_BATCH`] members. A gateway that was not known of may hold them nevertheless. An
+    /// error for one slice is no error for another.
+    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>>;
+
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
 

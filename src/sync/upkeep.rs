@@ -40,8 +40,8 @@ pub struct Upkeep {
 
 impl Upkeep {
     pub async fn run(self, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + self.checks.until_tick(), TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut health = self.store.health();
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();

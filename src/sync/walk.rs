@@ -21,8 +21,8 @@ use crate::peers::survey::Surveys;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, SlicePart, SliceSurvey, Store,
-    StoreError, StoreResult, ViewerTotals,
+    Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, MAX_BATCH, SlicePart,
+    SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -286,6 +286,7 @@ impl Walk {
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
+        let mut to_search = Vec::new();
         for (found, live) in looks {
             match found {
                 Ok(WalkedLive::Done) => {}
@@ -295,7 +296,7 @@ impl Walk {
                     memory.unrecorded.insert(live, self.clock.now());
                 }
                 Ok(WalkedLive::Open(slices)) if occasion == Occasion::Regular && memory.has_strays_turn(&live) => {
-                    self.drop_strays(memory, slices).await;
+                    to_search.extend(slices);
                 }
                 Ok(WalkedLive::Open(_)) => {}
                 // A live that another program garbled will be no better next time.
@@ -308,6 +309,18 @@ impl Walk {
                 }
             }
         }
+        let to_search = self.that_may_have_strays(to_search).await;
+        self.drop_strays(memory, to_search).await;
+    }
+
+    /// Leaves out the small slices without strays. Many are looked at in one call, because the script that searches a
+    /// slice costs Redis ten times as much.
+    async fn that_may_have_strays(&self, walked: Vec<WalkedSlice>) -> Vec<SliceId> {
+        let (small, large): (Vec<_>, Vec<_>) = walked.into_iter().partition(|slice| slice.members <= MAX_BATCH as u64);
+        let small: Vec<_> = small.into_iter().map(|slice| (slice.id, slice.gateways)).collect();
+        let found = self.store.have_strays(&small).await;
+        let small = small.into_iter().zip(found).filter(|(_, found)| *found != Ok(false)).map(|((id, _), _)| id);
+        large.into_iter().map(|slice| slice.id).chain(small).collect()
     }
 
     /// Folds what gateways counted that have been gone for long.
@@ -405,12 +418,12 @@ impl Walk {
         let swept: Vec<_> = stream::iter(read)
             .map(|(slice, found)| async move {
                 let SliceSurvey { parts, card, .. } = found?;
-                self.look_after_slice(&slice, card, parts).await
+                self.look_after_slice(slice, card, parts).await
             })
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
-        let failed = swept.iter().find_map(|swept: &StoreResult<()>| swept.as_ref().err());
+        let failed = swept.iter().find_map(|swept: &StoreResult<WalkedSlice>| swept.as_ref().err());
         memory.platform_failed = failed.is_some_and(|why| !matches!(why, StoreError::Nonsense(_)));
         if let Some(why) = failed {
             tracing::debug!(error = %why, "could not look after the users online on the platform");
@@ -421,15 +434,15 @@ impl Walk {
     }
 
     /// Sweeps the dead gateways among those with an entry in an open slice, and removes what nobody can hold.
-    async fn look_after_slice(&self, slice: &SliceId, card: u64, parts: Vec<SlicePart>) -> StoreResult<()> {
+    async fn look_after_slice(&self, slice: SliceId, card: u64, parts: Vec<SlicePart>) -> StoreResult<WalkedSlice> {
         let held: u64 = parts.iter().map(|part| part.held).sum();
         let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
-        self.sweeper.sweep_dead(slice, &gateways).await?;
+        self.sweeper.sweep_dead(&slice, &gateways).await?;
         if card > held {
             // Certainly strays. Others are as many as the users whom several gateways hold, at most.
-            self.sweeper.drop_strays(slice, 0).await?;
+            self.sweeper.drop_strays(&slice, 0).await?;
         }
-        Ok(())
+        Ok(WalkedSlice { id: slice, gateways, members: card.saturating_add(held) })
     }
 
     async fn look_after(
@@ -480,8 +493,7 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
-            self.look_after_slice(&slice, card, parts).await?;
-            slices.push(slice);
+            slices.push(self.look_after_slice(slice, card, parts).await?);
         }
         if !to_forget.is_empty() && self.store.forget_viewers(&record.live, to_forget).await? > 0 {
             self.count_if_empty(record).await?;
@@ -543,7 +555,16 @@ enum WalkedLive {
     /// The live is listed and has no record.
     Unrecorded,
     /// The live is open; its slices.
-    Open(Vec<SliceId>),
+    Open(Vec<WalkedSlice>),
+}
+
+/// A slice that the walk has looked after.
+struct WalkedSlice {
+    id: SliceId,
+    /// The gateways with an entry.
+    gateways: Vec<GatewayId>,
+    /// Members of the slice and of the gateways' parts together.
+    members: u64,
 }
 
 #[cfg(test)]

@@ -170,6 +170,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     }
     store.read_slice(&slice, &one).await.unwrap();
     store.survey(std::slice::from_ref(&slice)).await.remove(0).unwrap();
+    store.have_strays(&[(slice.clone(), vec![other.clone()])]).await.remove(0).unwrap();
     store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();

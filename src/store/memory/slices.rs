@@ -82,6 +82,13 @@ impl Slices for MemoryStore {
         })
     }
 
+    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
+        let has_strays = |(slice, gateways): &(SliceId, Vec<GatewayId>)| {
+            Ok(self.read(slice, |slice| slice.has_members_beside(gateways)))
+        };
+        slices.iter().map(has_strays).collect()
+    }
+
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
         let now = self.now();
         Ok(match self.slices.get_mut(&Place::from(slice)) {

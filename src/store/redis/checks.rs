@@ -1,38 +1,26 @@
 //! The checks of many lives: plain commands that read, many in one call to each node, because a script would cost Redis
 //! three times as much. A slice that is not as expected is read once more in one step.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use fred::types::Value;
 
 use super::keys::Keys;
-use super::lives::read_figures;
-use super::node::Command;
+use super::lives::{read_arrivals, read_figures};
 use super::reply::{Reply, next_answer, number};
+use super::resp::Command;
 use super::viewers::read_viewers;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
 use crate::store::{
-    Arrivals, CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
+    CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
 };
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
-    let mut commands = vec![
-        (
-            "HMGET",
-            args![
-                keys.live(&expected.live),
-                "state",
-                "epoch",
-                "removals",
-                "info_version",
-                "viewers",
-                "fans",
-                "arrivals"
-            ],
-        ),
-        ("HGETALL", args![keys.viewers(&expected.live)]),
-    ];
+    let mut commands =
+        vec![("HGETALL", args![keys.live(&expected.live)]), ("HGETALL", args![keys.viewers(&expected.live)])];
     if expected.listed {
         commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
@@ -87,16 +75,14 @@ fn read_live(
     let listed = if expected.listed { Some(next()) } else { None };
     let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, SliceAnswers::take(slice, answers))).collect();
     let mut findings = Vec::new();
-    let mut record = Reply::of(record?)?;
-    let mut field = || record.piece().and_then(Value::into_string);
-    let (state, epoch, removals, info) = (field(), field(), field(), field());
-    let figures = read_figures(field().as_deref(), field().as_deref());
-    let arrivals = Arrivals::parse(&field().unwrap_or_default());
-    let or_zero = |number: Option<String>| number.unwrap_or_else(|| "0".to_owned());
-    let is_open = state.as_deref() == Some(LiveState::Open.as_str())
-        && epoch == Some(expected.epoch.to_string())
-        && or_zero(removals) == expected.removals.to_string()
-        && or_zero(info) == expected.info.to_string();
+    let record: HashMap<_, _> = Reply::of(record?)?.pairs()?.into_iter().collect();
+    let word = |name: &str| record.get(name).map(String::as_str);
+    let figures = read_figures(word("viewers"), word("fans"));
+    let arrivals = read_arrivals(&record);
+    let is_open = word("state") == Some(LiveState::Open.as_str())
+        && word("epoch") == Some(&expected.epoch.to_string())
+        && word("removals").unwrap_or("0") == expected.removals.to_string()
+        && word("info_version").unwrap_or("0") == expected.info.to_string();
     if !is_open {
         findings.push(Finding::Record);
     }

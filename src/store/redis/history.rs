@@ -7,15 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::lives::read_figures;
+use super::lives::{read_arrivals, read_figures};
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::UserId;
 use crate::store::{
-    Arrivals, Arrived, CountUniques, EntryId, Figures, HISTORY_STEP, History, LiveEpoch, MAX_BATCH, MAX_PAST_LIVES,
-    PastLive, Point, StoreResult, Summary,
+    Arrived, CountUniques, EntryId, Figures, HISTORY_STEP, History, LiveEpoch, MAX_BATCH, MAX_PAST_LIVES, PastLive,
+    Point, StoreResult, Summary,
 };
 
 fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point> {
@@ -27,28 +27,24 @@ fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point>
     })
 }
 
-/// The fields of a record that are the newest point of its history.
-const OPEN_POINT: [&str; 5] = ["epoch", "viewers", "fans", "counted_at", "arrivals"];
-
-/// The newest point, unless the figures are those of another epoch, or a close has appended them to the history.
-fn read_open_point(of: &LiveEpoch, fields: Value) -> StoreResult<Option<Point>> {
-    let mut fields = Reply::of(fields)?;
-    let mut next = || fields.piece().and_then(Value::into_string);
-    let (epoch, viewers, fans, at, arrivals) = (next(), next(), next(), next(), next());
-    let at: Option<UnixMillis> = at.and_then(|at| at.parse().ok());
-    Ok(at.filter(|_| epoch == Some(of.epoch.to_string())).map(|at| Point {
+/// The newest point, which is in the record, unless the figures are those of another epoch, or a close has appended
+/// them to the history.
+fn read_open_point(of: &LiveEpoch, record: Value) -> StoreResult<Option<Point>> {
+    let fields: HashMap<_, _> = Reply::of(record)?.pairs()?.into_iter().collect();
+    let word = |name: &str| fields.get(name).map(String::as_str);
+    let at: Option<UnixMillis> = word("counted_at").and_then(|at| at.parse().ok());
+    Ok(at.filter(|_| word("epoch") == Some(&of.epoch.to_string())).map(|at| Point {
         at: at - at % millis(HISTORY_STEP),
-        figures: read_figures(viewers.as_deref(), fans.as_deref()),
-        arrived: Arrivals::parse(&arrivals.unwrap_or_default()).sum(),
+        figures: read_figures(word("viewers"), word("fans")),
+        arrived: read_arrivals(&fields).sum(),
     }))
 }
 
 impl RedisStore {
     /// The record is read first: a point that is appended meanwhile is then found twice, and not missed.
     async fn do_history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>> {
-        let mut args = args![self.keys().live(&of.live)];
-        args.extend(OPEN_POINT.map(Value::from));
-        let open = read_open_point(of, self.router.command("HMGET", args).await?)?;
+        let record = self.router.command("HGETALL", args![self.keys().live(&of.live)]).await?;
+        let open = read_open_point(of, record)?;
         let mut points = self.appended(of, from, to).await?;
         let is_newest = |point: &Point| points.last().is_none_or(|last| last.at < point.at);
         points.extend(open.filter(|point| (from..=to).contains(&point.at) && is_newest(point)));

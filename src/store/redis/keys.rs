@@ -193,7 +193,7 @@ impl Keys {
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
-    /// | `arrivals` | how many came and left, as each gateway counts: see [`crate::store::Arrivals`] |
+    /// | `arrivals`, `arrivals:2`, … | how many came and left, as each gateway counts: see [`crate::store::Arrivals`] |
     /// | `watched_ms` | how long all viewers were there together, up to `counted_at` |
     /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |

@@ -26,6 +26,9 @@ use crate::store::{
 /// What the fields of pending events begin with; the number of the event follows.
 pub(super) const EVENT_FIELD: &str = "event:";
 
+/// The length of a piece of [`read_arrivals`] that others follow.
+const ARRIVALS_PIECE: usize = 64;
+
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
 pub(super) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
     let found: HashMap<_, _> = fields.pairs()?.into_iter().collect();
@@ -66,7 +69,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
         counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
         sums: Sums {
-            arrivals: Arrivals::parse(word("arrivals").unwrap_or_default()),
+            arrivals: read_arrivals(fields),
             watched_ms: number("watched_ms").unwrap_or(0),
             uniques: number("unique_viewers")
                 .zip(number("unique_fans"))
@@ -74,6 +77,19 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         },
         events: read_events(fields),
     })
+}
+
+/// Reads how many came and left, in several fields if that is long: see `arrivals_pieces` in the scripts' prelude.
+pub(super) fn read_arrivals(fields: &HashMap<String, String>) -> Arrivals {
+    let mut text = String::new();
+    let mut piece = fields.get("arrivals");
+    let mut place = 1;
+    while let Some(found) = piece {
+        text.push_str(found);
+        place += 1;
+        piece = fields.get(&format!("arrivals:{place}")).filter(|_| found.len() == ARRIVALS_PIECE);
+    }
+    Arrivals::parse(&text)
 }
 
 /// Reads the fields `viewers` and `fans`; absent ones, and what is no number, are zero.
@@ -332,8 +348,15 @@ impl LiveStore for RedisStore {
     }
 
     async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
-        let args = args![gateway, millis(ttl).max(1)];
-        let steps = async { self.router.script(&scripts::TURN, vec![self.keys().walker()], args).await?.flag() };
+        let (key, args) = (self.keys().walker(), args![gateway, millis(ttl).max(1)]);
+        let steps = async {
+            // Mostly another gateway has the turn, and a look costs Redis a small part of what a script does.
+            let holder = self.router.command("GET", args![key]).await?;
+            if holder.as_str().is_some_and(|holder| holder != gateway.as_str()) {
+                return Ok(false);
+            }
+            self.router.script(&scripts::TURN, vec![key], args).await?.flag()
+        };
         self.router.call("take_walk_turn", steps).await
     }
 }

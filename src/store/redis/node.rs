@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use fred::clients::{Client, Pipeline, WithOptions};
 use fred::error::Error;
-use fred::interfaces::ClientLike;
-use fred::types::Value;
+use fred::interfaces::{ClientLike, HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface};
+use fred::types::{Key, Value};
+use futures_util::future::join;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Connector, custom, options};
 use super::errors::{Failure, judge};
+use super::lookups::Lookups;
 use super::monitor::Monitor;
+use super::resp::Command;
 use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
 use crate::store::{StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
-/// A command's name and its arguments, its key first.
-pub(super) type Command = (&'static str, Vec<Value>);
-
 /// Commands under way at once for the gateway itself; the next one is refused.
 const MAX_OWN: usize = 1_024;
 /// The same for clients' requests.
@@ -44,6 +44,7 @@ pub(super) enum Share {
 pub(super) struct Node {
     host: Host,
     client: WithOptions<Client>,
+    lookups: Lookups,
     own_places: Semaphore,
     clients_places: Semaphore,
     state: Arc<NodeState>,
@@ -69,6 +70,7 @@ impl Node {
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),
+            lookups: Lookups::new(connector.clone(), host.clone()),
             own_places: Semaphore::new(MAX_OWN),
             clients_places: Semaphore::new(MAX_CLIENTS),
             state,
@@ -99,10 +101,31 @@ impl Node {
     pub(super) async fn read_all(
         &self,
         share: Share,
-        commands: Vec<Command>,
+        mut commands: Vec<Command>,
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let _place = self.place(share)?;
-        self.send_together(commands).await
+        // The library holds commands back, to write many at a time, only while another waits behind them in its queue.
+        let Some((last, last_args)) = commands.pop() else { return Ok(Vec::new()) };
+        let others = commands.len();
+        let (answers, last) = join(self.send_together(commands), self.ask(last, last_args)).await;
+        let mut answers = answers?;
+        // A pipeline that failed as a whole has one answer.
+        if answers.len() == others {
+            answers.push(last.map_err(|error| self.failure(&error)));
+        }
+        Ok(answers)
+    }
+
+    /// As [`Self::read_all`], over another connection: for questions about many users.
+    pub(super) async fn look_up(
+        &self,
+        share: Share,
+        commands: &[&Command],
+    ) -> Result<Vec<Result<Value, Failure>>, Failure> {
+        let _place = self.place(share)?;
+        let asked = Box::pin(self.lookups.ask(self.state.era(), commands));
+        let answers = asked.await.map_err(|error| self.failure(&error))?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
     }
 
     /// Sends one command for keys of a slot that is moving to this node. The permission holds for the next command on
@@ -128,7 +151,7 @@ impl Node {
         let pipeline = pipeline.with_options(&options());
         let all = async {
             for (command, args) in commands {
-                let _: Value = pipeline.custom(custom(command), args).await?;
+                let _: Value = queue(&pipeline, command, args).await?;
             }
             Ok::<_, Error>(pipeline.try_all::<Value>().await)
         };
@@ -161,5 +184,25 @@ impl Node {
             Share::Clients => &self.clients_places,
         };
         places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
+    }
+}
+
+/// Puts a command into a pipeline. One that is sent as a custom command is written at once, in a packet of its own,
+/// which costs the server more than the command; the library's own commands are written together.
+async fn queue(
+    pipeline: &WithOptions<Pipeline<Client>>,
+    command: &'static str,
+    args: Vec<Value>,
+) -> Result<Value, Error> {
+    let mut rest = args.iter().cloned();
+    let mut next = || rest.next().unwrap_or(Value::Null);
+    match command {
+        "GET" => pipeline.get(Key::try_from(next())?).await,
+        "SCARD" => pipeline.scard(Key::try_from(next())?).await,
+        "HGETALL" => pipeline.hgetall(Key::try_from(next())?).await,
+        "HGET" => pipeline.hget(Key::try_from(next())?, Key::try_from(next())?).await,
+        "ZSCORE" => pipeline.zscore(Key::try_from(next())?, next()).await,
+        "ZMSCORE" => pipeline.zmscore(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
+        _ => pipeline.custom(custom(command), args).await,
     }
 }

@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 /// A script's text and the name under which the server keeps it.
 #[derive(Debug)]
 pub(super) struct Script {
-    text: &'static str,
+    text: LazyLock<String, fn() -> String>,
     sha1: LazyLock<String, fn() -> String>,
 }
 
 impl Script {
-    pub(super) fn text(&self) -> &'static str {
-        self.text
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn sha1(&self) -> &str {
@@ -20,11 +20,28 @@ impl Script {
     }
 }
 
+/// A script behind those functions of the prelude that it calls, directly or not. Redis makes all functions of a script
+/// anew each time it runs.
+fn with_prelude(script: &str) -> String {
+    let prelude = include_str!("scripts/prelude.lua");
+    let mut starts: Vec<usize> = prelude.match_indices("\nlocal function ").map(|(at, _)| at + 1).collect();
+    starts.push(prelude.len());
+    let mut text = script.to_owned();
+    // The last one first: a function calls only earlier ones.
+    for function in starts.windows(2).rev().map(|ends| &prelude[ends[0]..ends[1]]) {
+        let name = function.split([' ', '(']).nth(2).unwrap_or_default();
+        if text.contains(&format!("{name}(")) {
+            text.insert_str(0, function);
+        }
+    }
+    text
+}
+
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Script = Script {
-            text: concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file))),
-            sha1: LazyLock::new(|| fred::util::sha1_hash($name.text)),
+            text: LazyLock::new(|| with_prelude(include_str!(concat!("scripts/", $file)))),
+            sha1: LazyLock::new(|| fred::util::sha1_hash(&$name.text)),
         };)*
     };
 }
@@ -94,4 +111,20 @@ scripts! {
     BURY_EVENT = "bury_event.lua",
     END_SENDING = "end_sending.lua",
     REPLAY_EVENT = "replay_event.lua",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_the_functions_that_it_calls_and_those_that_they_call() {
+        let functions = |script: &Script| script.text().matches("\nlocal function ").count();
+        let text = format!("\n{}", SWEEP.text());
+        let at = |name: &str| text.find(&format!("\nlocal function {name}("));
+        assert!(at("read_fence").is_some() && at("unheld").is_some() && at("unheld") < at("drop_unheld"));
+        assert!(at("read_arrivals").is_none() && at("forget_ended").is_none());
+        assert_eq!((functions(&TURN), PROBE.text()), (0, include_str!("scripts/probe.lua")));
+        assert!(text.ends_with(include_str!("scripts/sweep.lua")));
+    }
 }

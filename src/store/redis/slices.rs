@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::keys::{self, Keys};
-use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
+use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
@@ -247,6 +247,16 @@ impl Slices for RedisStore {
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
         self.router.call("sweep", steps).await
+    }
+
+    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
+        let command = |(slice, gateways): &(SliceId, Vec<GatewayId>)| {
+            let held = gateways.iter().map(|gateway| self.keys().held(slice, gateway));
+            vec![("SDIFF", std::iter::once(self.keys().slice(slice)).chain(held).map(Value::from).collect())]
+        };
+        let read =
+            |_: &_, answers: &mut dyn Iterator<Item = _>| Ok(Reply::of(next_answer(answers)?)?.piece().is_some());
+        self.router.read_each("strays", slices, command, read).await
     }
 
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {

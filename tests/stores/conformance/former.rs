@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    ApplyReply, Burial, CheckLive, ExpectedSlice, Figures, LeaseReply, RenewLease, Store, Strays, ViewerTotals,
+    ApplyReply, Burial, CheckLive, CountLive, CountReply, ExpectedSlice, Figures, LeaseReply, RenewLease, Store,
+    Strays, ViewerTotals,
 };
 
 use super::{Caller, connect, fans, fence, gateway, held, live, opened, slice, user, users};
@@ -159,4 +160,28 @@ async fn a_member_that_the_slice_lacks_is_told() {
     server.cli(&["SREM", "online-fans:42", "u000003"]);
     let page = store.held_page(&slice(), &a.name, 0).await.unwrap();
     assert_eq!((page.users.len(), page.missing), (5, users(3, 4)));
+}
+
+/// A former version had the totals of all gateways in one field, however long it was.
+#[tokio::test]
+async fn former_totals_are_read_and_written_in_pieces_which_keep_the_record_in_one_block() {
+    let (server, store) = redis().await;
+    let totals = |joins: u64| {
+        let words: Vec<String> = (0..9).map(|n| format!("gw-{n:016}:{joins}:0")).collect();
+        rollcall::store::Arrivals::parse(&words.join(" "))
+    };
+    let encoding = |name: &str| server.cli(&["OBJECT", "ENCODING", &format!("live:{name}")]);
+    for name in ["42", "43"] {
+        let record = opened(&store, name).await;
+        if name == "43" {
+            server.cli(&["HSET", "live:43", "arrivals", &totals(1).to_string()]);
+            assert_eq!(store.load_live(&live(name)).await.unwrap().unwrap().sums.arrivals, totals(1));
+        }
+        let figures = Figures { viewers: 9, fans: 0 };
+        let wish = CountLive { live: live(name), epoch: record.epoch, figures, arrivals: totals(2) };
+        assert_eq!(store.count_live(&wish).await.unwrap(), CountReply::Counted);
+        assert_eq!(store.load_live(&live(name)).await.unwrap().unwrap().sums.arrivals, totals(2));
+        assert_eq!(server.cli(&["HSTRLEN", &format!("live:{name}"), "arrivals"]), "64");
+    }
+    assert_eq!([encoding("42"), encoding("43")], ["listpack", "hashtable"]);
 }

@@ -16,6 +16,7 @@ on_each!(
     a_write_of_figures_is_a_point_and_a_bucket_has_one,
     totals_of_who_came_only_grow_whoever_writes_them,
     totals_of_gateways_that_are_gone_are_folded_once,
+    totals_are_kept_alike_however_many_gateways_have_some,
     an_epoch_that_is_over_gets_no_points_and_counts_nobody,
     the_summary_is_made_once_when_the_close_begins,
     unique_users_are_counted_once_each,
@@ -126,6 +127,29 @@ async fn totals_of_gateways_that_are_gone_are_folded_once(store: Arc<dyn Store>)
     let lost = opened(&store, "43").await;
     assert_eq!(count(&store, &lost, figures(1, 0), &folded.to_string()).await, CountReply::Counted);
     assert_eq!(loaded(&store, &lost).await.sums.arrivals, folded);
+}
+
+async fn totals_are_kept_alike_however_many_gateways_have_some(store: Arc<dyn Store>) {
+    let totals = |gateways: std::ops::Range<u64>| {
+        let words: Vec<String> = gateways.map(|n| format!("gw-{n:016}:{}:{n}", n + 1)).collect();
+        Arrivals::parse(&words.join(" "))
+    };
+    // Two fill 46 bytes, and each further one 24 or 26.
+    for (name, first, all) in [("42", 2, 3), ("43", 3, 9), ("44", 12, 400), ("45", 60, 61)] {
+        let record = opened(&store, name).await;
+        assert_eq!(count(&store, &record, figures(1, 0), &totals(0..first).to_string()).await, CountReply::Counted);
+        assert_eq!(loaded(&store, &record).await.sums.arrivals, totals(0..first), "{first} gateways");
+        assert_eq!(points(&store, &record).await, [(1, 0, first * (first + 1) / 2, first * (first - 1) / 2)]);
+        let gone: Vec<_> = totals(1..first).origins().cloned().collect();
+        assert!(store.fold_arrivals(&record.live, record.epoch, &gone).await.unwrap());
+        let folded = loaded(&store, &record).await.sums.arrivals;
+        assert_eq!((folded.origins().count(), folded.sum()), (1, totals(0..first).sum()));
+        let told = Arrivals::parse(&format!("{folded} {}", totals(first..all)));
+        let closing = CloseLive { arrivals: told.clone(), ..end(&record) };
+        let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else { panic!("not closing") };
+        assert_eq!((closed.sums.arrivals.sum(), closed.sums.arrivals.covers(&told)), (totals(0..all).sum(), true));
+        assert_eq!(loaded(&store, &record).await.sums.arrivals, closed.sums.arrivals);
+    }
 }
 
 async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn Store>) {

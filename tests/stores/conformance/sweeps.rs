@@ -15,6 +15,7 @@ on_each!(
     a_look_for_strays_takes_nobody_out_whom_a_gateway_holds,
     a_look_for_strays_goes_in_pages_of_any_size,
     a_slice_that_nobody_used_has_no_strays,
+    many_small_slices_are_looked_at_for_strays_together,
 );
 
 async fn filled(store: &Arc<dyn Store>, name: &str, from: usize, to: usize) -> Caller {
@@ -118,4 +119,21 @@ async fn a_slice_that_nobody_used_has_no_strays(store: Arc<dyn Store>) {
     let unused = SliceId::of_fans(live("43"), 1, 1);
     let page = store.strays(&unused, 0, 1_000, Strays::Drop).await.unwrap();
     assert_eq!((page.looked, page.strays, page.next, page.card, page.held), (0, 0, None, 0, 0));
+}
+
+async fn many_small_slices_are_looked_at_for_strays_together(store: Arc<dyn Store>) {
+    filled(&store, "a", 0, 300).await;
+    filled(&store, "b", 200, 500).await;
+    let (unused, [a, b, x]) = (SliceId::of_fans(live("43"), 1, 1), ["a", "b", "x"].map(gateway));
+    let asked = [
+        (slice(), vec![a.clone(), b.clone()]),
+        (slice(), vec![a.clone()]),
+        (unused.clone(), vec![a.clone()]),
+        (slice(), vec![x, b, a]),
+        (slice(), vec![]),
+        (unused, vec![]),
+    ];
+    let found: Vec<bool> = store.have_strays(&asked).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(found, [false, true, false, false, true, false]);
+    assert_eq!(fans(&store, &slice()).await, users(0, 500));
 }

@@ -173,6 +173,10 @@ answered_by_the_embedded_store! {
             self.inner.survey(slices).await
         }
 
+        async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
+            self.inner.have_strays(slices).await
+        }
+
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
         async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
             self.works()?;

@@ -25,14 +25,17 @@ redis.call('HDEL', KEYS[1], 'info', 'info_version', 'viewers', 'fans', 'counted_
 redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(peak_viewers) or 0, tonumber(ARGV[3]))),
   'peak_fans', whole(math.max(tonumber(peak_fans) or 0, tonumber(ARGV[4]))))
+known = stored_arrivals(KEYS[1], known)
 local now = clock()
 if tonumber(at or '') then
   append_point(now, KEYS[7], tonumber(at), viewers, fans, known, unpack(ARGV, 11, 13))
 end
 if redis.call('HSETNX', KEYS[1], 'closed_at', whole(now)) == 1 then
-  local arrivals = merge_arrivals(known, ARGV[8], ARGV[10])
+  local arrivals, news = merge_arrivals(known, ARGV[8], ARGV[10])
   redis.call('HSET', KEYS[1], 'reason', ARGV[2], 'watched_ms', watched_until(now, watched, viewers, at))
-  put_given(KEYS[1], { 'arrivals', arrivals })
+  if news then
+    store_arrivals(KEYS[1], arrivals, known)
+  end
   if ARGV[9] ~= '' then
     redis.call('HSET', KEYS[1], 'unique_viewers', redis.call('PFCOUNT', KEYS[5]),
       'unique_fans', redis.call('PFCOUNT', KEYS[6]))

@@ -11,6 +11,7 @@ local state, epoch, viewers, fans, at, known, watched, peak_viewers, peak_fans =
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
 end
+known = stored_arrivals(KEYS[1], known)
 local arrivals, news = merge_arrivals(known, ARGV[5], ARGV[6])
 if (viewers or '0') == ARGV[2] and (fans or '0') == ARGV[3] and not news then
   return { 'same' }
@@ -27,8 +28,11 @@ at = tonumber(at or '')
 if at and at - at % tonumber(ARGV[7]) < now - now % tonumber(ARGV[7]) then
   append_point(now, KEYS[2], at, viewers, fans, known, unpack(ARGV, 7, 9))
 end
-redis.call('HSET', KEYS[1], 'viewers', ARGV[2], 'fans', ARGV[3], 'counted_at', whole(now), 'arrivals', arrivals,
+redis.call('HSET', KEYS[1], 'viewers', ARGV[2], 'fans', ARGV[3], 'counted_at', whole(now),
   'watched_ms', watched_until(now, watched, viewers, at),
   'peak_viewers', whole(math.max(tonumber(peak_viewers) or 0, tonumber(ARGV[10]))),
   'peak_fans', whole(math.max(tonumber(peak_fans) or 0, tonumber(ARGV[11]))))
+if news then
+  store_arrivals(KEYS[1], arrivals, known)
+end
 return { 'counted' }

@@ -7,7 +7,8 @@ local state, epoch, known = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'
 if state ~= 'open' or epoch ~= ARGV[1] then
   return 0
 end
-local read, gone, names = read_arrivals(known or ''), {}, {}
+known = stored_arrivals(KEYS[1], known)
+local read, gone, names = read_arrivals(known), {}, {}
 for i = 2, #ARGV do
   gone[ARGV[i]] = true
 end
@@ -23,5 +24,5 @@ if #names == #read.names then
 end
 -- It follows the clock, and grows even if the clock goes back.
 read.names, read.at = names, math.max(read.at + 1, (clock()))
-redis.call('HSET', KEYS[1], 'arrivals', write_arrivals(read))
+store_arrivals(KEYS[1], write_arrivals(read), known)
 return 1

@@ -297,13 +297,49 @@ local function write_arrivals(read)
   return table.concat(words, ' ')
 end
 
+-- Redis keeps a small record in one block only as long as no value in it is longer than 64 bytes. So a record has this
+-- text in pieces, of which the first is in the field `arrivals`, the next in `arrivals:2`, and so on. A text of very
+-- many gateways is one piece: with so many fields, the record would not be small.
+local function arrivals_pieces(text)
+  local length = #text <= 2048 and 64 or #text
+  local pieces = {}
+  for first = 1, #text, length do
+    pieces[#pieces + 1] = string.sub(text, first, first + length - 1)
+  end
+  return pieces
+end
+
+local function arrivals_field(place)
+  return place == 1 and 'arrivals' or 'arrivals:' .. place
+end
+
+-- The text in a record, of which the first piece is known.
+local function stored_arrivals(record, first)
+  local pieces = { first or '' }
+  while #pieces[#pieces] == 64 do
+    pieces[#pieces + 1] = redis.call('HGET', record, arrivals_field(#pieces + 1)) or ''
+  end
+  return table.concat(pieces)
+end
+
+-- Writes the text into a record, in the place of the one that is there.
+local function store_arrivals(record, text, stored)
+  local pieces = arrivals_pieces(text)
+  for place = #pieces + 1, #arrivals_pieces(stored) do
+    redis.call('HDEL', record, arrivals_field(place))
+  end
+  for place, piece in ipairs(pieces) do
+    redis.call('HSET', record, arrivals_field(place), piece)
+  end
+end
+
 -- The text of both together, and whether `said` has more than is known. Of two totals of a gateway the higher counts.
 -- Of two texts with different folds, the later says whose totals are not folded.
 local function merge_arrivals(known, said, most)
-  if said == (known or '') then
+  if said == known then
     return said, false
   end
-  local newer, older = read_arrivals(known or ''), read_arrivals(said)
+  local newer, older = read_arrivals(known), read_arrivals(said)
   local news = older.at > newer.at
   if news then
     newer, older = older, newer
@@ -324,9 +360,9 @@ end
 -- The figures of a record as the point of its history that they are: they hold since `at`, and belong to a bucket that
 -- is over. If the clock went back, the newest point is replaced. The lifetime begins anew once a day.
 local function append_point(now, history, at, viewers, fans, known, bucket, most, lifetime)
-  local _, joins, leaves = string.match(known or '', '^(%d+)/(%d+)/(%d+)')
+  local _, joins, leaves = string.match(known, '^(%d+)/(%d+)/(%d+)')
   joins, leaves = tonumber(joins or 0), tonumber(leaves or 0)
-  for came, left in string.gmatch(known or '', ':(%d+):(%d+)') do
+  for came, left in string.gmatch(known, ':(%d+):(%d+)') do
     joins, leaves = joins + tonumber(came), leaves + tonumber(left)
   end
   local fields = { 'viewers', viewers or '0', 'fans', fans or '0', 'joins', whole(joins), 'leaves', whole(leaves) }
