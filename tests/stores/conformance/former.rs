@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    ApplyReply, Burial, CheckLive, CountLive, CountReply, ExpectedSlice, Figures, LeaseReply, RenewLease, Store,
+    ApplyReply, Burial, CheckLive, CountLive, CountReply, ExpectedSlice, Figures, LeaseReply, Peaks, RenewLease, Store,
     Strays, ViewerTotals,
 };
 
@@ -178,7 +178,8 @@ async fn former_totals_are_read_and_written_in_pieces_which_keep_the_record_in_o
             assert_eq!(store.load_live(&live(name)).await.unwrap().unwrap().sums.arrivals, totals(1));
         }
         let figures = Figures { viewers: 9, fans: 0 };
-        let wish = CountLive { live: live(name), epoch: record.epoch, figures, arrivals: totals(2) };
+        let (epoch, peaks, arrivals) = (record.epoch, Peaks::default(), totals(2));
+        let wish = CountLive { live: live(name), epoch, figures, peaks, arrivals };
         assert_eq!(store.count_live(&wish).await.unwrap(), CountReply::Counted);
         assert_eq!(store.load_live(&live(name)).await.unwrap().unwrap().sums.arrivals, totals(2));
         assert_eq!(server.cli(&["HSTRLEN", &format!("live:{name}"), "arrivals"]), "64");
