@@ -1,12 +1,12 @@
 //! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a cluster,
 //! or a master that sentinels look after.
 //!
-//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has connections
-//! of its own ([`node`], [`lookups`]), so that one that is gone takes only its own slots along. The [`topology`] knows
+//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a
+//! connection of its own ([`node`]), so that one that is gone takes only its own slots along. The [`topology`] knows
 //! who serves what, the [`router`] sends each command there, the [`subscriber`] listens there, and [`doubts`] tells
 //! when what was written may be gone or a message was not heard. A call ends within two seconds, whatever the server
-//! does. The store never repeats what may change something: a call whose outcome is unknown may still be carried out
-//! later, so every script is safe to run late or twice.
+//! does, and the store never repeats it: a call whose outcome is unknown may still be carried out later, so every
+//! script is safe to run late or twice.
 
 mod args;
 mod attendance;
@@ -32,7 +32,6 @@ mod last_seen;
 mod leases;
 mod lists;
 mod lives;
-mod lookups;
 mod monitor;
 mod node;
 mod online_users;
@@ -41,7 +40,6 @@ mod probe;
 mod profiles;
 mod removals;
 mod reply;
-mod resp;
 mod router;
 mod scripts;
 mod sessions;

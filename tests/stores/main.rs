@@ -13,7 +13,6 @@ mod failover;
 mod histories;
 #[path = "../support/link.rs"]
 mod link;
-mod lookups;
 mod online;
 #[path = "../support/redis_cluster.rs"]
 mod redis_cluster;

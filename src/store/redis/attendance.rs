@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
-use super::resp::Command;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{OnlineSet, SliceId, UserId};

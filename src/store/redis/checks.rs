@@ -8,8 +8,8 @@ use fred::types::Value;
 
 use super::keys::Keys;
 use super::lives::{read_arrivals, read_figures};
+use super::node::Command;
 use super::reply::{Reply, next_answer, number};
-use super::resp::Command;
 use super::viewers::read_viewers;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;

@@ -12,7 +12,7 @@ use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClientLike;
 use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig, TlsConfig,
-    TlsConnector, UnresponsiveConfig,
+    UnresponsiveConfig,
 };
 use fred::types::{Builder, ClusterHash, CustomCommand, RespVersion, Value};
 use tokio::time::timeout;
@@ -64,10 +64,6 @@ impl Connector {
 
     pub(super) fn address(&self) -> &Address {
         &self.address
-    }
-
-    pub(super) fn tls(&self) -> Option<&TlsConnector> {
-        self.tls.as_ref().map(|tls| &tls.connector)
     }
 
     pub(super) fn probes(&self) -> Probes {

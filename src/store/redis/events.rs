@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::lives::{EVENT_FIELD, record};
+use super::node::Command;
 use super::reply::{Reply, next_answer, nonsense};
-use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::millis;
 use crate::base::event_kind::EventKind;

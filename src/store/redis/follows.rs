@@ -6,13 +6,14 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use fred::types::Value;
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
+use futures_util::try_join;
 
 use super::changes::{Begun, Change, in_time};
 use super::keys::Keys;
+use super::node::Command;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, number};
-use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
@@ -76,19 +77,17 @@ impl RedisStore {
     /// Pages by rank and without times are several times as cheap as pages by time.
     async fn read_newest(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
         let key = self.keys().edge(user, Edge::Following);
-        let page = |first: usize| ("ZREVRANGE", args![key, first, most.min(first + MAX_BATCH) - 1]);
-        let read = |page: Value| {
+        let page = async |first: usize| {
+            let last = most.min(first + MAX_BATCH) - 1;
+            let mut names = Reply::of(self.router.command("ZREVRANGE", args![key, first, last]).await?)?;
+            let names = std::iter::from_fn(|| names.piece());
             // What another program wrote there and is no id of a user is nobody.
-            let id = |name: Value| UserId::parse(name.as_str()?.as_ref()).ok();
-            StoreResult::Ok(Reply::of(page)?.pieces().filter_map(id).collect::<Vec<_>>())
+            StoreResult::Ok(names.filter_map(|name| UserId::parse(name.as_str()?.as_ref()).ok()).collect::<Vec<_>>())
         };
-        let mut answers = self.router.look_up(vec![page(0), ("ZCARD", args![key])]).await.into_iter();
-        let mut all = read(next_answer(&mut answers)?)?;
-        let size = number(&next_answer(&mut answers)?)? as usize;
-        let others = (MAX_BATCH..most.min(size)).step_by(MAX_BATCH).map(|first| self.router.look_up(vec![page(first)]));
-        for answer in join_all(others).await.into_iter().flatten() {
-            all.extend(read(answer?)?);
-        }
+        let size = async { Ok(number(&self.router.command("ZCARD", args![key]).await?)? as usize) };
+        let (mut all, size) = try_join!(page(0), size)?;
+        let others = try_join_all((MAX_BATCH..most.min(size)).step_by(MAX_BATCH).map(page)).await?;
+        all.extend(others.into_iter().flatten());
         if size > MAX_BATCH {
             // A follow while the pages are read moves the last of a page to the next one.
             let mut known = HashSet::with_capacity(all.len());

@@ -3,7 +3,6 @@
 use fred::types::Value;
 
 use super::reply::Reply;
-use super::resp::Answers;
 use super::{lives, slices, slots, viewers};
 use crate::base::ids::LiveId;
 use crate::base::redis_address::Host;
@@ -26,11 +25,6 @@ pub(crate) fn reply(bytes: &[u8]) {
     let _ = of_script().texts().count();
     let _ = slots::read_ranges(answer.clone(), &host);
     let _ = slots::read_epoch(&answer);
-    let mut answers = Answers::default();
-    answers.received.extend_from_slice(bytes);
-    let _ = answers.read();
-    let whole = answers.whole();
-    let _ = answers.take(whole);
 }
 
 /// An answer that the bytes describe: each begins with a byte for its kind.

@@ -1,6 +1,8 @@
 //! The calls on when users were seen last. Ids are written as [`SeenIds`] says; the scripts and [`read_member`] alone
 //! know how.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use fred::types::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -84,14 +86,12 @@ impl RedisStore {
     }
 }
 
-/// Users with what belongs to them, by their slices.
-pub(super) fn by_slice<T>(items: impl Iterator<Item = T>, user: impl Fn(&T) -> &UserId) -> Vec<(u32, Vec<T>)> {
-    let mut slices: Vec<(u32, Vec<T>)> = (1..=USERS_SLICES).map(|slice| (slice, Vec::new())).collect();
+/// The calls that it takes to ask about users: a slice each, with so many users at most.
+pub(super) fn by_slice<T>(items: impl Iterator<Item = T>, user: impl Fn(&T) -> &UserId) -> BTreeMap<u32, Vec<T>> {
+    let mut slices: BTreeMap<u32, Vec<T>> = BTreeMap::new();
     for item in items {
-        let slice = user(&item).slice_index(USERS_SLICES);
-        slices[slice as usize - 1].1.push(item);
+        slices.entry(user(&item).slice_index(USERS_SLICES)).or_default().push(item);
     }
-    slices.retain(|(_, items)| !items.is_empty());
     slices
 }
 

@@ -15,15 +15,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Connector, custom, options};
 use super::errors::{Failure, judge};
-use super::lookups::Lookups;
 use super::monitor::Monitor;
-use super::resp::Command;
 use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
 use crate::store::{StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
+/// A command's name and its arguments, its key first.
+pub(super) type Command = (&'static str, Vec<Value>);
+
 /// Commands under way at once for the gateway itself; the next one is refused.
 const MAX_OWN: usize = 1_024;
 /// The same for clients' requests.
@@ -44,7 +45,6 @@ pub(super) enum Share {
 pub(super) struct Node {
     host: Host,
     client: WithOptions<Client>,
-    lookups: Lookups,
     own_places: Semaphore,
     clients_places: Semaphore,
     state: Arc<NodeState>,
@@ -70,7 +70,6 @@ impl Node {
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),
-            lookups: Lookups::new(connector.clone(), host.clone()),
             own_places: Semaphore::new(MAX_OWN),
             clients_places: Semaphore::new(MAX_CLIENTS),
             state,
@@ -114,18 +113,6 @@ impl Node {
             answers.push(last.map_err(|error| self.failure(&error)));
         }
         Ok(answers)
-    }
-
-    /// As [`Self::read_all`], over another connection: for questions about many users.
-    pub(super) async fn look_up(
-        &self,
-        share: Share,
-        commands: &[&Command],
-    ) -> Result<Vec<Result<Value, Failure>>, Failure> {
-        let _place = self.place(share)?;
-        let asked = Box::pin(self.lookups.ask(self.state.era(), commands));
-        let answers = asked.await.map_err(|error| self.failure(&error))?;
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
     }
 
     /// Sends one command for keys of a slot that is moving to this node. The permission holds for the next command on

@@ -1,17 +1,17 @@
 //! The calls that read who is online, and where. What is known of the users of one slice is in one hash slot; users of
 //! many slices are asked about in few calls, with plain commands: a script would cost Redis twice as much a user.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::mem;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use fred::types::Value;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 
 use super::last_seen::{by_slice, write_member};
+use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, score};
-use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
@@ -36,40 +36,37 @@ type Questions<const N: usize> = [(&'static str, String); N];
 type Words = Vec<(GatewayId, LiveId)>;
 
 impl RedisStore {
-    /// Asks about users: all questions about those of a slice in one call, in this order. `hear` is told the answers
-    /// about each.
+    /// Asks about users: all questions about those of a slice in one call, in this order.
     async fn ask<const N: usize>(
         &self,
         users: impl Iterator<Item = Asked<'_>>,
         questions: impl Fn(u32) -> Questions<N>,
-        mut hear: impl FnMut(usize, [Value; N]) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<Vec<(usize, [Value; N])>> {
         let slices = by_slice(users, |(_, user)| *user);
-        let calls = calls(&slices);
-        let said = join_all(calls.iter().map(|slices| {
+        let calls = calls(&slices).into_iter().map(|slices| {
             let commands = slices.iter().flat_map(|(slice, users)| self.commands(users, questions(*slice))).collect();
-            self.router.look_up(commands)
-        }));
-        for (slices, answers) in calls.iter().zip(said.await) {
-            let mut answers = answers.into_iter();
-            for (_, users) in slices {
-                let mut each_question = Vec::with_capacity(N);
-                for _ in 0..N {
-                    each_question.push(each(next_answer(&mut answers)?, users)?.into_iter());
+            async move {
+                let mut answers = self.router.read_all(commands).await.into_iter();
+                let mut found = Vec::new();
+                for (_, users) in slices {
+                    let mut each_question = Vec::with_capacity(N);
+                    for _ in 0..N {
+                        each_question.push(each(next_answer(&mut answers)?, users)?.into_iter());
+                    }
+                    found.extend(users.iter().map(|(place, _)| {
+                        let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
+                        (*place, std::array::from_fn(answer))
+                    }));
                 }
-                for (place, _) in *users {
-                    let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
-                    hear(*place, std::array::from_fn(answer))?;
-                }
+                StoreResult::Ok(found)
             }
-        }
-        Ok(())
+        });
+        Ok(try_join_all(calls).await?.into_iter().flatten().collect())
     }
 
     fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: Questions<N>) -> [Command; N] {
         questions.map(|(command, key)| {
-            let mut args = Vec::with_capacity(1 + users.len());
-            args.push(Value::from(key));
+            let mut args = args![key];
             match self.seen_ids() {
                 SeenIds::U32 if command == "ZMSCORE" => {
                     args.extend(users.iter().map(|(_, user)| write_member(SeenIds::U32, user)));
@@ -89,43 +86,35 @@ impl RedisStore {
             [("SMISMEMBER", hidden), ("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
         };
         let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
-        self.ask(users.iter().enumerate(), questions, |place, [hidden, seen, online]| {
+        for (place, [hidden, seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
             known[place].last_seen = read_time(seen)?;
             here.extend((flag(&online)? && !flag(&hidden)?).then_some((place, &users[place])));
-            Ok(())
-        })
-        .await?;
-        self.visible_words(here.into_iter(), |place, lives| {
-            known[place] = UserPresence { online: true, last_seen: None, lives };
-        })
-        .await?;
+        }
+        for (place, words) in self.visible_words(here.into_iter()).await? {
+            if let Some(lives) = words {
+                known[place] = UserPresence { online: true, last_seen: None, lives };
+            }
+        }
         Ok(known)
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
         let mut known = vec![Vec::new(); users.len()];
-        self.visible_words(users.iter().enumerate(), |place, words| known[place] = words).await?;
+        for (place, words) in self.visible_words(users.iter().enumerate()).await? {
+            known[place] = words.unwrap_or_default();
+        }
         Ok(known)
     }
 
-    /// Where those users are who are not invisible.
-    async fn visible_words(
-        &self,
-        users: impl Iterator<Item = Asked<'_>>,
-        mut hear: impl FnMut(usize, Words),
-    ) -> StoreResult<()> {
+    /// Where users are; `None` for those who are invisible.
+    async fn visible_words(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<Vec<(usize, Option<Words>)>> {
         // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
         let questions = |slice| {
             let keys = self.keys();
             [("HMGET", keys.whereabouts(slice)), ("SMISMEMBER", keys.invisible_users(slice))]
         };
-        self.ask(users, questions, |place, [words, hidden]| {
-            if !flag(&hidden)? {
-                hear(place, read_lives(&words));
-            }
-            Ok(())
-        })
-        .await
+        let found = self.ask(users, questions).await?.into_iter();
+        found.map(|(place, [words, hidden])| Ok((place, (!flag(&hidden)?).then(|| read_lives(&words))))).collect()
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -174,7 +163,7 @@ impl RedisStore {
 }
 
 /// The calls that it takes to ask about users: the slices of each, with their users.
-fn calls<'a, 'b>(slices: &'b [(u32, Vec<Asked<'a>>)]) -> Vec<Vec<(u32, &'b [Asked<'a>])>> {
+fn calls<'a, 'b>(slices: &'b BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<(u32, &'b [Asked<'a>])>> {
     let (mut calls, mut call, mut size) = (Vec::new(), Vec::new(), 0);
     let commands = slices.iter().flat_map(|(slice, users)| users.chunks(USERS_A_COMMAND).map(|some| (*slice, some)));
     for (slice, users) in commands {

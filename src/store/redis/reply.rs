@@ -123,8 +123,7 @@ pub(super) fn number(piece: &Value) -> StoreResult<u64> {
 }
 
 pub(super) fn score(piece: Value) -> StoreResult<f64> {
-    let score = piece.into_bytes_str().and_then(|text| text.parse().ok());
-    score.ok_or_else(|| nonsense("a score that is no number"))
+    text(piece)?.parse().map_err(|_| nonsense("a score that is no number"))
 }
 
 fn gateway(piece: Value) -> StoreResult<GatewayId> {

@@ -16,9 +16,8 @@ use tokio_util::sync::DropGuard;
 use tracing::Instrument;
 
 use super::errors::Failure;
-use super::node::{Node, Share};
+use super::node::{Command, Node, Share};
 use super::reply::Reply;
-use super::resp::Command;
 use super::scripts::{self, Script};
 use super::slots::slot_of;
 use super::topology::Topology;
@@ -36,13 +35,6 @@ const MAX_HOPS: usize = 3;
 const COMMANDS_A_CALL: usize = 250;
 /// Such calls under way at a time.
 const CALLS_AT_A_TIME: usize = 4;
-
-/// Which of a node's connections a call takes.
-#[derive(Debug, Clone, Copy)]
-enum Line {
-    Calls,
-    Lookups,
-}
 
 /// Sends calls to all nodes; their connections end when the last clone is dropped.
 #[derive(Debug, Clone)]
@@ -124,16 +116,7 @@ impl Router {
     /// Sends many commands that only read, or may be carried out late and twice, each with its key as its first
     /// argument, to the nodes that serve them: one call a node. What a node redirects is sent once more, by itself.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
-        self.read_over(Line::Calls, commands).await
-    }
-
-    /// As [`Self::read_all`], over other connections: for commands about many users, which only read.
-    pub(super) async fn look_up(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
-        self.read_over(Line::Lookups, commands).await
-    }
-
-    async fn read_over(&self, line: Line, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
-        let answers = self.send_all(line, &commands, 0).await;
+        let answers = self.send_all(&commands, 0).await;
         let mut found = Vec::with_capacity(commands.len());
         for ((command, args), answer) in commands.into_iter().zip(answers) {
             found.push(match answer {
@@ -155,7 +138,7 @@ impl Router {
             all.extend(keys.iter().map(|key| Value::from(key.as_str())).chain(args.iter().cloned()));
             ("EVALSHA", all)
         };
-        let answers = self.send_all(Line::Calls, &calls.iter().map(command).collect::<Vec<_>>(), 2).await;
+        let answers = self.send_all(&calls.iter().map(command).collect::<Vec<_>>(), 2).await;
         let mut found = Vec::with_capacity(calls.len());
         for ((keys, args), answer) in calls.into_iter().zip(answers) {
             found.push(match answer {
@@ -169,7 +152,7 @@ impl Router {
     }
 
     /// Sends many commands, each with its key at this place, to the nodes that serve them: one call a node.
-    async fn send_all(&self, line: Line, commands: &[Command], key: usize) -> Vec<Result<Value, Failure>> {
+    async fn send_all(&self, commands: &[Command], key: usize) -> Vec<Result<Value, Failure>> {
         let mut answers: Vec<Result<Value, Failure>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (place, (_, args)) in commands.iter().enumerate() {
@@ -185,17 +168,8 @@ impl Router {
         }
         let calls = by_node.into_iter().map(|(node, places)| {
             self.metrics.store_calls.inc();
-            let commands: Vec<&Command> = places.iter().map(|place| &commands[*place]).collect();
-            async move {
-                let said = match line {
-                    Line::Calls => {
-                        let commands = commands.into_iter().cloned().collect();
-                        self.timed(node.read_all(self.share, commands)).await
-                    }
-                    Line::Lookups => self.timed(node.look_up(self.share, &commands)).await,
-                };
-                (places, said)
-            }
+            let commands = places.iter().map(|place| commands[*place].clone()).collect();
+            async move { (places, self.timed(node.read_all(self.share, commands)).await) }
         });
         for (places, said) in join_all(calls).await {
             match said {

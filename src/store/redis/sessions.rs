@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::node::Command;
 use super::reply::{Reply, nonsense, number, text};
-use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{OnlineSet, SliceId, UserId};

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::keys::{self, Keys};
+use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
-use super::resp::Command;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};

@@ -77,11 +77,6 @@ impl NodeState {
         self.connections.subscribe()
     }
 
-    /// How often the connection was made again until now.
-    pub(super) fn era(&self) -> u64 {
-        *self.connections.borrow()
-    }
-
     pub(super) fn see_replica(&self) {
         self.replica_seen.notify_one();
     }
