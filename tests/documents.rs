@@ -23,6 +23,7 @@ mod documents {
     mod alerts;
     mod contributing;
     mod http;
+    mod kubernetes;
     mod links;
     mod packaging;
     mod scrape;

@@ -1,5 +1,5 @@
-//! What `deploy` ships: the image, the systemd unit and the Kubernetes manifests are valid, fit each other and the
-//! settings, and the gateway tells its service manager what the unit expects.
+//! What `deploy` ships for one machine: the image and the systemd unit are valid and fit the settings, and the gateway
+//! tells its service manager what the unit expects.
 
 use std::ffi::OsString;
 use std::future::ready;
@@ -8,8 +8,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use rollcall::config::{self, Config, Loaded};
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::tools::{of_python, succeeds};
 use super::{read, root};
@@ -19,13 +17,12 @@ use crate::wait::{PATIENCE, until};
 const IMAGE: &str = "deploy/Dockerfile";
 const UNIT: &str = "deploy/rollcall.service";
 const SETTINGS: &str = "deploy/rollcall.toml";
-const MANIFESTS: &[&str] = &["autoscaler", "config", "deployment", "disruption", "services"];
 
 /// The least time between the end of the drain and the kill.
-const SPARE: Duration = Duration::from_secs(5);
+pub(super) const SPARE: Duration = Duration::from_secs(5);
 
 /// Reads a file of settings as the gateway does.
-fn settings(text: &str, env: &[(&str, &str)]) -> Box<Config> {
+pub(super) fn settings(text: &str, env: &[(&str, &str)]) -> Box<Config> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let args = ["rollcall".into(), "--config".into(), OsString::from(file.path())];
@@ -33,17 +30,6 @@ fn settings(text: &str, env: &[(&str, &str)]) -> Box<Config> {
         Ok(Loaded::Run(_, config)) => config,
         other => panic!("{other:?}"),
     }
-}
-
-fn manifests(name: &str) -> Vec<Value> {
-    let text = read(format!("deploy/kubernetes/{name}.yaml"));
-    yaml_serde::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap()).collect()
-}
-
-fn manifest(name: &str) -> Value {
-    let mut all = manifests(name);
-    assert_eq!(all.len(), 1, "{name}.yaml has one resource");
-    all.remove(0)
 }
 
 /// The value of an option of the unit.
@@ -106,62 +92,6 @@ fn the_unit_fits_its_settings() {
     assert!(seconds("TimeoutStartSec") > config.wait_for_store, "the wait for Redis ends before the start times out");
     assert!(option("ExecStart").ends_with("/rollcall.toml"));
     assert_eq!(option("RestartPreventExitStatus"), rollcall::base::exit::WRONG_SETTINGS.to_string());
-}
-
-#[test]
-fn the_manifests_are_valid() {
-    let mut files = std::fs::read_dir(root().join("deploy/kubernetes")).unwrap().count();
-    let kustomization = manifest("kustomization");
-    for name in MANIFESTS {
-        let file = format!("{name}.yaml");
-        assert!(kustomization["resources"].as_array().unwrap().contains(&file.clone().into()), "{file} is not applied");
-        let mut command = of_python("kubernetes-validate");
-        succeeds(command.arg("--strict").arg(format!("deploy/kubernetes/{file}")), "");
-        files -= 1;
-    }
-    assert_eq!(files, 1, "every manifest besides kustomization.yaml is checked");
-}
-
-#[test]
-fn the_manifests_fit_each_other_and_the_settings() {
-    let text = manifest("config")["data"]["rollcall.toml"].as_str().unwrap().to_owned();
-    let config = settings(&text, &[("ROLLCALL_REDIS", "redis://localhost")]);
-    let deployment = manifest("deployment");
-    let pod = &deployment["spec"]["template"];
-    let container = &pod["spec"]["containers"][0];
-    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no number: {value}"));
-    let time = |value: &Value| Duration::from_secs(number(value));
-
-    let stop = time(&container["lifecycle"]["preStop"]["sleep"]["seconds"]) + config.drain + SPARE;
-    assert!(time(&pod["spec"]["terminationGracePeriodSeconds"]) >= stop, "a stop takes up to {stop:?}");
-    let startup = &container["startupProbe"];
-    let start = time(&startup["periodSeconds"]) * startup["failureThreshold"].as_u64().unwrap() as u32;
-    assert!(start > config.wait_for_store, "the probe gives up after {start:?}");
-    for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
-        assert_eq!(container[probe]["httpGet"]["path"], path, "{probe}");
-    }
-
-    assert_eq!(pod["spec"]["enableServiceLinks"], false, "variables of Services look like settings");
-    let ports: Vec<u64> =
-        container["ports"].as_array().unwrap().iter().map(|port| number(&port["containerPort"])).collect();
-    let listens = [config.listen.port(), config.admin_listen.unwrap().port()].map(u64::from);
-    assert_eq!(ports, listens);
-    assert_eq!(pod["metadata"]["annotations"]["prometheus.io/port"], listens[1].to_string());
-    let labels = &pod["metadata"]["labels"];
-    for selects in
-        [&deployment["spec"]["selector"]["matchLabels"], &manifest("disruption")["spec"]["selector"]["matchLabels"]]
-    {
-        assert_eq!(selects, labels);
-    }
-    for service in manifests("services") {
-        assert_eq!(&service["spec"]["selector"], labels);
-    }
-    let autoscaler = manifest("autoscaler");
-    let metric = &autoscaler["spec"]["metrics"][0]["pods"];
-    assert_eq!(metric["metric"]["name"], "rollcall_sockets");
-    let target: usize = metric["target"]["averageValue"].as_str().unwrap().parse().unwrap();
-    let sockets = config.max_sockets.unwrap();
-    assert!(target * 3 <= sockets * 2, "{target} of {sockets} sockets leave too little room when a gateway dies");
 }
 
 /// Hears what a service manager is told.
