@@ -6,14 +6,14 @@ mod filter;
 mod log;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod panics;
 mod sampler;
 mod traces;
 #[cfg(not(feature = "otlp"))]
 mod untraced;
 
-use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
-use std::panic::{self, PanicHookInfo};
+use std::panic;
 
 use anyhow::anyhow;
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,7 +24,6 @@ pub(crate) use self::filter::{filter, filter_pattern};
 pub(crate) use self::log::{Log, Logged};
 #[cfg(feature = "otlp")]
 use self::otlp as export;
-use self::sampler::ABOUT;
 pub use self::traces::Traces;
 #[cfg(not(feature = "otlp"))]
 use self::untraced as export;
@@ -61,17 +60,6 @@ pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Re
     };
     let subscriber = Registry::default().with(layer).with(spans);
     subscriber.try_init().ok().filter(|()| log.install()).ok_or_else(|| anyhow!("the log is set up already"))?;
-    panic::set_hook(Box::new(log_panic));
+    panic::set_hook(Box::new(panics::log_panic));
     Ok(export)
-}
-
-fn log_panic(info: &PanicHookInfo<'_>) {
-    let message = info.payload_as_str().unwrap_or("no message");
-    let at = info.location().map(ToString::to_string).unwrap_or_default();
-    let thread = std::thread::current();
-    let thread = thread.name().unwrap_or("unnamed");
-    let trace = Backtrace::capture();
-    let trace = (trace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(trace));
-    // All panics come from this line: neither the filter nor the sampler leaves one out.
-    tracing::error!(target: ABOUT, at, thread, trace, "panic: {message}");
 }

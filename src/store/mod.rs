@@ -89,8 +89,8 @@ pub use removals::{
 };
 pub use sessions::{SESSIONS_A_CALL, Session, SessionPlace, Sessions, Stay, Stays, Watched};
 pub use slices::{
-    Apply, ApplyReply, Fence, HeldMembers, HeldPage, LATEST_ENTRY, MemberPage, SlicePart, SliceReading, SliceSurvey,
-    SliceView, Slices, Strays, StraysPage, Swept,
+    Apply, ApplyReply, CALL_DEADLINE, Fence, HeldMembers, HeldPage, LATEST_ENTRY, MemberPage, SlicePart, SliceReading,
+    SliceSurvey, SliceView, Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};

@@ -35,6 +35,9 @@ impl Fence {
     }
 }
 
+/// A call to the store has ended or failed by then, of however many steps it consists.
+pub const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
+
 /// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
 pub const LATEST_ENTRY: Duration = Duration::from_secs(5);
 
@@ -233,9 +236,9 @@ pub trait Slices: Sync {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept>;
 
-    /// Whether slices have members whom none of these gateways holds; with those whom the gateways hold, each slice has
-    /// at most [`crate::store::MAX_BATCH`] members. A gateway that was not known of may hold them nevertheless. An
-    /// error for one slice is no error for another.
+    /// Whether slices have members whom none of these gateways holds. A gateway that was not known of may hold them
+    /// nevertheless. The caller asks only about slices whose members and held members together are at most
+    /// [`crate::store::MAX_BATCH`]. An error for one slice is no error for another.
     async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>>;
 
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.

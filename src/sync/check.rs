@@ -140,11 +140,9 @@ impl Checker {
                     self.rooms.record(room);
                     Ok(())
                 }
-                // What it counted may be folded meanwhile. Its next renewal tells it whether it was buried.
-                Finding::Arrivals(_) if !self.gateways.own.is_fresh(now, SURELY_UNFOLDED) => {
-                    self.checks.check_at(room, now + AGAIN);
-                    Ok(())
-                }
+                // This gateway may have been buried, and its totals folded. It writes them only after a renewal says
+                // that it was not; the next check finds them again.
+                Finding::Arrivals(_) if !self.gateways.own.is_fresh(now, SURELY_UNFOLDED) => Ok(()),
                 Finding::Arrivals(said) => {
                     room.arrivals.read(&said);
                     // A change that waits for its write is no difference.

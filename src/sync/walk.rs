@@ -21,8 +21,8 @@ use crate::peers::survey::Surveys;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, MAX_BATCH, SlicePart,
-    SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
+    CALL_DEADLINE, Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, MAX_BATCH,
+    SlicePart, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -53,7 +53,7 @@ const STRAYS_ROUNDS: u64 = 30;
 enum Occasion {
     /// It is time. All gateways are told what is found, and the lives whose turn it is are searched for strays.
     Regular,
-    /// A gateway was buried, or a live could not be reached before.
+    /// A gateway was buried, a buried one may have made entries since, or a live could not be reached before.
     Extra,
 }
 
@@ -80,8 +80,8 @@ pub struct Walk {
     pub events_kept: u64,
 }
 
-/// A gateway's estimate of the time at Redis may be off by so much, in ms.
-const LATE_CALLS_SLACK: Millis = 500;
+/// A gateway's estimate of the time at Redis may be off by so much.
+const CLOCK_SLACK: Duration = Duration::from_millis(500);
 
 /// What the walker remembers from one walk to the next.
 #[derive(Debug, Default)]
@@ -98,8 +98,9 @@ struct WalkState {
     /// The dead gateways that the last walk knew of.
     known_dead: HashSet<GatewayId>,
     known_living: BTreeSet<GatewayId>,
-    /// When no call of a gateway that was buried can make an entry any more.
-    late_calls_over: Option<Millis>,
+    /// When no call under the former id of a gateway can make an entry any more: of the gateway that appeared first of
+    /// those for which no walk was made yet, and of the last one.
+    late_calls_over: Option<(Millis, Millis)>,
     /// Where the next search for strays goes on in each slice.
     cursors: HashMap<SliceId, u64>,
     /// The dead gateways whose announced viewers this walk drops.
@@ -112,17 +113,20 @@ impl WalkState {
     fn has_strays_turn(&self, live: &LiveId) -> bool {
         xxhash_rust::xxh3::xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS == self.round % STRAYS_ROUNDS
     }
-}
 
-impl WalkState {
     /// Whether it is time to look for late entries. A gateway that appears may be one that was buried while it could
     /// not reach Redis. What it sent before it knew may have arrived after the sweep of its former id.
     fn note_living(&mut self, roster: &Roster, now: Millis) -> bool {
         if !roster.dead.is_empty() && !roster.living.is_subset(&self.known_living) {
-            self.late_calls_over = Some(now + millis(LATEST_ENTRY) + LATE_CALLS_SLACK);
+            // A call that began under the former id is sent before its deadline.
+            let over = now + millis(CALL_DEADLINE + LATEST_ENTRY + CLOCK_SLACK);
+            // Gateways that appear one after another do not put the walk off.
+            self.late_calls_over = Some((self.late_calls_over.map_or(over, |(first, _)| first), over));
         }
         self.known_living.clone_from(&roster.living);
-        self.late_calls_over.take_if(|over| *over <= now).is_some()
+        let Some((_, last)) = self.late_calls_over.take_if(|(first, _)| *first <= now) else { return false };
+        self.late_calls_over = (last > now).then_some((last, last));
+        true
     }
 }
 
@@ -159,8 +163,10 @@ impl Walk {
         let late_calls_over = memory.note_living(&roster, now);
         let walked = if regular || someone_died || late_calls_over {
             memory.known_dead.clone_from(&buried);
-            memory.round += u64::from(regular);
-            memory.next = Some(now + millis(self.check_every));
+            if regular {
+                memory.round += 1;
+                memory.next = Some(now + millis(self.check_every));
+            }
             let occasion = if regular { Occasion::Regular } else { Occasion::Extra };
             self.look_after_platform(memory, occasion).await;
             let walked = self.walk(memory, occasion).await;

@@ -21,6 +21,9 @@ async fn record(redis: &Redis, live: &str) -> [Option<u64>; 3] {
     [0, 1, 2].map(|at| fields[at].as_str().and_then(|text| text.parse().ok()))
 }
 
+/// The calls that changed a record.
+const WRITTEN: &str = "why=\"written\"";
+
 async fn record_becomes(redis: &Redis, live: &str, viewers: u64, fans: u64) -> Duration {
     let since = Instant::now();
     until("the record has the figures", EVERY + SLACK * 2, async || {
@@ -36,13 +39,13 @@ async fn calls(worlds: &[&World]) -> f64 {
     calls_with(worlds, "").await
 }
 
-/// How many of these calls had a result of which this is a part.
-async fn calls_with(worlds: &[&World], result: &str) -> f64 {
+/// How many of these calls have a line in the metrics with this label.
+async fn calls_with(worlds: &[&World], label: &str) -> f64 {
     let mut sum = 0.0;
     for world in worlds {
         let text = world.backend().get("/metrics").await.is(200).text;
         let lines = text.lines().filter(|line| line.starts_with("rollcall_figures_written_total{"));
-        let lines = lines.filter(|line| line.contains(result));
+        let lines = lines.filter(|line| line.contains(label));
         sum += lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>();
     }
     sum
@@ -89,10 +92,10 @@ on_redis! {
         .await;
         let both = [&world, &other];
         let (before, asked) = (record(world.redis(), "42").await, calls(&both).await);
-        let written = calls_with(&both, "written").await;
+        let written = calls_with(&both, WRITTEN).await;
         // Checks look at the figures meanwhile, several times.
         throughout("nothing is written", world.config.check_every * 4, async || {
-            same((record(world.redis(), "42").await, calls_with(&both, "written").await), (before, written))
+            same((record(world.redis(), "42").await, calls_with(&both, WRITTEN).await), (before, written))
         })
         .await;
         // A gateway that had not heard of the other's viewers yet may have come second, once.

@@ -234,6 +234,7 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         put(&world, "u3", "cid").await.is(201);
         assert_eq!(kinds(0, &[]).await, [""; 0]);
         // What cannot be read hides nothing else.
+        put(&world, "u8", "dan").await.is(201);
         for key in ["followers:s8", "statuses:home:u8", "user:u8"] {
             redis.ask(&["SET", key, "x"]).await;
         }

@@ -5,8 +5,8 @@ use tracing_subscriber::EnvFilter;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Reads a filter: a level, and `target[span{field=value}]=level` without the target or all that stands in brackets,
-/// separated by commas. The error says what would be right.
+/// Reads a filter: levels (`info`), and levels of one target (`rollcall::store=debug`), of one span
+/// (`[socket{user_id=u1}]=debug`) or of both, separated by commas. The error says what would be right.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     const USAGE: &str = "use a level (off, error, warn, info, debug, trace) or target=level, separated by commas";
     let directives: Option<Vec<String>> = text.split(',').map(|part| directive(part.trim_matches(' '))).collect();

@@ -11,7 +11,7 @@ use tracing::{Level, Metadata};
 use crate::base::clock::Clock;
 use crate::base::gcra::Rate;
 
-/// The target of what the log says about itself. No filter leaves that out.
+/// The target of what the log says about itself and of panics, which neither a filter nor this leaves out.
 pub(super) const ABOUT: &str = "rollcall::log";
 
 /// Of one line in the source; at once, twice as many.

@@ -25,7 +25,6 @@ const MAX_FOR: u64 = 86_400;
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"filter": "info,rollcall::sync=debug", "for_s": 600}))]
 pub(super) struct ChangeLog {
-    /// A level, or a comma-separated list of `target=level`, as in the setting `log`.
     #[schema(schema_with = filter_schema)]
     filter: String,
     /// After how many seconds the filter of the start comes back by itself. Null or left out: with the next change, or
@@ -36,8 +35,10 @@ pub(super) struct ChangeLog {
 }
 
 fn filter_schema() -> Schema {
+    let description = "As in the setting `log`: a level, or a list with commas of levels and of `target=level`, \
+                       `[span]=level`, `target[span{field=value}]=level`";
     let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(MAX_FILTER));
-    text.pattern(Some(telemetry::filter_pattern())).into()
+    text.description(Some(description)).pattern(Some(telemetry::filter_pattern())).into()
 }
 
 /// What a gateway logs.

@@ -24,7 +24,8 @@ impl Counts for MemoryStore {
         else {
             return Ok(CountReply::NotOpen);
         };
-        let is_known = record.sums.arrivals.covers(&request.arrivals);
+        let is_known =
+            record.sums.arrivals.covers(&request.arrivals) && record.peaks.max(request.peaks) == record.peaks;
         if record.counted.map(|counted| counted.figures).unwrap_or_default() == request.figures && is_known {
             return Ok(CountReply::Same);
         }

@@ -106,8 +106,9 @@ impl Node {
         // The library holds commands back, to write many at a time, only while another waits behind them in its queue.
         let Some((last, last_args)) = commands.pop() else { return Ok(Vec::new()) };
         let others = commands.len();
-        let (answers, last) = join(self.send_together(commands), self.ask(last, last_args)).await;
-        let mut answers = answers?;
+        // The pipeline is full before any of it is sent, so that the last command cannot overtake the others.
+        let pipeline = self.filled(commands).await?;
+        let (mut answers, last) = join(self.sent(&pipeline), self.ask(last, last_args)).await;
         // A pipeline that failed as a whole has one answer.
         if answers.len() == others {
             answers.push(last.map_err(|error| self.failure(&error)));
@@ -124,7 +125,8 @@ impl Node {
         args: Vec<Value>,
     ) -> Result<Value, Failure> {
         let _place = self.place(share)?;
-        let mut answers = self.send_together(vec![("ASKING", Vec::new()), (command, args)]).await?;
+        let pipeline = self.filled(vec![("ASKING", Vec::new()), (command, args)]).await?;
+        let mut answers = self.sent(&pipeline).await;
         match answers.pop() {
             Some(Ok(value)) if answers.len() == 1 => Ok(value),
             Some(Err(failure)) => Err(failure),
@@ -132,18 +134,19 @@ impl Node {
         }
     }
 
-    /// Sends commands one after another without waiting for the answers in between.
-    async fn send_together(&self, commands: Vec<Command>) -> Result<Vec<Result<Value, Failure>>, Failure> {
-        let pipeline: Pipeline<Client> = self.client.pipeline();
-        let pipeline = pipeline.with_options(&options());
-        let all = async {
-            for (command, args) in commands {
-                let _: Value = queue(&pipeline, command, args).await?;
-            }
-            Ok::<_, Error>(pipeline.try_all::<Value>().await)
-        };
-        let answers = Box::pin(all).await.map_err(|error| self.failure(&error))?;
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
+    /// A pipeline with these commands, which sends nothing yet.
+    async fn filled(&self, commands: Vec<Command>) -> Result<WithOptions<Pipeline<Client>>, Failure> {
+        let pipeline = self.client.pipeline().with_options(&options());
+        for (command, args) in commands {
+            Box::pin(queue(&pipeline, command, args)).await.map_err(|error| self.failure(&error))?;
+        }
+        Ok(pipeline)
+    }
+
+    /// Sends the commands one after another without waiting for the answers in between.
+    async fn sent(&self, pipeline: &WithOptions<Pipeline<Client>>) -> Vec<Result<Value, Failure>> {
+        let answers = Box::pin(pipeline.try_all::<Value>()).await;
+        answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect()
     }
 
     /// Sends a command of the store's own, without a bound: there are few of these.
@@ -186,10 +189,18 @@ async fn queue(
     match command {
         "GET" => pipeline.get(Key::try_from(next())?).await,
         "SCARD" => pipeline.scard(Key::try_from(next())?).await,
+        "HLEN" => pipeline.hlen(Key::try_from(next())?).await,
         "HGETALL" => pipeline.hgetall(Key::try_from(next())?).await,
         "HGET" => pipeline.hget(Key::try_from(next())?, Key::try_from(next())?).await,
+        "HMGET" => pipeline.hmget(Key::try_from(next())?, keys(rest)?).await,
+        "SDIFF" => pipeline.sdiff(keys(rest)?).await,
+        "SMISMEMBER" => pipeline.smismember(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
         "ZSCORE" => pipeline.zscore(Key::try_from(next())?, next()).await,
         "ZMSCORE" => pipeline.zmscore(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
         _ => pipeline.custom(custom(command), args).await,
     }
+}
+
+fn keys(values: impl Iterator<Item = Value>) -> Result<Vec<Key>, Error> {
+    values.map(Key::try_from).collect()
 }

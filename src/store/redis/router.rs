@@ -5,7 +5,6 @@
 //! leaves every other failure to the caller.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fred::types::Value;
 use futures_util::future::join_all;
@@ -24,10 +23,8 @@ use super::topology::Topology;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Layout;
-use crate::store::{Health, LATEST_ENTRY, StoreError, StoreResult};
+use crate::store::{CALL_DEADLINE, Health, LATEST_ENTRY, StoreError, StoreResult};
 
-/// A whole call, of however many commands.
-const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
 /// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
 const MAX_HOPS: usize = 3;
 

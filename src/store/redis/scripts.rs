@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_script_has_the_functions_that_it_calls_and_those_that_they_call() {
-        let functions = |script: &Script| script.text().matches("\nlocal function ").count();
+        let functions = |script: &Script| format!("\n{}", script.text()).matches("\nlocal function ").count();
         let text = format!("\n{}", SWEEP.text());
         let at = |name: &str| text.find(&format!("\nlocal function {name}("));
         assert!(at("read_fence").is_some() && at("unheld").is_some() && at("unheld") < at("drop_unheld"));

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Arrivals, Arrived, CloseLive, CloseReply, CountLive, CountReply, CountUniques, Figures, HISTORY_STEP, LiveRecord,
-    MAX_ORIGINS, Peaks, Store, Summary, Uniques,
+    Arrivals, Arrived, COUNT_EVERY, CloseLive, CloseReply, CountLive, CountReply, CountUniques, Figures, HISTORY_STEP,
+    LiveRecord, MAX_ORIGINS, Peaks, Store, Summary, Uniques,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{LONG, end, gateway, live, on_each, opened};
 
@@ -31,9 +31,12 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures, arrivals: &str) -> CountReply {
     let (peaks, arrivals) = (Peaks::default(), Arrivals::parse(arrivals));
     let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrivals };
+    let since = Instant::now();
     loop {
         match store.count_live(&wish).await.unwrap() {
-            CountReply::Early(left) => sleep(left.min(Duration::from_millis(50))).await,
+            CountReply::Early(left) if since.elapsed() < COUNT_EVERY * 2 => {
+                sleep(left.min(Duration::from_millis(50))).await
+            }
             done => return done,
         }
     }

@@ -13,7 +13,9 @@ if state ~= 'open' or epoch ~= ARGV[1] then
 end
 known = stored_arrivals(KEYS[1], known)
 local arrivals, news = merge_arrivals(known, ARGV[5], ARGV[6])
-if (viewers or '0') == ARGV[2] and (fans or '0') == ARGV[3] and not news then
+local higher = tonumber(ARGV[10]) > (tonumber(peak_viewers or '') or 0)
+  or tonumber(ARGV[11]) > (tonumber(peak_fans or '') or 0)
+if (viewers or '0') == ARGV[2] and (fans or '0') == ARGV[3] and not news and not higher then
   return { 'same' }
 end
 local now = clock()

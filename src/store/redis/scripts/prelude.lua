@@ -322,10 +322,11 @@ local function stored_arrivals(record, first)
   return table.concat(pieces)
 end
 
--- Writes the text into a record, in the place of the one that is there.
+-- Writes the text into a record, in the place of the one that is there. One more field than that one had is removed: a
+-- gateway of an older version, which knows the first field only, may have left it behind.
 local function store_arrivals(record, text, stored)
   local pieces = arrivals_pieces(text)
-  for place = #pieces + 1, #arrivals_pieces(stored) do
+  for place = #pieces + 1, math.max(#arrivals_pieces(stored), #pieces + 1) do
     redis.call('HDEL', record, arrivals_field(place))
   end
   for place, piece in ipairs(pieces) do
