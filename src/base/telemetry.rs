@@ -60,6 +60,9 @@ pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Re
     };
     let subscriber = Registry::default().with(layer).with(spans);
     subscriber.try_init().ok().filter(|()| log.install()).ok_or_else(|| anyhow!("the log is set up already"))?;
+    // Some libraries log each message, and each command to Redis. They do it with `log`, where a line that is never
+    // written costs least.
+    ::log::set_max_level(::log::LevelFilter::Info);
     panic::set_hook(Box::new(panics::log_panic));
     Ok(export)
 }

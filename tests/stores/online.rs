@@ -7,6 +7,8 @@ use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, Span, Store};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 
 use crate::conformance::{connect, gateway, memory, user, users};
 use crate::redis_cluster::RedisCluster;
@@ -271,4 +273,44 @@ async fn the_first_gateway_fixes_how_ids_are_kept() {
     server.cli(&["FLUSHALL"]);
     assert_eq!(first.fix_seen_ids(SeenIds::U32).await.unwrap(), SeenIds::U32);
     assert_eq!(server.cli(&["GET", "rollcall:last-seen-ids"]), "u32");
+}
+
+/// An answer about many users takes several hundred commands.
+#[tokio::test]
+async fn many_questions_are_asked_together_and_in_their_order() {
+    let platform = Platform::on_redis().await;
+    let Place::Server(server) = &platform.place else { unreachable!() };
+    let users: Vec<UserId> = (0..500).map(user).collect();
+    let reads = || {
+        let stats = server.cli(&["INFO", "stats"]);
+        let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+        reads.unwrap().trim().parse::<u64>().unwrap()
+    };
+    platform.store.presence_of(&users).await.unwrap();
+    let mut monitor = TcpStream::connect(server.addr()).await.unwrap();
+    monitor.write_all(b"MONITOR\r\n").await.unwrap();
+    let mut lines = BufReader::new(monitor).lines();
+    assert_eq!(lines.next_line().await.unwrap().unwrap(), "+OK");
+    let before = reads();
+    platform.store.presence_of(&users).await.unwrap();
+    // Some are those of this test, and of connections that are watched.
+    let (during, questions) = (reads() - before, 3 * SLICES);
+    assert!(during <= 30, "{during} packets with {questions} questions");
+    server.cli(&["ECHO", "end"]);
+    let mut seen = Vec::new();
+    loop {
+        let line = lines.next_line().await.unwrap().unwrap();
+        let words: Vec<String> = line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+        if words[0] == "ECHO" {
+            break;
+        }
+        seen.extend(words.get(1).map(|key| format!("{} {key}", words[0])));
+    }
+    for slice in 1..=SLICES {
+        let set = format!("online-users_slice{slice}");
+        let order =
+            [format!("SCARD {{{set}}}:invisible"), format!("ZMSCORE last-seen:{{{set}}}"), format!("SMISMEMBER {set}")];
+        let order = order.map(|question| seen.iter().position(|line| *line == question).expect(&question));
+        assert!(order.is_sorted(), "{set}: {order:?}");
+    }
 }

@@ -32,11 +32,12 @@ pub(super) struct PendingConnections {
     known: Mutex<Known>,
 }
 
-/// Oldest first. Connections that ended or became sockets are pruned from the front, and all of them whenever the list
-/// has doubled, so that after a herd the list is as short as before.
+/// Each with the time since which it was idle when it was put at the end: the first has been idle for longest, unless
+/// it answered a request since. Connections that ended or became sockets are pruned from the front, and all of them
+/// whenever the list has doubled, so that after a herd the list is as short as before.
 #[derive(Debug, Default)]
 struct Known {
-    connections: VecDeque<Weak<PendingConnection>>,
+    connections: VecDeque<(Instant, Weak<PendingConnection>)>,
     /// At which length the whole list is pruned next.
     prune_at: usize,
 }
@@ -51,7 +52,7 @@ impl Known {
         if self.connections.capacity() > 4 * self.connections.len().max(FEW) {
             self.connections.shrink_to(2 * self.connections.len().max(FEW));
         }
-        self.connections.push_back(Arc::downgrade(connection));
+        self.connections.push_back((Instant::now(), Arc::downgrade(connection)));
     }
 
     fn prune_front(&mut self) {
@@ -59,10 +60,26 @@ impl Known {
             self.connections.pop_front();
         }
     }
+
+    /// The first that has been idle since it came to its place, and since when; moves the others to the end.
+    fn longest_idle(&mut self, now: Instant) -> Option<(Instant, Arc<PendingConnection>)> {
+        for _ in 0..self.connections.len() {
+            let (noted, first) = self.connections.pop_front()?;
+            let Some(connection) = first.upgrade().filter(|connection| connection.is_pending()) else { continue };
+            match connection.idle_since() {
+                Some(since) if since <= noted => {
+                    self.connections.push_front((noted, first));
+                    return Some((since, connection));
+                }
+                since => self.connections.push_back((since.unwrap_or(now), first)),
+            }
+        }
+        None
+    }
 }
 
-fn is_pending(connection: &Weak<PendingConnection>) -> bool {
-    connection.upgrade().is_some_and(|connection| connection.state.lock().slot.is_some())
+fn is_pending((_, connection): &(Instant, Weak<PendingConnection>)) -> bool {
+    connection.upgrade().is_some_and(|connection| connection.is_pending())
 }
 
 #[derive(Debug)]
@@ -110,20 +127,14 @@ impl PendingConnections {
     /// free.
     fn evict_idle(&self, now: Instant) -> Duration {
         let mut known = self.known.lock();
-        known.prune_front();
-        let idle = known.connections.iter().enumerate().filter_map(|(at, connection)| {
-            let connection = connection.upgrade()?;
-            let since = connection.idle_since().filter(|_| !connection.evicted.is_cancelled())?;
-            Some((since, at, connection))
-        });
-        match idle.min_by_key(|(since, ..)| *since) {
-            Some((since, at, connection)) if now.saturating_duration_since(since) >= GRACE => {
-                known.connections.remove(at);
+        match known.longest_idle(now) {
+            Some((since, connection)) if now.saturating_duration_since(since) >= GRACE => {
+                known.connections.pop_front();
                 connection.evicted.cancel();
                 self.metrics.connections_dropped.inc();
                 RETRY
             }
-            Some((since, ..)) => (since + GRACE).saturating_duration_since(now).min(RETRY),
+            Some((since, _)) => (since + GRACE).saturating_duration_since(now).min(RETRY),
             None => RETRY,
         }
     }
@@ -151,10 +162,13 @@ impl PendingConnection {
         }
     }
 
-    /// `None` while a request is answered, and of a connection that became a socket.
+    fn is_pending(&self) -> bool {
+        self.state.lock().slot.is_some()
+    }
+
+    /// `None` while a request is answered.
     fn idle_since(&self) -> Option<Instant> {
-        let state = self.state.lock();
-        state.idle_since.filter(|_| state.slot.is_some())
+        self.state.lock().idle_since
     }
 }
 

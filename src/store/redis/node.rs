@@ -184,7 +184,7 @@ async fn queue(
     command: &'static str,
     args: Vec<Value>,
 ) -> Result<Value, Error> {
-    let mut rest = args.iter().cloned();
+    let mut rest = args.into_iter();
     let mut next = || rest.next().unwrap_or(Value::Null);
     match command {
         "GET" => pipeline.get(Key::try_from(next())?).await,
@@ -197,7 +197,7 @@ async fn queue(
         "SMISMEMBER" => pipeline.smismember(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
         "ZSCORE" => pipeline.zscore(Key::try_from(next())?, next()).await,
         "ZMSCORE" => pipeline.zmscore(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
-        _ => pipeline.custom(custom(command), args).await,
+        _ => pipeline.custom(custom(command), rest.collect::<Vec<_>>()).await,
     }
 }
 

@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 
 use super::last_seen::{by_slice, write_member};
 use super::node::Command;
-use super::reply::{Reply, flag, next_answer, nonsense, score};
+use super::reply::{Reply, flag, next_answer, nonsense, number, score};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
@@ -78,43 +78,57 @@ impl RedisStore {
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
-        // invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
+        // An invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
+        let hidden = self.invisible(users.iter().enumerate()).await?;
+        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither.
         let questions = |slice| {
             let keys = self.keys();
-            let hidden = keys.invisible_users(slice);
-            [("SMISMEMBER", hidden), ("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
+            [("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
         };
         let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
-        for (place, [hidden, seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
+        for (place, [seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
             known[place].last_seen = read_time(seen)?;
-            here.extend((flag(&online)? && !flag(&hidden)?).then_some((place, &users[place])));
+            here.extend((flag(&online)? && !hidden.contains(&place)).then_some((place, &users[place])));
         }
-        for (place, words) in self.visible_words(here.into_iter()).await? {
-            if let Some(lives) = words {
-                known[place] = UserPresence { online: true, last_seen: None, lives };
-            }
+        for (place, lives) in self.visible_words(here).await? {
+            known[place] = UserPresence { online: true, last_seen: None, lives };
         }
         Ok(known)
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
         let mut known = vec![Vec::new(); users.len()];
-        for (place, words) in self.visible_words(users.iter().enumerate()).await? {
-            known[place] = words.unwrap_or_default();
+        for (place, words) in self.visible_words(users.iter().enumerate().collect()).await? {
+            known[place] = words;
         }
         Ok(known)
     }
 
-    /// Where users are; `None` for those who are invisible.
-    async fn visible_words(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<Vec<(usize, Option<Words>)>> {
-        // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
-        let questions = |slice| {
-            let keys = self.keys();
-            [("HMGET", keys.whereabouts(slice)), ("SMISMEMBER", keys.invisible_users(slice))]
-        };
-        let found = self.ask(users, questions).await?.into_iter();
-        found.map(|(place, [words, hidden])| Ok((place, (!flag(&hidden)?).then(|| read_lives(&words))))).collect()
+    /// Where users are, without those who are invisible.
+    async fn visible_words(&self, users: Vec<Asked<'_>>) -> StoreResult<Vec<(usize, Words)>> {
+        let words = self.ask(users.iter().copied(), |slice| [("HMGET", self.keys().whereabouts(slice))]).await?;
+        // This comes last: what was said of somebody who has become invisible meanwhile is kept back.
+        let hidden = self.invisible(users.into_iter()).await?;
+        let visible = words.into_iter().filter(|(place, _)| !hidden.contains(place));
+        Ok(visible.map(|(place, [words])| (place, read_lives(&words))).collect())
+    }
+
+    /// The places of those users who are invisible. Mostly a slice has nobody who is, which one number tells.
+    async fn invisible(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<HashSet<usize>> {
+        let slices = by_slice(users, |(_, user)| *user);
+        let counts = slices.keys().map(|slice| ("SCARD", args![self.keys().invisible_users(*slice)])).collect();
+        let (mut counts, mut some) = (self.router.read_all(counts).await.into_iter(), Vec::new());
+        for users in slices.into_values() {
+            if number(&next_answer(&mut counts)?)? > 0 {
+                some.extend(users);
+            }
+        }
+        let found = self.ask(some.into_iter(), |slice| [("SMISMEMBER", self.keys().invisible_users(slice))]).await?;
+        let mut hidden = HashSet::new();
+        for (place, [is_hidden]) in found {
+            hidden.extend(flag(&is_hidden)?.then_some(place));
+        }
+        Ok(hidden)
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
