@@ -1,13 +1,11 @@
 //! `loadtest crowd` against a fake gateway: its figures are right, and each fault of the gateway is seen.
 
-#[path = "support/fake.rs"]
-mod fake;
-
 use std::process::Output;
 
-use fake::{FakeGateway, Fault};
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::fake::{FakeGateway, Fault};
 
 async fn crowd(fake: &FakeGateway, flags: &str) -> Output {
     let url = format!("ws://{}", fake.address);

@@ -1,10 +1,9 @@
 //! `loadtest webhooks` in small, with real gateways, a real Redis and a receiver in Python.
 
-#[path = "support/gateway.rs"]
-mod gateway;
-
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::gateway;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_arrives_although_the_receiver_is_down_and_the_sender_is_killed() {

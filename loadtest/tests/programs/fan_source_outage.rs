@@ -1,10 +1,9 @@
 //! `loadtest fan-source-outage` in small, with a real gateway, a real Redis and a real PostgreSQL.
 
-#[path = "support/gateway.rs"]
-mod gateway;
-
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::gateway;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_stops_for_a_while_costs_nobody_anything() {

@@ -1,11 +1,10 @@
 //! `loadtest fanout` in small, with real gateways and a real Redis: every follower has the live once, none has it
 //! afterwards, and a killed gateway leaves nobody out. How fast all of it is is not looked at.
 
-#[path = "support/gateway.rs"]
-mod gateway;
-
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::gateway;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_is_told_once_also_by_a_gateway_that_is_killed() {

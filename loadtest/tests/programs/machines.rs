@@ -1,19 +1,17 @@
 //! `loadtest crowd` on several machines, which are processes on loopback here, against a fake gateway: the report is
 //! the sum, and a joiner that dies, a joiner that is late and a stranger are told apart.
 
-#[path = "support/fake.rs"]
-mod fake;
-
 use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use fake::{FakeGateway, Fault};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+
+use crate::fake::{FakeGateway, Fault};
 
 const DEADLINE: Duration = Duration::from_secs(40);
 

@@ -1,14 +1,12 @@
 //! `loadtest storm` against a fake gateway that forgets who vanished at once: everybody comes back, as they are told,
 //! and the dip of the figures is seen.
 
-#[path = "support/fake.rs"]
-mod fake;
-
 use std::process::Output;
 
-use fake::{FakeGateway, Fault};
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::fake::{FakeGateway, Fault};
 
 async fn storm(fake: &FakeGateway, flags: &str) -> Output {
     let url = format!("ws://{}", fake.address);
