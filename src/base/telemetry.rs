@@ -21,6 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
 pub(crate) use self::filter::{filter, filter_pattern};
+use self::log::bound_log_crate;
 pub(crate) use self::log::{Log, Logged};
 #[cfg(feature = "otlp")]
 use self::otlp as export;
@@ -60,9 +61,7 @@ pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Re
     };
     let subscriber = Registry::default().with(layer).with(spans);
     subscriber.try_init().ok().filter(|()| log.install()).ok_or_else(|| anyhow!("the log is set up already"))?;
-    // Some libraries log each message, and each command to Redis. They do it with `log`, where a line that is never
-    // written costs least.
-    ::log::set_max_level(::log::LevelFilter::Info);
+    bound_log_crate();
     panic::set_hook(Box::new(panics::log_panic));
     Ok(export)
 }

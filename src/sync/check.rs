@@ -140,8 +140,7 @@ impl Checker {
                     self.rooms.record(room);
                     Ok(())
                 }
-                // This gateway may have been buried, and its totals folded. It writes them only after a renewal says
-                // that it was not; the next check finds them again.
+                // This gateway may have been buried, and its totals folded. A check after the next renewal writes them.
                 Finding::Arrivals(_) if !self.gateways.own.is_fresh(now, SURELY_UNFOLDED) => Ok(()),
                 Finding::Arrivals(said) => {
                     room.arrivals.read(&said);

@@ -98,8 +98,8 @@ struct WalkState {
     /// The dead gateways that the last walk knew of.
     known_dead: HashSet<GatewayId>,
     known_living: BTreeSet<GatewayId>,
-    /// When no call under the former id of a gateway can make an entry any more: of the gateway that appeared first of
-    /// those for which no walk was made yet, and of the last one.
+    /// When the late calls of the first and of the last gateway that has appeared are over; `None` if a walk has been
+    /// made after both.
     late_calls_over: Option<(Millis, Millis)>,
     /// Where the next search for strays goes on in each slice.
     cursors: HashMap<SliceId, u64>,
@@ -577,15 +577,16 @@ struct WalkedSlice {
 mod tests {
     use super::*;
 
+    fn roster(living: &[&str], dead: &[&str]) -> Roster {
+        let ids = |names: &[&str]| names.iter().map(|name| GatewayId::parse(name).unwrap()).collect::<Vec<_>>();
+        let mut roster = Roster::default();
+        roster.living.extend(ids(living));
+        roster.dead.extend(ids(dead));
+        roster
+    }
+
     #[test]
     fn late_entries_are_looked_for_once_after_a_gateway_has_appeared_beside_a_dead_one() {
-        let ids = |names: &[&str]| names.iter().map(|name| GatewayId::parse(name).unwrap()).collect::<Vec<_>>();
-        let roster = |living: &[&str], dead: &[&str]| {
-            let mut roster = Roster::default();
-            roster.living.extend(ids(living));
-            roster.dead.extend(ids(dead));
-            roster
-        };
         let mut memory = WalkState::default();
         assert!(
             !memory.note_living(&roster(&["a", "b"], &[]), 0) && memory.late_calls_over.is_none(),
@@ -593,8 +594,24 @@ mod tests {
         );
         assert!(!memory.note_living(&roster(&["a"], &["b"]), 1) && memory.late_calls_over.is_none());
         assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 1_000), "its calls may still arrive");
-        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 6_499));
-        assert!(memory.note_living(&roster(&["a", "c"], &["b"]), 6_500));
-        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 6_501));
+        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 8_299));
+        assert!(memory.note_living(&roster(&["a", "c"], &["b"]), 8_300));
+        assert!(!memory.note_living(&roster(&["a", "c"], &["b"]), 8_301) && memory.late_calls_over.is_none());
+    }
+
+    #[test]
+    fn gateways_that_appear_one_after_another_do_not_put_the_walk_off() {
+        let mut memory = WalkState::default();
+        let mut living = vec!["a"];
+        memory.note_living(&roster(&living, &["x"]), 0);
+        let mut walks = Vec::new();
+        for now in (0..20_000).step_by(100) {
+            if matches!(now, 1_000 | 4_000 | 7_000) {
+                living.push(["b", "c", "d"][living.len() - 1]);
+            }
+            walks.extend(memory.note_living(&roster(&living, &["x"]), now).then_some(now));
+        }
+        // 7.3 s after the first and after the last; the very first look came at 0.
+        assert_eq!(walks, [7_300, 14_300]);
     }
 }

@@ -2,13 +2,15 @@
 //! are there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, Span, Store};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::conformance::{connect, gateway, memory, user, users};
 use crate::redis_cluster::RedisCluster;
@@ -275,37 +277,53 @@ async fn the_first_gateway_fixes_how_ids_are_kept() {
     assert_eq!(server.cli(&["GET", "rollcall:last-seen-ids"]), "u32");
 }
 
-/// An answer about many users takes several hundred commands.
+/// What a server does.
+struct Monitor(Lines<BufReader<TcpStream>>);
+
+impl Monitor {
+    async fn start(server: &RedisServer) -> Self {
+        let mut stream = TcpStream::connect(server.addr()).await.unwrap();
+        stream.write_all(b"MONITOR\r\n").await.unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), "+OK");
+        Self(lines)
+    }
+
+    /// The commands since the last call, each with its key.
+    async fn commands(&mut self, server: &RedisServer) -> Vec<String> {
+        server.cli(&["ECHO", "end"]);
+        let mut seen = Vec::new();
+        loop {
+            let line = timeout(Duration::from_secs(10), self.0.next_line()).await.unwrap().unwrap().unwrap();
+            let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+            if words[0] == "ECHO" {
+                return seen;
+            }
+            seen.extend(words.get(1).map(|key| format!("{} {key}", words[0])));
+        }
+    }
+}
+
+/// How many packets a server has read.
+fn packets(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["INFO", "stats"]);
+    let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.unwrap().trim().parse().unwrap()
+}
+
 #[tokio::test]
-async fn many_questions_are_asked_together_and_in_their_order() {
+async fn the_questions_about_many_users_are_asked_together_and_in_their_order() {
     let platform = Platform::on_redis().await;
     let Place::Server(server) = &platform.place else { unreachable!() };
     let users: Vec<UserId> = (0..500).map(user).collect();
-    let reads = || {
-        let stats = server.cli(&["INFO", "stats"]);
-        let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
-        reads.unwrap().trim().parse::<u64>().unwrap()
-    };
     platform.store.presence_of(&users).await.unwrap();
-    let mut monitor = TcpStream::connect(server.addr()).await.unwrap();
-    monitor.write_all(b"MONITOR\r\n").await.unwrap();
-    let mut lines = BufReader::new(monitor).lines();
-    assert_eq!(lines.next_line().await.unwrap().unwrap(), "+OK");
-    let before = reads();
+    let mut monitor = Monitor::start(server).await;
+    let before = packets(server);
     platform.store.presence_of(&users).await.unwrap();
     // Some are those of this test, and of connections that are watched.
-    let (during, questions) = (reads() - before, 3 * SLICES);
-    assert!(during <= 30, "{during} packets with {questions} questions");
-    server.cli(&["ECHO", "end"]);
-    let mut seen = Vec::new();
-    loop {
-        let line = lines.next_line().await.unwrap().unwrap();
-        let words: Vec<String> = line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
-        if words[0] == "ECHO" {
-            break;
-        }
-        seen.extend(words.get(1).map(|key| format!("{} {key}", words[0])));
-    }
+    let during = packets(server) - before;
+    assert!(during <= 30, "{during} packets with {} questions", 3 * SLICES);
+    let seen = monitor.commands(server).await;
     for slice in 1..=SLICES {
         let set = format!("online-users_slice{slice}");
         let order =
@@ -313,4 +331,21 @@ async fn many_questions_are_asked_together_and_in_their_order() {
         let order = order.map(|question| seen.iter().position(|line| *line == question).expect(&question));
         assert!(order.is_sorted(), "{set}: {order:?}");
     }
+}
+
+/// A call that has more commands than a task may send at a time.
+#[tokio::test]
+async fn the_last_command_of_a_long_call_does_not_overtake_the_others() {
+    let platform = Platform::on_redis().await;
+    let Place::Server(server) = &platform.place else { unreachable!() };
+    let lives: Vec<LiveId> = (0..200).map(|number| LiveId::parse(&format!("l{number}")).unwrap()).collect();
+    let mut monitor = Monitor::start(server).await;
+    let before = packets(server);
+    assert!(platform.store.survey_viewers(&lives).await.iter().all(Result::is_ok));
+    let during = packets(server) - before;
+    assert!(during <= 30, "{during} packets with {} commands", lives.len());
+    let seen = monitor.commands(server).await;
+    let asked: Vec<_> = seen.iter().filter(|line| line.starts_with("HGETALL {live:")).collect();
+    let wanted: Vec<_> = lives.iter().map(|live| format!("HGETALL {{live:{live}}}:viewers")).collect();
+    assert_eq!(asked, wanted.iter().collect::<Vec<_>>(), "{seen:?}");
 }

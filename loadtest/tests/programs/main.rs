@@ -1,13 +1,16 @@
-//! The programs that hold no promise about time while they are tested, and so run side by side.
+//! The programs that mostly wait while they are tested, and so run side by side. `bench` keeps the machine busy.
 
 #[path = "../support/fake.rs"]
 mod fake;
 #[path = "../support/gateway.rs"]
 mod gateway;
 
+mod chaos;
 mod crowd;
 mod fan_source_outage;
 mod fanout;
+mod hostile;
 mod machines;
+mod soak;
 mod storm;
 mod webhooks;

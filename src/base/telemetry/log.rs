@@ -15,7 +15,8 @@ use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use super::filter::filter;
-use super::sampler::{ABOUT, Sampler};
+use super::panics;
+use super::sampler::{ABOUT, Sampler, Site};
 
 /// How often the log looks whether its filter has run out.
 const TICK: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ pub(crate) struct Log {
     at_start: String,
     present: Mutex<Present>,
     filter: reload::Handle<EnvFilter, Registry>,
-    sampler: Arc<Sampler>,
+    sampler: Arc<Sampler<Site>>,
 }
 
 #[derive(Debug, Clone)]
@@ -55,7 +56,7 @@ impl Log {
     /// A log with this filter, and what tells the subscriber which lines to write.
     pub(super) fn new(text: &str, parsed: EnvFilter) -> (Self, Lines) {
         let (layer, handle) = reload::Layer::new(parsed);
-        let sampler = Arc::<Sampler>::default();
+        let sampler = Arc::<Sampler<Site>>::default();
         let present = Present { filter: text.to_owned(), until: None };
         let lines = Lines { filter: layer, sampler: sampler.clone() };
         (Self { at_start: text.to_owned(), present: Mutex::new(present), filter: handle, sampler }, lines)
@@ -97,10 +98,15 @@ impl Log {
             self.restore_if_due();
             ticks = (ticks + 1) % REPORT_EVERY;
             if ticks == 0 {
-                self.sampler.report();
+                self.report();
             }
         }
+        self.report();
+    }
+
+    fn report(&self) {
         self.sampler.report();
+        panics::report();
     }
 
     fn restore_if_due(&self) {
@@ -120,6 +126,7 @@ impl Log {
     /// Fails only where no subscriber uses the filter.
     fn put(&self, parsed: EnvFilter) {
         let _ = self.filter.reload(parsed);
+        bound_log_crate();
     }
 }
 
@@ -129,7 +136,13 @@ impl Log {
 #[derive(Debug)]
 pub(super) struct Lines {
     filter: reload::Layer<EnvFilter, Registry>,
-    sampler: Arc<Sampler>,
+    sampler: Arc<Sampler<Site>>,
+}
+
+/// Some libraries log each message, and each command to Redis. They do it with the crate `log`, where a line that is
+/// never written costs least. Whoever makes a subscriber, or changes its filter, moves this bound.
+pub(super) fn bound_log_crate() {
+    ::log::set_max_level(::log::LevelFilter::Info);
 }
 
 fn is_about(line: &Metadata<'_>) -> bool {
@@ -161,7 +174,7 @@ impl Filter<Registry> for Lines {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
-        is_about(event.metadata()) || self.sampler.admit(event.metadata())
+        is_about(event.metadata()) || self.sampler.admit(Site(event.metadata()))
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -1,67 +1,91 @@
-//! Keeps a flood out of the log: of each line in the source, so many are written per second, and the rest are counted.
-//! A gateway has some hundred such lines, so what is kept here is bounded.
+//! Keeps a flood out of the log: of each place in the source, so many lines are written per second, and the rest are
+//! counted. A gateway has some hundred such places, so what is kept here is bounded.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use tracing::callsite::Identifier;
 use tracing::{Level, Metadata};
 
 use crate::base::clock::Clock;
 use crate::base::gcra::Rate;
 
-/// The target of what the log says about itself and of panics, which neither a filter nor this leaves out.
+/// The target of what the log says about itself and of panics, which no filter leaves out.
 pub(super) const ABOUT: &str = "rollcall::log";
 
-/// Of one line in the source; at once, twice as many.
+/// Of one place; at once, twice as many.
 const LINES_PER_SECOND: u32 = 10;
 
+/// What was written of each place, which is a [`Site`] or the text of a panic's location.
 #[derive(Debug)]
-pub(super) struct Sampler {
+pub(super) struct Sampler<P> {
     clock: Clock,
-    sites: Mutex<HashMap<Identifier, Site>>,
+    places: Mutex<HashMap<P, Written>>,
 }
 
-/// A line in the source.
-#[derive(Debug)]
-struct Site {
-    line: &'static Metadata<'static>,
+#[derive(Debug, Default)]
+struct Written {
     load: AtomicU64,
     left_out: u64,
 }
 
-impl Default for Sampler {
+impl<P> Default for Sampler<P> {
     fn default() -> Self {
-        Self { clock: Clock::start(), sites: Mutex::default() }
+        Self { clock: Clock::start(), places: Mutex::default() }
     }
 }
 
-impl Sampler {
-    /// Whether one more line of this place in the source may be written; counts it otherwise.
-    pub(super) fn admit(&self, line: &'static Metadata<'static>) -> bool {
-        let mut sites = self.sites.lock();
-        let new = || Site { line, load: AtomicU64::new(0), left_out: 0 };
-        let site = sites.entry(line.callsite()).or_insert_with(new);
-        let admitted = Rate::per_second(LINES_PER_SECOND).admit(&site.load, self.clock.now());
-        site.left_out += u64::from(!admitted);
+impl<P: Eq + Hash + Clone> Sampler<P> {
+    /// Whether one more line of this place may be written; counts it otherwise.
+    pub(super) fn admit(&self, place: P) -> bool {
+        let mut places = self.places.lock();
+        let written = places.entry(place).or_default();
+        let admitted = Rate::per_second(LINES_PER_SECOND).admit(&written.load, self.clock.now());
+        written.left_out += u64::from(!admitted);
         admitted
     }
 
+    /// How many lines of which places were left out since this was last asked.
+    pub(super) fn left_out(&self) -> Vec<(P, u64)> {
+        let mut places = self.places.lock();
+        let flooded = places.iter_mut().filter(|(_, written)| written.left_out > 0);
+        flooded.map(|(place, written)| (place.clone(), std::mem::take(&mut written.left_out))).collect()
+    }
+}
+
+/// The place of a log line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Site(pub(super) &'static Metadata<'static>);
+
+impl PartialEq for Site {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.callsite() == other.0.callsite()
+    }
+}
+
+impl Eq for Site {}
+
+impl Hash for Site {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.callsite().hash(state);
+    }
+}
+
+impl Sampler<Site> {
     /// Tells how many lines were left out since it last did.
     pub(super) fn report(&self) {
-        let left_out: Vec<_> = {
-            let mut sites = self.sites.lock();
-            let flooded = sites.values_mut().filter(|site| site.left_out > 0);
-            flooded.map(|site| (site.line, std::mem::take(&mut site.left_out))).collect()
-        };
-        for (line, left_out) in left_out {
+        for (Site(line), left_out) in self.left_out() {
             let (file, number) = (line.file().unwrap_or_default(), line.line().unwrap_or_default());
-            let of = format_args!("{file}:{number}");
-            match *line.level() {
-                Level::ERROR => tracing::error!(target: ABOUT, left_out, %of, "too many lines of one kind"),
-                _ => tracing::warn!(target: ABOUT, left_out, %of, "too many lines of one kind"),
-            }
+            tell(*line.level(), left_out, format_args!("{file}:{number}"));
         }
+    }
+}
+
+/// Tells how many lines of a place were left out.
+pub(super) fn tell(level: Level, left_out: u64, of: std::fmt::Arguments<'_>) {
+    match level {
+        Level::ERROR => tracing::error!(target: ABOUT, left_out, %of, "too many lines of one kind"),
+        _ => tracing::warn!(target: ABOUT, left_out, %of, "too many lines of one kind"),
     }
 }

@@ -5,7 +5,7 @@
 //! is none, the accept loop waits, and new connections stay in the kernel's backlog. An honest handshake takes
 //! milliseconds.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -32,54 +32,44 @@ pub(super) struct PendingConnections {
     known: Mutex<Known>,
 }
 
-/// Each with the time since which it was idle when it was put at the end: the first has been idle for longest, unless
-/// it answered a request since. Connections that ended or became sockets are pruned from the front, and all of them
-/// whenever the list has doubled, so that after a herd the list is as short as before.
+/// In the order of the times since which they are idle, as far as that is known: a connection that answered a request
+/// since has a later time by now. Connections that ended or became sockets are pruned whenever the list has doubled.
 #[derive(Debug, Default)]
 struct Known {
-    connections: VecDeque<(Instant, Weak<PendingConnection>)>,
-    /// At which length the whole list is pruned next.
+    connections: BTreeMap<(Instant, u64), Weak<PendingConnection>>,
+    /// Tells apart those of one time.
+    last: u64,
+    /// At which length the list is pruned next.
     prune_at: usize,
 }
 
 impl Known {
-    fn push(&mut self, connection: &Arc<PendingConnection>) {
-        self.prune_front();
+    fn note(&mut self, since: Instant, connection: Weak<PendingConnection>) {
+        self.last += 1;
+        self.connections.insert((since, self.last), connection);
         if self.connections.len() >= self.prune_at {
-            self.connections.retain(is_pending);
+            self.connections.retain(|_, connection| connection.upgrade().is_some_and(|known| known.is_pending()));
             self.prune_at = 2 * self.connections.len().max(FEW);
         }
-        if self.connections.capacity() > 4 * self.connections.len().max(FEW) {
-            self.connections.shrink_to(2 * self.connections.len().max(FEW));
-        }
-        self.connections.push_back((Instant::now(), Arc::downgrade(connection)));
     }
 
-    fn prune_front(&mut self) {
-        while self.connections.front().is_some_and(|first| !is_pending(first)) {
-            self.connections.pop_front();
-        }
-    }
-
-    /// The first that has been idle since it came to its place, and since when; moves the others to the end.
+    /// The connection that has been idle for longest, and since when.
     fn longest_idle(&mut self, now: Instant) -> Option<(Instant, Arc<PendingConnection>)> {
-        for _ in 0..self.connections.len() {
-            let (noted, first) = self.connections.pop_front()?;
-            let Some(connection) = first.upgrade().filter(|connection| connection.is_pending()) else { continue };
-            match connection.idle_since() {
-                Some(since) if since <= noted => {
-                    self.connections.push_front((noted, first));
-                    return Some((since, connection));
+        while let Some(first) = self.connections.first_entry().filter(|first| first.key().0 < now) {
+            let noted = first.key().0;
+            let connection = first.get().upgrade().filter(|connection| connection.is_pending());
+            match connection.map(|connection| (connection.idle_since(), connection)) {
+                None => drop(first.remove()),
+                Some((Some(since), connection)) if since == noted => return Some((since, connection)),
+                // One that answers a request will be idle since now at the earliest.
+                Some((since, _)) => {
+                    let connection = first.remove();
+                    self.note(since.unwrap_or(now), connection);
                 }
-                since => self.connections.push_back((since.unwrap_or(now), first)),
             }
         }
         None
     }
-}
-
-fn is_pending((_, connection): &(Instant, Weak<PendingConnection>)) -> bool {
-    connection.upgrade().is_some_and(|connection| connection.is_pending())
 }
 
 #[derive(Debug)]
@@ -114,12 +104,13 @@ impl PendingConnections {
             }
         };
         self.metrics.connections.inc();
+        let now = Instant::now();
         let connection = Arc::new(PendingConnection {
             metrics: self.metrics.clone(),
-            state: Mutex::new(State { slot: Some(slot), idle_since: Some(Instant::now()) }),
+            state: Mutex::new(State { slot: Some(slot), idle_since: Some(now) }),
             evicted: CancellationToken::new(),
         });
-        self.known.lock().push(&connection);
+        self.known.lock().note(now, Arc::downgrade(&connection));
         connection
     }
 
@@ -129,7 +120,7 @@ impl PendingConnections {
         let mut known = self.known.lock();
         match known.longest_idle(now) {
             Some((since, connection)) if now.saturating_duration_since(since) >= GRACE => {
-                known.connections.pop_front();
+                known.connections.pop_first();
                 connection.evicted.cancel();
                 self.metrics.connections_dropped.inc();
                 RETRY
@@ -196,8 +187,31 @@ mod tests {
             pending.admit().await.becomes_socket();
         }
         let known = pending.known.lock();
-        assert!(known.connections.front().is_some_and(is_pending));
         assert!(known.connections.len() <= 2 * FEW + 1, "{} are known", known.connections.len());
-        assert!(known.connections.capacity() <= 8 * FEW, "there is room for {}", known.connections.capacity());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_is_idle_for_longest_goes_first_whenever_it_came() {
+        let pending = PendingConnections::new(3, Arc::default());
+        let seconds = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+        let first = pending.admit().await;
+        seconds(1).await;
+        let second = pending.admit().await;
+        let busy = pending.admit().await;
+        busy.busy();
+        seconds(10).await;
+        second.busy();
+        second.idle();
+        seconds(10).await;
+        first.busy();
+        first.idle();
+        assert_eq!(pending.evict_idle(Instant::now()), RETRY);
+        assert!(second.evicted.is_cancelled() && !first.evicted.is_cancelled() && !busy.evicted.is_cancelled());
+        drop(second);
+        assert_eq!(pending.evict_idle(Instant::now()), RETRY, "the first has just answered");
+        seconds(2).await;
+        assert_eq!(pending.evict_idle(Instant::now()), RETRY);
+        assert!(first.evicted.is_cancelled() && !busy.evicted.is_cancelled());
+        assert_eq!(pending.evict_idle(Instant::now()), RETRY);
     }
 }

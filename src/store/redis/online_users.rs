@@ -9,6 +9,7 @@ use bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
+use super::keys::Keys;
 use super::last_seen::{by_slice, write_member};
 use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, score};
@@ -29,8 +30,23 @@ const PAGE: usize = 500;
 /// A user, with the place of the answer.
 type Asked<'a> = (usize, &'a UserId);
 
-/// Commands about users of a slice, each with its key. Each answers a value for each user.
-type Questions<const N: usize> = [(&'static str, String); N];
+/// A command about users of a slice, with its key. It answers a value for each user.
+struct Question {
+    command: &'static str,
+    key: String,
+    /// Whether the set at the key is mostly empty, so that its size is asked first.
+    rare: bool,
+}
+
+type Questions<const N: usize> = [Question; N];
+
+/// How a [`Question`] about a set that is mostly empty is put.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rare {
+    /// By the size of the set: if that is zero, it answers for each user.
+    BySize,
+    ByUser,
+}
 
 /// What the gateways said of where a user is.
 type Words = Vec<(GatewayId, LiveId)>;
@@ -42,93 +58,109 @@ impl RedisStore {
         users: impl Iterator<Item = Asked<'_>>,
         questions: impl Fn(u32) -> Questions<N>,
     ) -> StoreResult<Vec<(usize, [Value; N])>> {
+        let (mut found, open) = self.ask_once(users, &questions, Rare::BySize).await?;
+        found.extend(self.ask_once(open.into_iter(), &questions, Rare::ByUser).await?.0);
+        Ok(found)
+    }
+
+    /// Answers also about whom all of it is to be asked again, [`Rare::ByUser`].
+    async fn ask_once<'a, const N: usize>(
+        &self,
+        users: impl Iterator<Item = Asked<'a>>,
+        questions: &impl Fn(u32) -> Questions<N>,
+        rare: Rare,
+    ) -> StoreResult<(Vec<(usize, [Value; N])>, Vec<Asked<'a>>)> {
         let slices = by_slice(users, |(_, user)| *user);
         let calls = calls(&slices).into_iter().map(|slices| {
-            let commands = slices.iter().flat_map(|(slice, users)| self.commands(users, questions(*slice))).collect();
+            let asked: Vec<_> = slices.iter().map(|(slice, users)| (questions(*slice), *users)).collect();
+            let commands = asked.iter().flat_map(|(questions, users)| self.commands(users, questions, rare)).collect();
             async move {
                 let mut answers = self.router.read_all(commands).await.into_iter();
-                let mut found = Vec::new();
-                for (_, users) in slices {
-                    let mut each_question = Vec::with_capacity(N);
-                    for _ in 0..N {
-                        each_question.push(each(next_answer(&mut answers)?, users)?.into_iter());
+                let (mut found, mut open) = (Vec::new(), Vec::new());
+                for (questions, users) in asked {
+                    let (mut each_question, mut is_open) = (Vec::with_capacity(N), false);
+                    for question in questions {
+                        let answer = next_answer(&mut answers)?;
+                        each_question.push(match rare {
+                            Rare::BySize if question.rare => {
+                                is_open |= number(&answer)? > 0;
+                                vec![Value::Integer(0); users.len()].into_iter()
+                            }
+                            _ => each(answer, users)?.into_iter(),
+                        });
+                    }
+                    if is_open {
+                        open.extend_from_slice(users);
+                        continue;
                     }
                     found.extend(users.iter().map(|(place, _)| {
                         let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
                         (*place, std::array::from_fn(answer))
                     }));
                 }
-                StoreResult::Ok(found)
+                StoreResult::Ok((found, open))
             }
         });
-        Ok(try_join_all(calls).await?.into_iter().flatten().collect())
+        let (found, open): (Vec<_>, Vec<_>) = try_join_all(calls).await?.into_iter().unzip();
+        Ok((found.concat(), open.concat()))
     }
 
-    fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: Questions<N>) -> [Command; N] {
-        questions.map(|(command, key)| {
-            let mut args = args![key];
-            match self.seen_ids() {
-                SeenIds::U32 if command == "ZMSCORE" => {
+    fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: &Questions<N>, rare: Rare) -> [Command; N] {
+        questions.each_ref().map(|question| {
+            let mut args = args![question.key];
+            match (rare, self.seen_ids()) {
+                (Rare::BySize, _) if question.rare => return ("SCARD", args),
+                (_, SeenIds::U32) if question.command == "ZMSCORE" => {
                     args.extend(users.iter().map(|(_, user)| write_member(SeenIds::U32, user)));
                 }
                 _ => args.extend(names(users)),
             }
-            (command, args)
+            (question.command, args)
         })
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        // An invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
-        let hidden = self.invisible(users.iter().enumerate()).await?;
-        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither.
+        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
+        // invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
         let questions = |slice| {
             let keys = self.keys();
-            [("ZMSCORE", keys.last_seen(slice)), ("SMISMEMBER", keys.online_users(slice))]
+            [
+                is_invisible(keys, slice),
+                Question { command: "ZMSCORE", key: keys.last_seen(slice), rare: false },
+                Question { command: "SMISMEMBER", key: keys.online_users(slice), rare: false },
+            ]
         };
         let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
-        for (place, [seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
+        for (place, [hidden, seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
             known[place].last_seen = read_time(seen)?;
-            here.extend((flag(&online)? && !hidden.contains(&place)).then_some((place, &users[place])));
+            here.extend((flag(&online)? && !flag(&hidden)?).then_some((place, &users[place])));
         }
-        for (place, lives) in self.visible_words(here).await? {
-            known[place] = UserPresence { online: true, last_seen: None, lives };
+        for (place, words) in self.visible_words(here.into_iter()).await? {
+            if let Some(lives) = words {
+                known[place] = UserPresence { online: true, last_seen: None, lives };
+            }
         }
         Ok(known)
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
         let mut known = vec![Vec::new(); users.len()];
-        for (place, words) in self.visible_words(users.iter().enumerate().collect()).await? {
-            known[place] = words;
+        for (place, words) in self.visible_words(users.iter().enumerate()).await? {
+            known[place] = words.unwrap_or_default();
         }
         Ok(known)
     }
 
-    /// Where users are, without those who are invisible.
-    async fn visible_words(&self, users: Vec<Asked<'_>>) -> StoreResult<Vec<(usize, Words)>> {
-        let words = self.ask(users.iter().copied(), |slice| [("HMGET", self.keys().whereabouts(slice))]).await?;
-        // This comes last: what was said of somebody who has become invisible meanwhile is kept back.
-        let hidden = self.invisible(users.into_iter()).await?;
-        let visible = words.into_iter().filter(|(place, _)| !hidden.contains(place));
-        Ok(visible.map(|(place, [words])| (place, read_lives(&words))).collect())
-    }
-
-    /// The places of those users who are invisible. Mostly a slice has nobody who is, which one number tells.
-    async fn invisible(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<HashSet<usize>> {
-        let slices = by_slice(users, |(_, user)| *user);
-        let counts = slices.keys().map(|slice| ("SCARD", args![self.keys().invisible_users(*slice)])).collect();
-        let (mut counts, mut some) = (self.router.read_all(counts).await.into_iter(), Vec::new());
-        for users in slices.into_values() {
-            if number(&next_answer(&mut counts)?)? > 0 {
-                some.extend(users);
-            }
-        }
-        let found = self.ask(some.into_iter(), |slice| [("SMISMEMBER", self.keys().invisible_users(slice))]).await?;
-        let mut hidden = HashSet::new();
-        for (place, [is_hidden]) in found {
-            hidden.extend(flag(&is_hidden)?.then_some(place));
-        }
-        Ok(hidden)
+    /// Where users are; `None` for those who are invisible.
+    async fn visible_words(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<Vec<(usize, Option<Words>)>> {
+        // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
+        let questions = |slice| {
+            let keys = self.keys();
+            let words = Question { command: "HMGET", key: keys.whereabouts(slice), rare: false };
+            [words, is_invisible(keys, slice)]
+        };
+        let found = self.ask(users, questions).await?.into_iter();
+        found.map(|(place, [words, hidden])| Ok((place, (!flag(&hidden)?).then(|| read_lives(&words))))).collect()
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -174,6 +206,10 @@ impl RedisStore {
             }
         }
     }
+}
+
+fn is_invisible(keys: &Keys, slice: u32) -> Question {
+    Question { command: "SMISMEMBER", key: keys.invisible_users(slice), rare: true }
 }
 
 /// The calls that it takes to ask about users: the slices of each, with their users.

@@ -73,6 +73,7 @@ fn the_filter_changes_while_the_process_runs_and_a_wrong_one_changes_nothing() {
         assert!(said.contains("the log filter was changed"), "a filter that hides it hides it not: {said}");
         news();
         assert!(written.take().contains("news of the flusher"));
+        assert_eq!(::log::max_level(), ::log::LevelFilter::Info, "libraries make lines that are never written");
         assert!(log.change("inof", None).is_err());
         assert_eq!(log.now().filter, "warn,rollcall::sync=debug");
         log.change("off", None).unwrap();

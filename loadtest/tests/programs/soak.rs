@@ -1,11 +1,10 @@
 //! `loadtest soak` for some seconds, with real gateways and a real Redis: nothing stays behind, nobody is missing, and
 //! a run this short does not pretend to know whether memory grows.
 
-#[path = "support/gateway.rs"]
-mod gateway;
-
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::gateway;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_day_leaves_nothing_behind_and_does_not_judge_memory() {

@@ -1,11 +1,10 @@
 //! `loadtest hostile` in small, with a real gateway and a real Redis: every attack gets its answer, and no fan is ever
 //! missing. How fast the gateway answers honest viewers meanwhile is not looked at.
 
-#[path = "support/gateway.rs"]
-mod gateway;
-
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::gateway;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_attack_gets_its_answer_and_no_fan_is_missing() {

@@ -3,14 +3,13 @@
 //!
 //! The gateway's program stands beside this test's own, built by the same `cargo test --workspace`.
 
-#[path = "support/gateway.rs"]
-mod gateway;
-
 use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::gateway;
 
 async fn chaos(flags: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
