@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::base::clock::UnixMillis;
 use crate::base::identity::Role;
@@ -55,11 +55,24 @@ pub(super) struct RawClaims {
     sub: String,
     /// In seconds; RFC 7519 allows fractions.
     exp: f64,
+    #[serde(default, deserialize_with = "given")]
     role: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     count: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
     invisible: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
     lives: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "given")]
     fan_of: Option<Vec<String>>,
+    /// Its value is checked with the signature, where a list that has the issuer in it would do.
+    #[serde(default, deserialize_with = "given", rename = "iss")]
+    _iss: Option<String>,
+}
+
+/// Null is no value: a list of lives that was lost on the way must not allow all of them.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 impl RawClaims {

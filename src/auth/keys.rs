@@ -55,11 +55,15 @@ pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<Key>, KeyError>> {
 /// The HS256 secret in a file, without spaces and line ends around it.
 pub(super) fn secret(path: &Path) -> Result<Vec<u8>, KeyError> {
     let secret = read(SECRET_FILE, path)?.trim_ascii().to_vec();
-    if secret.len() < SHORTEST_SECRET {
-        let problem = format!("the secret is shorter than {SHORTEST_SECRET} bytes");
-        return Err(KeyError { setting: SECRET_FILE, problem });
-    }
-    Ok(secret)
+    let problem = if secret.len() < SHORTEST_SECRET {
+        format!("the secret is shorter than {SHORTEST_SECRET} bytes")
+    } else if secret.starts_with(b"-----BEGIN ") {
+        // Whoever has a public key could make tokens with it.
+        "the file is a key or a certificate in PEM, not a secret; see jwt-public-key".to_owned()
+    } else {
+        return Ok(secret);
+    };
+    Err(KeyError { setting: SECRET_FILE, problem })
 }
 
 pub(super) fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {

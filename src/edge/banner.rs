@@ -21,10 +21,11 @@ fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -
     let s = with_tls(config);
     let (inner, inner_s) = admin.map_or((public, s), |admin| (admin, ""));
     let (public, inner) = (reachable(public), reachable(inner));
+    let key = if config.auth == AuthMode::Off { "" } else { "-H 'authorization: Bearer KEY-OR-TOKEN' " };
     let mut steps = vec![
         format!("open http{s}://{public}/ to see the dashboard"),
         format!(
-            "open a live: curl -X PUT http{inner_s}://{inner}/v1/lives/42 -H 'content-type: application/json' \
+            "open a live: curl -X PUT http{inner_s}://{inner}/v1/lives/42 {key}-H 'content-type: application/json' \
              -d '{{\"streamer_id\":\"s1\"}}'"
         ),
     ];

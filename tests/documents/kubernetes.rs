@@ -70,7 +70,7 @@ fn fit(resources: &[Value]) {
     assert!(time(&pod["spec"]["terminationGracePeriodSeconds"]) >= stop, "a stop takes up to {stop:?}");
     let startup = &container["startupProbe"];
     let start = time(&startup["periodSeconds"]) * startup["failureThreshold"].as_u64().unwrap() as u32;
-    assert!(start > config.wait_for_store, "the probe gives up after {start:?}");
+    assert!(start > config.wait_for_store * 2, "the probe gives up after {start:?}");
     for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
         assert_eq!(container[probe]["httpGet"]["path"], path, "{probe}");
     }
@@ -88,8 +88,9 @@ fn fit(resources: &[Value]) {
     for service in of_kind(resources, "Service") {
         assert_eq!(&service["spec"]["selector"], labels);
     }
-    let secret = &pod["spec"]["volumes"][1]["secret"];
-    assert_eq!(secret["secretName"], container["env"][0]["valueFrom"]["secretKeyRef"]["name"]);
+    for variable in container["env"].as_array().unwrap() {
+        assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], pod["spec"]["volumes"][1]["secret"]["secretName"]);
+    }
     let autoscalers = of_kind(resources, "HorizontalPodAutoscaler");
     assert_eq!(
         autoscalers.is_empty(),
@@ -164,7 +165,7 @@ fn the_chart_with_other_values_is_valid_and_fits_too() {
     let values = r#"
 image: { repository: registry.example.com/rollcall, tag: "2" }
 imagePullSecrets: [{ name: registry }]
-secret: { name: rollcall-keys, files: [jwks.json, api-keys] }
+secret: { name: rollcall-keys, files: [jwks.json, api-keys], variables: { ROLLCALL_WEBHOOK_URL: webhook } }
 settings:
   listen: "[::]:9000"
   admin-listen: "[::]:9001"
@@ -197,6 +198,13 @@ affinity: { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [] 
     assert_eq!([names("Deployment"), names("Ingress")], [["eu"], ["eu"]]);
     let target = &only(&resources, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
     assert!(names("Service").contains(&target["name"]), "{target}");
+}
+
+#[test]
+fn a_pod_has_no_secrets_that_it_does_not_need() {
+    let resources = release("r", "secret: { files: [], variables: { ROLLCALL_REDIS: null } }");
+    let pod = &only(&resources, "Deployment")["spec"]["template"]["spec"];
+    assert!(!pod.to_string().contains("secret"), "{pod}");
 }
 
 #[test]

@@ -58,7 +58,8 @@ impl MySql {
         install.env("TMPDIR", dir.path());
         let made = install.current_dir("/").stdin(Stdio::null()).output();
         let made = made.unwrap_or_else(|why| panic!("mariadb-install-db cannot be started ({why}): see ./tests/run"));
-        assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stdout));
+        let said = [made.stdout, made.stderr].concat();
+        assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&said));
         let port = free_port();
         let path = |name: &str| dir.path().join(name).display().to_string();
         let mut server = Command::new("mariadbd");

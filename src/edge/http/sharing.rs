@@ -1,6 +1,6 @@
 //! Surrounds every handler: refuses hosts that are not served, and lets pages of allowed origins read answers (CORS).
 //!
-//! A page of another origin cannot read an answer of `/v1`, nor import the client. No answer allows credentials of the
+//! A page of another origin cannot read an answer of `/v1`, nor change anything, nor import the client. No answer allows credentials of the
 //! browser's own (cookies), because no request is judged by them.
 
 use std::sync::Arc;
@@ -26,7 +26,10 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
     if !path.starts_with("/v1/") && path != ADMISSION && path != CLIENT {
         return serve(browsers, request, next).await;
     }
-    let allowed = match browsers.origin(request.headers(), scheme(request.extensions())) {
+    let origin = browsers.origin(request.headers(), scheme(request.extensions()));
+    // Browsers send some requests before they ask whether they may, and only keep the answer from the page.
+    let is_foreign_write = origin == Origin::Forbidden && !request.method().is_safe();
+    let allowed = match origin {
         Origin::Allowed(origin) => Some(origin.clone()),
         _ => None,
     };
@@ -35,6 +38,7 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
             .iter()
             .all(|name| request.headers().contains_key(name));
     let mut response = match (is_preflight, &allowed) {
+        (false, _) if is_foreign_write => forbidden().into_response(),
         (false, _) => serve(browsers, request, next).await,
         (true, Some(_)) => preflight(),
         (true, None) => forbidden().into_response(),
