@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::base::clock::UnixMillis;
 use crate::base::identity::Role;
@@ -66,8 +67,8 @@ pub(super) struct RawClaims {
     #[serde(default, deserialize_with = "given")]
     fan_of: Option<Vec<String>>,
     /// Its value is checked with the signature, where a list that has the issuer in it would do.
-    #[serde(default, deserialize_with = "given", rename = "iss")]
-    _iss: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    iss: Option<Value>,
 }
 
 /// Null is no value: a list of lives that was lost on the way must not allow all of them.
@@ -76,8 +77,11 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
 }
 
 impl RawClaims {
-    /// `None` if an id or the role is not one.
+    /// `None` if an id, the role or the issuer is not one.
     pub(super) fn read(self) -> Option<Claims> {
+        if !self.iss.is_none_or(|iss| iss.is_string()) {
+            return None;
+        }
         let role = match self.role.as_deref() {
             None => Role::Viewer,
             Some(word) => Role::from_word(word)?,

@@ -113,3 +113,22 @@ on_both_stores! {
         }
     }
 }
+
+on_both_stores! {
+    tuned(|config| config.origins = vec!["https://app.example".to_owned()])
+    async fn a_page_of_another_origin_changes_nothing(world) {
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let own = format!("http://{}", world.addr);
+        for (origin, status) in [
+            (Some("https://evil.example"), 403),
+            (Some("https://app.example"), 204),
+            (Some(own.as_str()), 204),
+            (None, 204),
+        ] {
+            // Browsers send this without a preflight.
+            let request = client.request(Method::POST, format!("http://{}/v1/beat?user_id=u1", world.addr));
+            let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
+            assert_eq!(request.send().await.unwrap().status().as_u16(), status, "{origin:?}");
+        }
+    }
+}

@@ -41,6 +41,8 @@ fn a_secret_has_32_bytes_or_more_without_the_line_end() {
     assert!(read(&"x".repeat(32)).is_ok());
     let short = read(&format!("{}\n\n", "x".repeat(31))).unwrap_err();
     assert_eq!(short.to_string(), "jwt-hs256-secret-file: the secret is shorter than 32 bytes");
+    let public = read(&format!("-----BEGIN PUBLIC KEY-----\n{}\n", "x".repeat(64))).unwrap_err();
+    assert!(public.problem.contains("not a secret; see jwt-public-key"), "{public}");
     let missing = secret(&PathBuf::from("/no/such/file")).unwrap_err();
     assert!(missing.problem.contains("cannot be read: entity not found"), "{missing}");
     assert!(read(&"x".repeat(LONGEST + 1)).unwrap_err().problem.contains("longer than 1 MiB"));

@@ -115,11 +115,18 @@ async fn bad_claims_are_refused() {
         (json!({"role": "emperor"}), TokenError::Claims),
         (json!({"role": ["service"]}), TokenError::Claims),
         (json!({"lives": "42"}), TokenError::Claims),
+        (json!({"iss": ["me"]}), TokenError::Claims),
         (json!({"lives": ["42", "*"]}), TokenError::Claims),
         (json!({"fan_of": ["s 1"]}), TokenError::Claims),
         (json!({"count": "no"}), TokenError::Claims),
     ] {
         assert_eq!(world.refusal(&hs256(&more)).await, Some(why), "{more}");
+    }
+    for claim in ["role", "lives", "fan_of", "count", "invisible", "iss"] {
+        let claims = json!({"sub": "u1", "exp": now() + 60, claim: null});
+        let key = EncodingKey::from_secret(SECRET.as_bytes());
+        let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap();
+        assert_eq!(world.refusal(&token).await, Some(TokenError::Claims), "{claim}");
     }
 }
 
@@ -188,6 +195,7 @@ async fn audience_and_issuer_are_checked_when_configured() {
     for wrong in [json!("https://evil"), json!("https://id/"), json!(null), json!({})] {
         assert_eq!(refusal(json!("rollcall"), wrong.clone()).await, Some(TokenError::Issuer), "{wrong}");
     }
+    assert_eq!(refusal(json!("rollcall"), json!(["https://evil", "https://id"])).await, Some(TokenError::Claims));
 }
 
 #[tokio::test]

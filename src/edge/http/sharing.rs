@@ -1,7 +1,7 @@
 //! Surrounds every handler: refuses hosts that are not served, and lets pages of allowed origins read answers (CORS).
 //!
-//! A page of another origin cannot read an answer of `/v1`, nor change anything, nor import the client. No answer allows credentials of the
-//! browser's own (cookies), because no request is judged by them.
+//! A page of another origin cannot read an answer of `/v1`, nor change anything, nor import the client. No answer
+//! allows credentials of the browser's own (cookies), because no request is judged by them.
 
 use std::sync::Arc;
 use std::time::Duration;
