@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::{anyhow, bail, ensure};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -13,6 +13,9 @@ use crate::target::Target;
 /// Whatever a guest waits for comes within this time.
 const PATIENCE: Duration = Duration::from_secs(15);
 const BEAT: Duration = Duration::from_millis(500);
+/// A gateway that has refused somebody in a live that was closed remembers that for a second, also if the live opens on
+/// another gateway meanwhile.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const REMOVED: u16 = 4003;
 
 pub(super) struct Guest {
@@ -48,8 +51,16 @@ impl Guest {
         }
     }
 
+    /// Joins a live that is open, perhaps since a moment ago.
     pub(super) async fn join(target: &Target, user: &str, live: &str) -> anyhow::Result<Self> {
-        Self::enter(target, user, live).await?.map_err(|code| anyhow!("{user} may not join {live}: {code}"))
+        let deadline = Instant::now() + KNOWN_WITHIN;
+        loop {
+            match Self::enter(target, user, live).await? {
+                Ok(guest) => return Ok(guest),
+                Err(code) if code == "live_not_open" && Instant::now() < deadline => sleep(BEAT).await,
+                Err(code) => bail!("{user} may not join {live}: {code}"),
+            }
+        }
     }
 
     /// Waits until the gateway says that this user is a fan.
