@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
