@@ -44,7 +44,7 @@ export class Bans {
       this.#told(t(until ? "banned" : "removed", { id: user, time: until }));
       await this.read();
     } catch (error) {
-      say(byId("moderate-note"), problemText(error));
+      say(byId("moderate-note"), error.code === "forbidden" ? t("ownLive") : problemText(error));
     }
   }
 
