@@ -1,5 +1,7 @@
 // What the pages say, in English and Chinese, and how they write numbers and times.
 
+import { keep, recall } from "./dom.js";
+
 const EN = {
   language: "Language",
   signIn: "Show a live",
@@ -273,11 +275,11 @@ function choose(language) {
 
 /** Takes the language that was chosen before, or the browser's, and lets the reader choose another. */
 export function startLanguages() {
-  const [wanted] = [localStorage.getItem(KEPT), ...navigator.languages].filter(Boolean);
+  const [wanted] = [recall("localStorage", KEPT), ...navigator.languages].filter(Boolean);
   choose(wanted?.startsWith("zh") ? "zh" : "en");
   for (const button of document.querySelectorAll("[data-language]")) {
     button.addEventListener("click", () => {
-      localStorage.setItem(KEPT, button.dataset.language);
+      keep("localStorage", KEPT, button.dataset.language);
       choose(button.dataset.language);
     });
   }
