@@ -1,5 +1,5 @@
-// A gateway inside the page, for tests of its memory and of its lists: it has a live that is open for six hours, with a point of
-// history every 10 s, and then streams figures as fast as the page takes them.
+// A gateway inside the page, for tests of its memory and of its lists: it has a live that is open for six hours, with a
+// point of history every 10 s, and then streams figures as fast as the page takes them.
 (() => {
   const HISTORY = 2_160;
   const opened_at = Date.now() - HISTORY * 10_000;

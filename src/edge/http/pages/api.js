@@ -26,7 +26,8 @@ export class Api {
     const items = [];
     let cursor = null;
     do {
-      const query = new URLSearchParams({ limit: Math.min(LARGEST_PAGE, most - items.length), ...(cursor && { cursor }) });
+      const limit = Math.min(LARGEST_PAGE, most - items.length);
+      const query = new URLSearchParams({ limit, ...(cursor && { cursor }) });
       const page = await this.get(`${path}${path.includes("?") ? "&" : "?"}${query}`);
       items.push(...page.items);
       cursor = page.cursor;
