@@ -605,6 +605,107 @@ var clientTests = {};
       for (const wrong of ["", "x", "x.y.z", "x.e30.z", "x.bnVsbA.z"]) is(claimsOf(wrong), null, wrong);
     },
 
+    async stays_in_its_live_when_another_refuses_it() {
+      const test = await start();
+      test.client.join("42");
+      await test.opened();
+      test.gateway.answers = false;
+      const refuse = (code) => {
+        const { id } = test.gateway.socket.said.findLast(({ live_id }) => live_id === "43");
+        test.gateway.socket.tells({ type: "error", code, message: "", id });
+      };
+      const failed = fails(test.client.join("43"), "live_not_open");
+      await test.time.pass(0);
+      refuse("live_not_open");
+      await failed;
+      setHidden(true);
+      await test.time.pass(1_100);
+      is(test.gateway.socket.types(), ["join", "join", "away"]);
+      setHidden(false);
+      await next(test, (socket) => socket.ends(1006));
+      test.gateway.answers = true;
+      await test.opened();
+      is(test.gateway.socket.said.map(({ live_id }) => live_id), ["42"]);
+
+      // The connection breaks before the refusal: the new one is in no live until the client joins the first again.
+      test.gateway.answers = false;
+      const late = fails(test.client.join("43"), "banned");
+      await test.time.pass(0);
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      refuse("banned");
+      await late;
+      await test.time.pass(0);
+      is(test.gateway.socket.said.map(({ live_id }) => live_id), ["43", "42"]);
+    },
+
+    async is_in_no_live_when_its_own_closed_while_another_refused_it() {
+      const test = await start();
+      test.client.join("42");
+      await test.opened();
+      test.gateway.answers = false;
+      const failed = fails(test.client.join("43"), "banned");
+      await test.time.pass(0);
+      test.gateway.socket.tells({ type: "closed", live_id: "42", reason: "requested" });
+      test.gateway.socket.tells({ type: "error", code: "banned", message: "", id: test.gateway.socket.said.at(-1).id });
+      await failed;
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(test.gateway.socket.types(), []);
+    },
+
+    async falls_back_to_the_join_that_was_superseded_too_late() {
+      const test = await start();
+      test.client.join("42");
+      await test.opened();
+      test.gateway.answers = false;
+      const superseded = fails(test.client.join("43"), "superseded");
+      const failed = fails(test.client.join("44"), "banned");
+      await test.time.pass(0);
+      await superseded;
+      const [, second, third] = test.gateway.socket.said;
+      test.gateway.socket.tells({ type: "joined", live_id: "43", streamer_id: "s1", viewers: 1, id: second.id });
+      test.gateway.socket.tells({ type: "error", code: "banned", message: "", id: third.id });
+      await failed;
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is(test.gateway.socket.said.map(({ live_id }) => live_id), ["43"]);
+    },
+
+    async ends_a_watch_that_is_left_before_it_is_asked_and_while_it_waits() {
+      const { time, gateway, client, opened } = await start();
+      client.connect();
+      await opened();
+      await client.watch("42").return();
+      await time.pass(0);
+      is(gateway.socket.types(), ["watch", "unwatch"], "before the first question");
+      const waiting = client.watch("42");
+      await waiting.next();
+      const asked = waiting.next();
+      is((await waiting.return()).done, true);
+      is((await asked).done, true);
+      await time.pass(0);
+      is(gateway.socket.types().slice(2), ["watch", "unwatch"], "while it waits");
+      const left = new AbortController();
+      client.watch("42", { signal: left.signal });
+      left.abort();
+      await time.pass(0);
+      is(gateway.socket.types().slice(4), ["watch", "unwatch"], "by its signal");
+    },
+
+    async says_that_it_cannot_connect_where_there_is_no_websocket() {
+      const { time, gateway, client } = await start({ WebSocket: "none" });
+      const failed = fails(client.join("42"), "cannot_connect");
+      await time.pass(0);
+      await failed;
+      await time.pass(600_000);
+      is([gateway.asked.length, client.status.state, client.status.reason], [1, "closed", "cannot_connect"]);
+      const hook = await start({ token: () => Promise.reject(new Error("no token today")) });
+      hook.client.connect();
+      await hook.time.pass(0);
+      is([hook.client.status.state, hook.client.status.reason], ["waiting", "token"]);
+    },
+
     async tells_that_a_request_was_not_answered() {
       const { time, gateway, client, opened } = await start();
       gateway.answers = false;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::limits::FAKE_GATEWAY;
 use crate::page::{PATIENCE, Visitor, streamer_sees};
 use crate::stories;
 use crate::support::wait::{SLACK, same, throughout, until};
@@ -67,19 +68,20 @@ stories! {
 
     async fn a_service_sees_all_lives_by_size_and_opens_one_by_keyboard() {
         let world = World::on_memory(|_| ()).await;
-        for live in ["quiet", "loud"] {
+        // Also in the order of their ids, should both open within a millisecond.
+        for live in ["calm", "loud"] {
             world.open(live).await;
         }
         let _crowd = world.crowd("u", 3, "loud").await;
-        let _viewer = world.viewer_in("v", "quiet").await;
+        let _viewer = world.viewer_in("v", "calm").await;
         let page = Visitor::comes().await.visits(format!("http://{}/", world.addr)).await;
         page.writes("#user", "office").await;
         page.chooses("#role", "service").await;
         page.clicks("#sign-in-form button").await;
         let names = "[...document.querySelectorAll('#lives-body button')].map(e => e.textContent)";
-        page.is(names, json!(["loud", "quiet"])).await;
+        page.is(names, json!(["loud", "calm"])).await;
         page.chooses("#lives-sort", "opened_at").await;
-        page.is(names, json!(["quiet", "loud"])).await;
+        page.is(names, json!(["calm", "loud"])).await;
         page.value("document.querySelector('[data-live=loud]').focus()").await;
         page.presses("Enter").await;
         page.shows("#live-title", "loud").await;
@@ -92,7 +94,7 @@ stories! {
 
     async fn fans_are_listed_page_by_page_and_found_by_their_beginning() {
         let world = World::on_memory(|_| ()).await;
-        let _crowd = world.live_with_fans_of(&["anna", "anton", "bert"], 60).await;
+        let mut crowd = world.live_with_fans_of(&["anna", "anton", "bert"], 60).await;
         let page = streamer_sees("42", world.addr).await;
         page.shows("#fans", "63").await;
         let shown = "document.querySelectorAll('#fans-list li').length";
@@ -100,6 +102,9 @@ stories! {
         page.clicks("#fans-more").await;
         page.is(shown, json!(63)).await;
         page.hides("#fans-more").await;
+        // The list that grew follows the figures as well.
+        drop(crowd.pop());
+        page.is(shown, json!(62)).await;
         page.writes("#fan-search", "an").await;
         let names = "[...document.querySelectorAll('#fans-list .id')].map(e => e.textContent)";
         page.is(names, json!(["anna", "anton"])).await;
@@ -124,10 +129,46 @@ stories! {
         page.clicks("#all-lives").await;
         page.clicks("[data-live=empty]").await;
         page.shows("#fans-note", "No fan is online.").await;
-        throughout("the list is that of this live", Duration::from_secs(4), async || {
+        throughout("the list is that of this live", Duration::from_secs(6), async || {
             same(page.value("document.querySelectorAll('#fans-list li').length").await, json!(0))
         })
         .await;
+        page.does_not_complain();
+    }
+
+    async fn the_list_of_fans_follows_those_who_change_places_and_what_was_missed() {
+        let world = World::on_memory(|_| ()).await;
+        let page = Visitor::comes().await.tab().await;
+        page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": FAKE_GATEWAY})).await;
+        page.goes_to(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
+        // The fake gateway lists other fans after each of its messages.
+        let first = "document.querySelector('#fans-list .id').textContent";
+        page.is(first, json!("u1")).await;
+        page.value("fake.tells({joins: 1, leaves: 1})").await;
+        page.is(first, json!("u2")).await;
+        page.value("fake.drops()").await;
+        page.is(first, json!("u3")).await;
+        page.does_not_complain();
+    }
+
+    async fn the_lists_are_read_only_while_the_live_is_open() {
+        let world = World::on_memory(|_| ()).await;
+        let page = Visitor::comes().await.tab().await;
+        // What is done now and then is done thirty times as often.
+        let hurry = "const real = setInterval; setInterval = (act, ms) => real(act, ms / 30);";
+        page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": hurry})).await;
+        page.goes_to(format!("http://{}/#user=s1&role=streamer&live=7", world.addr)).await;
+        page.shows("#state-text", "This live is not open.").await;
+        let reads = "performance.getEntriesByType('resource').filter(e => e.name.includes('/7/bans')).length";
+        let rest = Duration::from_secs(3);
+        throughout("no list is read", rest, async || same(page.value(reads).await, json!(0))).await;
+        world.open("7").await;
+        page.is(&format!("{reads} > 2"), json!(true)).await;
+        page.clicks("#close-live").await;
+        page.clicks("#close-form button.main").await;
+        page.shows("#state-text", "This live is not open.").await;
+        let before = page.value(reads).await;
+        throughout("no list is read any more", rest, async || same(page.value(reads).await, before.clone())).await;
         page.does_not_complain();
     }
 

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use crate::page::Visitor;
 use crate::stories;
-use crate::support::wait::until;
+use crate::support::link::Link;
+use crate::support::wait::{same, throughout, until};
 use crate::support::world::World;
 
 stories! {
@@ -119,6 +120,60 @@ stories! {
         page.shows("#place", "In the live 42.").await;
         world.backend().ban("42", "u1", 600).await;
         page.shows("#place", "A moderator removed this user.").await;
+        page.does_not_complain();
+    }
+
+    async fn a_viewer_without_a_connection_is_told_so_until_it_is_back() {
+        let world = World::on_memory(|_| ()).await;
+        let link = Link::to(world.addr).await;
+        world.open("42").await;
+        let page = Visitor::comes().await.tab().await;
+        let hurry = "const real = setInterval; setInterval = (act, ms) => real(act, ms / 30);";
+        page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": hurry})).await;
+        page.goes_to(format!("http://{}/demo#user=u1&live=42&join=1", link.addr())).await;
+        page.shows("#place", "In the live 42.").await;
+        page.shows("#viewers", "1").await;
+        link.cut();
+        page.mentions("#place", "No connection. Old figures, as of").await;
+        // The page looks for lives many times meanwhile.
+        throughout("the page says so", Duration::from_secs(2), async || {
+            let said = page.value("document.querySelector('#place').textContent").await;
+            same(said.as_str().unwrap().starts_with("No connection. Old figures, as of"), true)
+        })
+        .await;
+        page.shows("#viewers", "1").await;
+        page.is("getComputedStyle(document.querySelector('#viewers')).fontStyle", json!("italic")).await;
+        link.heal();
+        page.shows("#place", "In the live 42.").await;
+        page.is("getComputedStyle(document.querySelector('#viewers')).fontStyle", json!("normal")).await;
+        page.complains_only_of(&["net::ERR_", "WebSocket connection to"]);
+    }
+
+    async fn beside_an_internal_port_a_viewer_joins_and_simulates_nobody() {
+        let world = World::on_memory(|config| config.admin_listen = Some("127.0.0.1:0".parse().unwrap())).await;
+        world.admin().open("42", "s1").await;
+        let url = format!("http://{}/demo#user=u1&live=42&join=1&simulate=1", world.addr);
+        let page = Visitor::comes().await.visits(url).await;
+        page.shows("#place", "In the live 42.").await;
+        page.mentions("#crowd-text", "This port has no HTTP API").await;
+        let disabled = "['simulate', 'follow', 'follow-friend'].map(id => document.getElementById(id).disabled)";
+        page.is(disabled, json!([true, true, true])).await;
+        page.does_not_complain();
+    }
+
+    async fn pages_work_where_the_browser_keeps_nothing() {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let page = Visitor::comes().await.tab().await;
+        let denied = "for (const name of ['localStorage', 'sessionStorage']) \
+                      Object.defineProperty(window, name, { get() { throw new Error('denied'); } });";
+        page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": denied})).await;
+        page.goes_to(format!("http://{}/demo#user=u1&live=42&join=1", world.addr)).await;
+        page.shows("#place", "In the live 42.").await;
+        page.goes_to(format!("http://{}/", world.addr)).await;
+        page.shows("#sign-in-title", "Show a live").await;
+        page.clicks("[data-language=zh]").await;
+        page.shows("#sign-in-title", "查看直播").await;
         page.does_not_complain();
     }
 

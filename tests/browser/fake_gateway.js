@@ -1,5 +1,5 @@
-// A gateway inside the page, for the test of its memory: it has a live that is open for six hours, with a point of
-// history every 10 s, and then streams figures as fast as the page takes them.
+// A gateway inside the page, for tests of its memory and of its lists: it has a live that is open for six hours, with a
+// point of history every 10 s, and then streams figures as fast as the page takes them.
 (() => {
   const HISTORY = 2_160;
   const opened_at = Date.now() - HISTORY * 10_000;
@@ -15,6 +15,8 @@
 
   const fake = {
     asked: [],
+    tells: (more) => send({ ...figures(0), viewers: 1_000, as_of: Date.now(), ...more }),
+    drops: () => socket.onclose({ code: 1006 }),
     /** What the chart says of the first point: a point tells the end of its ten seconds. */
     firstShown() {
       const { viewers, fans } = figures(0);

@@ -18,7 +18,7 @@ const HEAP: u64 = 50_000_000;
 
 /// A gateway of this story's own, inside the page: it keeps a stream of 6 h, and sends its figures as fast as the page
 /// takes them.
-const FAKE_GATEWAY: &str = include_str!("fake_gateway.js");
+pub const FAKE_GATEWAY: &str = include_str!("fake_gateway.js");
 
 stories! {
     async fn the_dashboard_weighs_little_and_is_seen_at_once() {

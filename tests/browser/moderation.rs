@@ -60,8 +60,11 @@ stories! {
         page.writes("#moderate-user", "no id").await;
         page.clicks("#moderate-form button.main").await;
         page.shows("#moderate-note", "Not an id.").await;
+        page.writes("#moderate-user", "s1").await;
+        page.clicks("#moderate-form button.main").await;
+        page.shows("#moderate-note", "This is the streamer's own live: close it instead.").await;
         page.presses("Escape").await;
         page.hides("#moderate").await;
-        page.complains_only_of(&["400 (Bad Request)"]);
+        page.complains_only_of(&["400 (Bad Request)", "403 (Forbidden)"]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::page::{Page, streamer_sees};
+use crate::page::{Page, Visitor, streamer_sees};
 use crate::stories;
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
@@ -60,6 +60,30 @@ stories! {
         page.shows("#viewers", "1").await;
         // Reading a list fails meanwhile.
         page.complains_only_of(&["503 (Service Unavailable)"]);
+    }
+
+    async fn the_figures_of_all_lives_look_old_while_nobody_answers() {
+        let world = World::on_redis(|_| ()).await;
+        let link = Link::to(world.addr).await;
+        world.open("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        let page = Visitor::comes().await.visits(format!("http://{}/#user=office&role=service", link.addr())).await;
+        let viewers = "#lives-body td.number";
+        let style = format!("getComputedStyle(document.querySelector('{viewers}')).fontStyle");
+        page.shows(viewers, "1").await;
+        page.mentions("#lives-as-of", "As of").await;
+        page.is(&style, json!("normal")).await;
+        world.redis().freeze().await;
+        page.mentions("#overview", "ld figures, as of").await;
+        page.is(&style, json!("italic")).await;
+        page.shows(viewers, "1").await;
+        world.redis().thaw().await;
+        page.is(&style, json!("normal")).await;
+
+        link.cut();
+        page.mentions("#lives-state", "The gateway does not answer. Old figures, as of").await;
+        page.is(&style, json!("italic")).await;
+        page.complains_only_of(&[BROKEN, &["503 (Service Unavailable)"]].concat());
     }
 
     async fn a_gateway_that_drains_is_followed_by_another() {

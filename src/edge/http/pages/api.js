@@ -10,6 +10,7 @@ export class ApiError extends Error {
 }
 
 const PATIENCE = 15_000;
+const LARGEST_PAGE = 1_000;
 
 export class Api {
   #headers;
@@ -19,6 +20,20 @@ export class Api {
   }
 
   get = (path) => this.#call("GET", path);
+
+  /** The first so many items of a list, from as many pages as that takes, and whether there are more. */
+  async list(path, most) {
+    const items = [];
+    let cursor = null;
+    do {
+      const limit = Math.min(LARGEST_PAGE, most - items.length);
+      const query = new URLSearchParams({ limit, ...(cursor && { cursor }) });
+      const page = await this.get(`${path}${path.includes("?") ? "&" : "?"}${query}`);
+      items.push(...page.items);
+      cursor = page.cursor;
+    } while (cursor !== null && items.length < most);
+    return { items, more: cursor !== null };
+  }
 
   put = (path, body = {}) => this.#call("PUT", path, body);
 

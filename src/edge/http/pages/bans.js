@@ -2,16 +2,18 @@
 
 import { path } from "./api.js";
 import { byId, make, say, showList } from "./dom.js";
-import { dateTime, problemText, t } from "./words.js";
+import { dateTime, number, problemText, t } from "./words.js";
 
-const READ_EVERY = 30_000;
+/** So many are shown: those whose bans end first. */
+const MOST = 1_000;
 
 export class Bans {
   #api;
   #live;
   #told;
-  #timer;
   #bans = null;
+  #more = false;
+  #stopped = false;
 
   /** `told` hears what was done. */
   constructor({ api, live, told }) {
@@ -21,7 +23,6 @@ export class Bans {
     byId("moderate-form").onsubmit = (event) => this.#remove(event);
     byId("moderate-cancel").onclick = () => byId("moderate").close();
     byId("moderate-open").onclick = () => this.ask("");
-    this.#timer = setInterval(() => document.hidden || this.read(), READ_EVERY);
   }
 
   /** Opens the dialog, about this user or one to be named. */
@@ -43,18 +44,19 @@ export class Bans {
       this.#told(t(until ? "banned" : "removed", { id: user, time: until }));
       await this.read();
     } catch (error) {
-      say(byId("moderate-note"), problemText(error));
+      say(byId("moderate-note"), error.code === "forbidden" ? t("ownLive") : problemText(error));
     }
   }
 
   async read() {
     try {
-      const { items } = await this.#api.get(`${path`/v1/lives/${this.#live}/bans`}?limit=1000`);
-      if (!this.#timer) return;
+      const { items, more } = await this.#api.list(path`/v1/lives/${this.#live}/bans`, MOST);
+      if (this.#stopped) return;
       this.#bans = items;
+      this.#more = more;
       this.#show();
     } catch (error) {
-      if (this.#timer) say(byId("bans-note"), problemText(error));
+      if (!this.#stopped) say(byId("bans-note"), problemText(error));
     }
   }
 
@@ -69,7 +71,8 @@ export class Bans {
     };
     const key = ({ user_id, banned_until }) => `${user_id} ${banned_until}`;
     showList(byId("bans-list"), this.#bans, key, row);
-    say(byId("bans-note"), this.#bans.length ? "" : t("noBans"));
+    const cut = this.#more ? t("first", { n: number(MOST) }) : "";
+    say(byId("bans-note"), this.#bans.length ? cut : t("noBans"));
   }
 
   /** Shows the list in the language that the reader chose. */
@@ -90,8 +93,7 @@ export class Bans {
   }
 
   stop() {
-    clearInterval(this.#timer);
-    this.#timer = null;
+    this.#stopped = true;
     byId("moderate").close();
     showList(byId("bans-list"), [], null, null);
     say(byId("bans-note"), "");

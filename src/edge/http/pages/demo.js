@@ -5,7 +5,7 @@ import { Api, path } from "./api.js";
 import { hasApi, takeFragment } from "./credentials.js";
 import { Crowd } from "./crowd.js";
 import "./demo-words.js";
-import { byId, make, say, showList } from "./dom.js";
+import { byId, keep, make, recall, say, showList } from "./dom.js";
 import { clock, number, onLanguage, problemText, startLanguages, t } from "./words.js";
 
 const DEMO = { live: "demo", streamer: "demo-streamer" };
@@ -17,6 +17,12 @@ const api = new Api();
 const log = [];
 let client = null;
 let place = null;
+/** What went wrong last, or why the viewer is in no live. */
+let note = "";
+/** There is no connection, though one is wanted; until when there was, and how far to trust the figures then. */
+let lost = false;
+let heardAt = 0;
+let quality = "exact";
 let ack = null;
 let fan = null;
 let friends = [];
@@ -25,6 +31,7 @@ let crowdTold = null;
 
 function connect(user) {
   client?.close();
+  lost = false;
   client = new Rollcall({ userId: user });
   for (const type of LOGGED) {
     client.on(type, (message) => {
@@ -36,15 +43,14 @@ function connect(user) {
   client.on("counts", showFigures);
   client.on("joined", (joined) => {
     place = joined;
+    note = "";
     showFigures(joined);
-    draw();
   });
   client.on("heartbeat_ack", (message) => {
     if (message.live_id === null) return;
     ack = { ...message, at: Date.now() };
     fan = message.fan;
     showFigures(message);
-    draw();
   });
   client.on("friends", ({ user_ids }) => {
     friends = user_ids;
@@ -55,14 +61,19 @@ function connect(user) {
   client.on("error", (error) => error.live_id && error.live_id === place?.live_id && left(problemText(error)));
   client.on("closed", () => left(t("closed")));
   client.on("state", ({ state, reason, message }) => {
-    if (state === "waiting") say(byId("place"), t("s_waitingNew"));
+    // Attempts come and go; until one succeeds, there is no connection.
+    if (state !== "connecting") lost = state === "waiting";
+    draw();
     if (state === "closed" && reason !== "requested") left(problemText({ code: reason, message }));
   });
 }
 
-function showFigures({ viewers, fans }) {
+function showFigures({ viewers, fans, ...more }) {
+  heardAt = Date.now();
+  quality = more.quality ?? quality;
   say(byId("viewers"), number(viewers));
   say(byId("fans"), number(fans));
+  draw();
 }
 
 function left(why) {
@@ -70,11 +81,18 @@ function left(why) {
   friends = [];
   say(byId("viewers"), "–");
   say(byId("fans"), "–");
-  draw(why);
+  note = why;
+  draw();
 }
 
-function draw(why = "") {
-  say(byId("place"), why || (place ? t("inLive", { id: place.live_id }) : t("notIn")));
+function placeText() {
+  if (lost) return place ? t("s_waiting", { time: clock(heardAt) }) : t("s_waitingNew");
+  return note || (place ? t("inLive", { id: place.live_id }) : t("notIn"));
+}
+
+function draw() {
+  byId("room").dataset.trust = lost ? "waiting" : quality;
+  say(byId("place"), placeText());
   say(byId("fan"), place ? t(fan === null ? "fanUnknown" : fan ? "fanYes" : "fanNo") : "");
   const said = ack && { time: clock(ack.at), viewers: number(ack.viewers), fans: number(ack.fans) };
   say(byId("ack"), said ? t("ackAt", said) : t("noAck"));
@@ -95,7 +113,7 @@ async function join(event) {
   event?.preventDefault();
   const user = byId("user").value.trim();
   const live = byId("live-id").value.trim();
-  sessionStorage.setItem("user", user);
+  keep("sessionStorage", "user", user);
   connect(user);
   try {
     await client.join(live, { counts: true, friends: true }).catch((error) => {
@@ -109,11 +127,13 @@ async function join(event) {
 }
 
 async function act(call) {
+  note = "";
   try {
     await call();
   } catch (error) {
-    say(byId("place"), problemText(error));
+    note = problemText(error);
   }
+  draw();
 }
 
 const setFollow = (method, user, streamer) => act(() => api[method](path`/v1/users/${user}/following/${streamer}`));
@@ -131,7 +151,7 @@ async function lookForLives() {
   showList(byId("open-lives"), lives, (id) => id, (id) => make("option", { value: id }));
   byId("open-first").hidden = lives.length > 0;
   if (!byId("live-id").value && lives.length) byId("live-id").value = lives[0];
-  draw(place ? "" : byId("place").textContent);
+  draw();
 }
 
 async function openDemo() {
@@ -158,16 +178,18 @@ async function simulate() {
 }
 
 function drawCrowd() {
+  if (!hasApi) say(byId("crowd-text"), t("noApi"));
   if (!crowdTold) return;
   const refusals = crowdTold.refused.map(([why, n]) => t("crowdRefused", { n, why }));
   say(byId("crowd-text"), [t("crowd", crowdTold), ...refusals].join(" "));
 }
 
-onLanguage(() => draw());
+onLanguage(draw);
 onLanguage(drawCrowd);
 startLanguages();
 const wanted = takeFragment();
-byId("user").value = wanted.user ?? sessionStorage.getItem("user") ?? `guest-${Math.random().toString(36).slice(2, 6)}`;
+const guest = `guest-${Math.random().toString(36).slice(2, 6)}`;
+byId("user").value = wanted.user ?? recall("sessionStorage", "user") ?? guest;
 byId("live-id").value = wanted.live ?? "";
 byId("join-form").addEventListener("submit", join);
 byId("leave").addEventListener("click", () => act(() => client.leave()));
@@ -181,8 +203,9 @@ byId("open-demo").addEventListener("click", openDemo);
 byId("simulate").addEventListener("click", simulate);
 byId("stop").addEventListener("click", () => crowd?.stop());
 byId("user").addEventListener("input", () => draw());
+for (const control of ["simulate", "follow-friend"]) byId(control).disabled = !hasApi;
 draw();
 await lookForLives();
 setInterval(lookForLives, LOOK_FOR_LIVES);
 if ("join" in wanted) await join();
-if ("simulate" in wanted) await simulate();
+if ("simulate" in wanted && hasApi) await simulate();

@@ -14,6 +14,23 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** What the browser keeps for this page, if it keeps anything: it may be set not to. */
+export function recall(storage, key) {
+  try {
+    return globalThis[storage].getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+export function keep(storage, key, value) {
+  try {
+    globalThis[storage].setItem(key, value);
+  } catch {
+    // Then it is chosen anew the next time.
+  }
+}
+
 /**
  * Makes a list show these items in their order, and keeps the elements of items that stay, so that a button that has
  * the focus keeps it; the focus of one that goes is the list's. `show` makes the content of a new element.

@@ -16,6 +16,8 @@ const LOOK_AGAIN = 5_000;
 /** How often the figures are said to a screen reader, at most. */
 const ANNOUNCE_EVERY = 10_000;
 const SECOND = 1_000;
+/** Lifted bans, bans that end, and fans who change places at once are not in the figures: the lists are read anyway. */
+const READ_LISTS_EVERY = 30 * SECOND;
 /** The gateway keeps a point per so long. Of six hours the chart has them all, of longer streams fewer. */
 const STEP = 10 * SECOND;
 const MOST_POINTS = 2_160;
@@ -49,6 +51,7 @@ export class LiveView {
   #announced = { at: 0, text: "" };
   #unhear = [];
   #timer;
+  #lists;
   #wake = () => {};
 
   constructor({ api, client, live, who }) {
@@ -75,6 +78,7 @@ export class LiveView {
       this.draw();
     }));
     this.#timer = setInterval(() => document.hidden || this.#tick(), SECOND);
+    this.#lists = setInterval(() => document.hidden || this.#readLists(), READ_LISTS_EVERY);
     byId("past").hidden = !hasApi;
     this.#past = hasApi ? new PastLives({ api, streamer: () => this.#streamer() }) : null;
     this.#follow();
@@ -115,7 +119,8 @@ export class LiveView {
   #counted(counts) {
     const isNew = this.#counts?.epoch !== counts.epoch;
     if (isNew || this.#phase !== "open") this.#begin(isNew);
-    const fansChanged = this.#counts?.fans !== counts.fans;
+    const moved = ["fans", "joins", "leaves"].some((name) => this.#counts?.[name] !== counts[name]);
+    if (isNew || moved || this.#missed) this.#fans?.changed(counts.fans);
     this.#counts = counts;
     this.#heardAt = Date.now();
     const isExact = counts.quality === "exact";
@@ -129,8 +134,14 @@ export class LiveView {
     }
     if (isNew || (isExact && this.#missed)) this.#recall();
     this.#missed = !isExact && (isNew || this.#missed);
-    if (isNew || fansChanged) this.#fans?.changed(counts.fans);
     this.draw();
+  }
+
+  /** Only of an open live that this user may see, and while the gateway answers, there is something to read. */
+  #readLists() {
+    if (!["exact", "partial"].includes(this.#trust())) return;
+    this.#fans?.changed(this.#counts.fans);
+    this.#bans?.read();
   }
 
   #begin(isNew) {
@@ -322,6 +333,7 @@ export class LiveView {
     this.#stop.abort();
     this.#wake();
     clearInterval(this.#timer);
+    clearInterval(this.#lists);
     this.#unhear.forEach((unhear) => unhear());
     this.#fans?.stop();
     this.#bans?.stop();

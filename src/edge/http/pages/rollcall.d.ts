@@ -122,7 +122,7 @@ export interface Events {
 }
 
 export declare class RollcallError extends Error {
-  /** A code of the gateway, or disconnected, timeout, superseded. */
+  /** A code of the gateway, or disconnected, timeout, superseded, cannot_connect. */
   readonly code: string;
 }
 

@@ -41,6 +41,9 @@ export class RollcallError extends Error {
   }
 }
 
+/** What this platform cannot do now, as to open a WebSocket, it cannot do later. */
+const cannotConnect = ({ message }) => ({ final: true, reason: "cannot_connect", message });
+
 const random = (most) => Math.random() * most;
 
 const sleep = (ms, signal) => new Promise((resolve) => {
@@ -85,7 +88,18 @@ class Latest {
     this.#wake();
   }
 
-  async *values(whenLeft) {
+  /** An iterator that may be left at any time: before it was asked, and while somebody waits for it. */
+  values(leave) {
+    const values = this.#each(leave);
+    const end = values.return.bind(values);
+    values.return = (value) => {
+      leave();
+      return end(value);
+    };
+    return values;
+  }
+
+  async *#each(leave) {
     try {
       for (;;) {
         while (!this.#value && !this.#end) await new Promise((wake) => { this.#wake = wake; });
@@ -96,7 +110,7 @@ class Latest {
         else return;
       }
     } finally {
-      whenLeft();
+      leave();
     }
   }
 }
@@ -162,7 +176,10 @@ export class Rollcall extends EventTarget {
   /** Joins a live, and again after each reconnect. */
   join(live_id, { friends = false, counts = false } = {}) {
     this.#room?.reject(new RollcallError("superseded", "another live was joined"));
-    const room = { message: { type: "join", live_id, friends, counts } };
+    const before = this.#room;
+    const room = { message: { type: "join", live_id, friends, counts }, socket: null };
+    // A join that fails changes nothing: until this one succeeds, the client is in the live in which it was.
+    room.held = before?.socket ? before : before?.held ?? null;
     const joined = new Promise((resolve, reject) => Object.assign(room, { resolve, reject }));
     this.#room = room;
     this.connect();
@@ -184,18 +201,19 @@ export class Rollcall extends EventTarget {
     const watch = this.#watches.get(live_id) ?? { loops: new Set(), seen: false };
     watch.loops.add(latest);
     this.#watches.set(live_id, watch);
-    const end = () => latest.finish();
-    if (signal?.aborted) end();
-    signal?.addEventListener("abort", end);
-    this.connect();
-    if (this.#socket) this.#look(live_id);
-    return latest.values(() => {
-      signal?.removeEventListener("abort", end);
+    const leave = () => {
+      latest.finish();
+      signal?.removeEventListener("abort", leave);
       watch.loops.delete(latest);
       if (watch.loops.size || this.#watches.get(live_id) !== watch) return;
       this.#watches.delete(live_id);
       if (this.#socket) this.request({ type: "unwatch", live_id }).catch(() => {});
-    });
+    };
+    signal?.addEventListener("abort", leave);
+    this.connect();
+    if (signal?.aborted) leave();
+    else if (this.#socket) this.#look(live_id);
+    return latest.values(leave);
   }
 
   openLive(live_id, { streamer_id, slices } = {}) {
@@ -233,7 +251,7 @@ export class Rollcall extends EventTarget {
   async #keepConnected(signal) {
     while (!signal.aborted) {
       this.#become({ state: "connecting" });
-      const end = await this.#connection(signal).catch((error) => this.#later("token", error.message));
+      const end = await this.#connection(signal).catch(cannotConnect);
       if (signal.aborted) return;
       if (end.final) return this.#finish(end.reason, end.message);
       const { reason, message = reason, after } = end;
@@ -244,7 +262,12 @@ export class Rollcall extends EventTarget {
 
   /** One attempt, to its end: how long to wait before the next one, or why there is none. */
   async #connection(signal) {
-    const token = await this.#token(this.#tokenWhy);
+    let token;
+    try {
+      token = await this.#token(this.#tokenWhy);
+    } catch (error) {
+      return this.#later("token", error.message);
+    }
     if (signal.aborted) return {};
     const refused = await this.#admission(token);
     if (refused || signal.aborted) return refused ?? {};
@@ -483,9 +506,10 @@ export class Rollcall extends EventTarget {
   }
 
   #over(message) {
-    if (this.#room?.message.live_id === message.live_id) {
-      this.#room.reject(new RollcallError("live_not_open", `live ${message.live_id} closed`));
-      this.#room = null;
+    const room = this.#room;
+    if (room?.held?.message.live_id === message.live_id) room.held = null;
+    if (room?.message.live_id === message.live_id) {
+      this.#refuse(room, new RollcallError("live_not_open", `live ${message.live_id} closed`));
     }
     const watch = this.#watches.get(message.live_id);
     this.#watches.delete(message.live_id);
@@ -504,7 +528,10 @@ export class Rollcall extends EventTarget {
 
   #enter(room) {
     this.request(room.message).then((joined) => {
-      room.joined = true;
+      room.socket = this.#socket;
+      room.held = null;
+      // Another join is under way: should it fail, this is where the client is.
+      if (this.#room && this.#room !== room) this.#room.held = room;
       room.resolve(joined);
       this.#away.told = false;
       this.#tellAway();
@@ -513,10 +540,16 @@ export class Rollcall extends EventTarget {
       if (PASSING.has(error.code) || error.code === "timeout") {
         return this.#after("join", 1_000 + random(1_000), () => this.#room === room && this.#enter(room));
       }
-      if (room.joined && error.code === "live_not_open") return this.#closedMeanwhile(room.message.live_id);
-      this.#room = null;
-      room.reject(error);
+      if (room.socket && error.code === "live_not_open") return this.#closedMeanwhile(room.message.live_id);
+      this.#refuse(room, error);
     });
+  }
+
+  /** The client is where it was before this join. If that was on another connection, it joins there again. */
+  #refuse(room, error) {
+    this.#room = room.held;
+    room.reject(error);
+    if (this.#room && this.#socket && this.#room.socket !== this.#socket) this.#enter(this.#room);
   }
 
   #look(live_id) {

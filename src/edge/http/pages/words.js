@@ -1,5 +1,7 @@
 // What the pages say, in English and Chinese, and how they write numbers and times.
 
+import { keep, recall } from "./dom.js";
+
 const EN = {
   language: "Language",
   signIn: "Show a live",
@@ -39,6 +41,7 @@ const EN = {
   noFans: "No fan is online.",
   noneFound: "No fan online has an id that begins so.",
   more: "Show more",
+  first: "Only the first {n} are shown.",
   moderate: "Remove…",
   moderateWho: "Remove or ban {id}",
   removeSomebody: "Remove somebody…",
@@ -51,6 +54,7 @@ const EN = {
   remove: "Remove",
   cancel: "Cancel",
   removed: "{id} was removed.",
+  ownLive: "This is the streamer's own live: close it instead.",
   banned: "{id} was removed, and is banned until {time}.",
   bans: "Banned",
   noBans: "Nobody is banned.",
@@ -80,6 +84,9 @@ const EN = {
   uniques: "Different (viewers / fans)",
   lives: "Open lives",
   noLives: "No live is open.",
+  asOf: "As of {time}.",
+  oldAsOf: "Old figures, as of {time}.",
+  incomplete: "may be incomplete",
   sort: "Order",
   byViewers: "by viewers",
   byFans: "by fans",
@@ -146,6 +153,7 @@ const ZH = {
   noFans: "没有粉丝在线。",
   noneFound: "没有符合的在线粉丝。",
   more: "显示更多",
+  first: "仅显示前 {n} 项。",
   moderate: "移出…",
   moderateWho: "移出或封禁 {id}",
   removeSomebody: "移出某位用户…",
@@ -158,6 +166,7 @@ const ZH = {
   remove: "移出",
   cancel: "取消",
   removed: "已移出 {id}。",
+  ownLive: "这是该主播自己的直播：请改为结束直播。",
   banned: "已移出 {id}，封禁至 {time}。",
   bans: "封禁名单",
   noBans: "没有被封禁的用户。",
@@ -187,6 +196,9 @@ const ZH = {
   uniques: "独立（观众 / 粉丝）",
   lives: "正在直播",
   noLives: "没有正在进行的直播。",
+  asOf: "截至 {time}。",
+  oldAsOf: "旧数据，截至 {time}。",
+  incomplete: "可能不完整",
   sort: "排序",
   byViewers: "按观众数",
   byFans: "按粉丝数",
@@ -263,11 +275,11 @@ function choose(language) {
 
 /** Takes the language that was chosen before, or the browser's, and lets the reader choose another. */
 export function startLanguages() {
-  const [wanted] = [localStorage.getItem(KEPT), ...navigator.languages].filter(Boolean);
+  const [wanted] = [recall("localStorage", KEPT), ...navigator.languages].filter(Boolean);
   choose(wanted?.startsWith("zh") ? "zh" : "en");
   for (const button of document.querySelectorAll("[data-language]")) {
     button.addEventListener("click", () => {
-      localStorage.setItem(KEPT, button.dataset.language);
+      keep("localStorage", KEPT, button.dataset.language);
       choose(button.dataset.language);
     });
   }
