@@ -2,9 +2,10 @@
 //! older one never replaces a newer one, whether it came by a message or from the store. Never awaits.
 //!
 //! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent. While a peer is
-//! late with its lease the figures are in doubt, since its viewers may be gone with it.
+//! late with its lease the figures are in doubt, since its viewers may be gone with it. They stay in doubt after its
+//! burial until it was swept from the live's slices, whose sizes count its users until then.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parking_lot::Mutex;
 
@@ -40,6 +41,8 @@ struct Known {
     count: ViewerCount,
     /// A gateway with viewers is late with its lease.
     doubt: bool,
+    /// Dead gateways that had viewers and may still have members in the live's slices.
+    unswept: BTreeSet<GatewayId>,
     /// The store could not be read yet.
     unread: bool,
 }
@@ -50,10 +53,22 @@ impl RemoteViewers {
         self.0.lock().count
     }
 
-    /// Whether a gateway with viewers is late with its lease, or the store could not be read yet.
+    /// Whether a gateway with viewers is late with its lease or dead and not swept, or the store could not be read yet.
     pub(crate) fn in_doubt(&self) -> bool {
         let known = self.0.lock();
         known.doubt || known.unread
+    }
+
+    /// The dead gateways that may still have members in the live's slices.
+    pub(crate) fn unswept(&self) -> BTreeSet<GatewayId> {
+        self.0.lock().unswept.clone()
+    }
+
+    /// Notes that these gateways have no members in the live's slices. True as for [`RemoteViewers::heard`].
+    pub(crate) fn swept(&self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
+        let mut known = self.0.lock();
+        known.unswept.retain(|gateway| !gone.contains(gateway));
+        known.sum_up(roster)
     }
 
     /// Notes that the store could not be read when the room was made.
@@ -63,6 +78,10 @@ impl RemoteViewers {
 
     /// Takes in how many viewers a peer has. True if the figures or the doubt changed.
     pub(crate) fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
+        // What comes late from the dead tells nothing.
+        if roster.dead.contains(peer) {
+            return false;
+        }
         let mut known = self.0.lock();
         let ViewerCount { viewers, moving, away } = count;
         let (moving, away) = (moving.min(viewers), away.min(viewers));
@@ -119,14 +138,16 @@ impl RemoteViewers {
 
 impl Known {
     fn sum_up(&mut self, roster: &Roster) -> bool {
-        self.peers.retain(|gateway, _| !roster.dead.contains(gateway));
+        let dead = self.peers.extract_if(|gateway, _| roster.dead.contains(gateway));
+        self.unswept.extend(dead.filter(|(_, peer)| peer.viewers > 0).map(|(gateway, _)| gateway));
         let counted = self.peers.iter().filter(|(gateway, _)| roster.counts(gateway));
         let count = counted.fold(ViewerCount::default(), |sum, (_, peer)| ViewerCount {
             viewers: sum.viewers.saturating_add(peer.viewers),
             moving: sum.moving.saturating_add(peer.moving),
             away: sum.away.saturating_add(peer.away),
         });
-        let doubt = self.peers.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
+        let late = self.peers.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
+        let doubt = late || !self.unswept.is_empty();
         let before = (self.count, self.doubt);
         (self.count, self.doubt) = (count, doubt);
         before != (count, doubt)
@@ -183,8 +204,12 @@ mod tests {
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, false), "b is not known yet");
         assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (8, true));
-        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, false));
+        let a_died = roster(&["b"], &[], &["a"]);
+        assert!(peers.roster_changed(&a_died));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, true), "a may have members in the slices");
+        assert!(!peers.heard(&gateway("a"), count(5), 9, &a_died), "a message that comes late");
+        assert!(!peers.swept(&BTreeSet::new(), &a_died) && peers.in_doubt());
+        assert!(peers.swept(&peers.unswept(), &a_died) && !peers.in_doubt());
         assert!(!peers.roster_changed(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
     }
 

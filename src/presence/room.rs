@@ -1,6 +1,7 @@
 //! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them, and its end.
 //! Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what the store and the peers say.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -242,6 +243,16 @@ impl Room {
         self.remote_changed(self.remote.roster_changed(roster))
     }
 
+    /// Dead gateways that may still have members in the slices, so that the figures count too many.
+    pub fn unswept(&self) -> BTreeSet<GatewayId> {
+        self.remote.unswept()
+    }
+
+    /// Notes that these gateways have no members in the slices. True if the quality of the figures changed.
+    pub fn note_swept(&self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
+        self.remote_changed(self.remote.swept(gone, roster))
+    }
+
     pub fn set_viewers_unread(&self) {
         self.remote.set_unread();
     }
@@ -333,7 +344,7 @@ impl Room {
         !self.record.exact_viewers && self.announced.owes(incarnation, self.own_viewers())
     }
 
-    /// `Partial` while a gateway with viewers is late with its lease, or the viewers could not be read.
+    /// `Partial` while a gateway with viewers is late with its lease or not swept, or the viewers could not be read.
     pub fn quality(&self) -> Quality {
         if self.remote.in_doubt() { Quality::Partial } else { Quality::Exact }
     }

@@ -5,17 +5,20 @@
 //! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
 //! as much as a check does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock::{Clock, Millis};
+use crate::base::ids::{GatewayId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::{Audience, End, Platform, Room, Rooms};
 use crate::store::{
-    CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, Store, StoreError, StoreResult,
+    CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, SliceSurvey, Store, StoreError,
+    StoreResult,
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
@@ -56,19 +59,24 @@ impl Checker {
     pub async fn check(&self, rooms: Vec<Arc<Room>>) {
         let own = self.gateways.own.incarnation();
         let roster = self.gateways.roster();
+        // Before the check, which reads the sizes.
+        let swept = self.sweep(&rooms).await;
         let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number, &roster)).collect();
         let lives: Vec<CheckLive> = expected.iter().map(|expected| expected.live.clone()).collect();
         let living: Vec<_> = roster.living.iter().cloned().collect();
         let answers = self.store.check(&own.id, &living, &lives).await;
-        for (expected, answer) in expected.iter().zip(answers) {
+        for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
             self.checks.checked(room);
             let handled = match answer {
                 Ok(findings) => self.handle(expected, findings).await,
                 Err(why) => Err(why),
             };
-            match handled {
-                Ok(()) => Metrics::count(&self.metrics.checks, "done"),
+            match handled.and_then(|()| swept) {
+                Ok(swept) => {
+                    Metrics::count(&self.metrics.checks, "done");
+                    self.note_swept(room, &swept);
+                }
                 Err(StoreError::Nonsense(what)) => {
                     Metrics::count(&self.metrics.checks, "failed");
                     tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
@@ -83,6 +91,43 @@ impl Checker {
                     self.checks.check_at(room, self.clock.now() + AGAIN);
                 }
             }
+        }
+    }
+
+    /// Removes the members of dead gateways from the rooms that may have some. Returns for each room which gateways that
+    /// was done for. The walk does so too, in all lives, but does not tell when it is done.
+    async fn sweep(&self, rooms: &[Arc<Room>]) -> Vec<StoreResult<BTreeSet<GatewayId>>> {
+        let unswept: Vec<BTreeSet<GatewayId>> = rooms.iter().map(|room| room.unswept()).collect();
+        let in_doubt = rooms.iter().zip(&unswept).filter(|(_, unswept)| !unswept.is_empty());
+        let slices: Vec<SliceId> =
+            in_doubt.flat_map(|(room, _)| room.slices().iter().map(|slice| slice.id.clone())).collect();
+        let mut found = slices.iter().zip(self.store.survey(&slices).await);
+        let mut swept = Vec::with_capacity(rooms.len());
+        for (room, unswept) in rooms.iter().zip(unswept) {
+            let of_room = if unswept.is_empty() { 0 } else { room.slices().len() };
+            let mut result = Ok(unswept);
+            for (slice, found) in found.by_ref().take(of_room) {
+                let done = match found {
+                    Ok(SliceSurvey { parts, .. }) => {
+                        let gateways: Vec<_> = parts.into_iter().map(|part| part.gateway).collect();
+                        self.sweeper.sweep_dead(slice, &gateways).await
+                    }
+                    Err(why) => Err(why),
+                };
+                result = done.and(result);
+            }
+            swept.push(result);
+        }
+        swept
+    }
+
+    /// Ends the doubt about the figures of a room from which these dead gateways were swept.
+    fn note_swept(&self, room: &Arc<Room>, swept: &BTreeSet<GatewayId>) {
+        if room.note_swept(swept, &self.gateways.roster()) {
+            self.rooms.count(room);
+        }
+        if !room.unswept().is_empty() {
+            self.check_again(&room.into());
         }
     }
 

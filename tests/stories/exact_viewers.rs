@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollcall::config::{Config, Switch};
 
-use crate::support::dashboard::{fans, viewers};
+use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
@@ -186,6 +186,39 @@ async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
         assert_eq!(listed(&other, "42", "").await.len(), 1);
     })
     .await;
+}
+
+/// Nobody walks for a while after the death.
+async fn figures_are_not_exact_before_the_sweep(tune: fn(&mut Config)) {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program_with(redis.clone(), tune).await;
+        let other = World::beside(redis.clone(), tune).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 3).await;
+        let _crowd = doomed.crowd("u", 10, "42").await;
+        let _here = other.viewer_in("u10", "42").await;
+        let mut dashboard = other.dashboard("42").await;
+        dashboard.sees(viewers(11), fans(3)).await;
+        other.redis().ask(&["SET", "rollcall:sweeper", "stalled", "PX", "8000"]).await;
+        doomed.process().kill();
+        dashboard.sees_that("doubt", |c| c.json["quality"] == "partial").await;
+        let before = dashboard.log.len();
+        dashboard.sees_that("one, and exact", |c| c.are(viewers(1), fans(0)) && c.json["quality"] == "exact").await;
+        let wrong = |c: &&Counts| c.json["quality"] == "exact" && !c.are(viewers(1), fans(0));
+        assert_eq!(dashboard.log[before..].iter().filter(wrong).count(), 0, "{}", dashboard.seen());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn figures_with_the_viewers_of_a_killed_gateway_are_not_exact() {
+    figures_are_not_exact_before_the_sweep(exact).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn figures_with_the_fans_of_a_killed_gateway_are_not_exact() {
+    figures_are_not_exact_before_the_sweep(|_| ()).await;
 }
 
 on_redis! {
