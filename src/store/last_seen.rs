@@ -3,6 +3,8 @@
 //!
 //! Users are spread over [`super::USERS_SLICES`] slices by their ids, as those who are online.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
@@ -49,7 +51,8 @@ pub trait LastSeen: Sync {
     /// Notes that users were seen at these times. Of two times of a user the later one stays. A user who is online and
     /// not invisible is taken out instead, whatever the time. So to call it after every change of who is online, with
     /// those who came and those who went, keeps the two apart, in whichever order the calls of several gateways arrive.
-    async fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> StoreResult<()>;
+    /// A time that is less than `apart` later than the one that is known changes nothing.
+    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> StoreResult<()>;
 
     /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is not older than `from`.
     /// Entries of one time are in an order of the store's own, see [`LastSeen::seen_order`].

@@ -1,6 +1,7 @@
 //! The boundary for lives: the record of each, and the list of the open ones. The types mirror the hash
 //! `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives` calls it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -343,6 +344,6 @@ pub trait LiveStore: Sync {
     /// Takes a live off the list if it has no record or is closed.
     async fn delist(&self, live: &LiveId) -> StoreResult<()>;
 
-    /// Makes this gateway the walker, or keeps it so. One gateway at a time walks.
-    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool>;
+    /// Makes this gateway the walker for `ttl`, or keeps it so. One gateway at a time walks. A `dead` walker has no turn.
+    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> StoreResult<bool>;
 }

@@ -295,7 +295,7 @@ impl Flusher {
                 return Ok(());
             }
             let told: Vec<_> = seen.iter().map(|(user, at)| (user.clone(), self.unix(*at))).collect();
-            if let Err(why) = self.store.note_seen(&told).await {
+            if let Err(why) = self.store.note_seen(&told, Duration::ZERO).await {
                 platform.note_seen(place, seen);
                 return Err(why);
             }

@@ -1,5 +1,6 @@
 //! Notes users as seen without a socket, for platforms that see HTTP requests only. A user is written at most once a
-//! minute by this gateway: within the minute, a further sign of life tells nothing new.
+//! minute: within the minute, a further sign of life tells nothing new. The store sees to that over all gateways, and
+//! is not asked where this gateway knows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,11 @@ impl SeenUsers {
         Self { store, clock, written: Cache::builder().max_capacity(MOST).time_to_live(MINUTE).build() }
     }
 
+    /// Notes that the store was told to forget users, so that those of the last minute are written again.
+    pub fn forget(&self) {
+        self.written.invalidate_all();
+    }
+
     /// Notes that these users are there now.
     pub async fn note(&self, users: Vec<UserId>) -> StoreResult<()> {
         let now = self.clock.unix();
@@ -35,7 +41,7 @@ impl SeenUsers {
         if new.is_empty() {
             return Ok(());
         }
-        let noted = self.store.note_seen(&new).await;
+        let noted = self.store.note_seen(&new, MINUTE).await;
         if noted.is_err() {
             new.iter().for_each(|(user, _)| self.written.invalidate(user));
         }
@@ -61,5 +67,8 @@ mod tests {
         seen.note(users(&["u1", "u2"])).await.unwrap();
         let known = store.presence_of(&users(&["u1", "u2"])).await.unwrap();
         assert_eq!((known[0].last_seen, known[1].last_seen.is_some()), (None, true));
+        seen.forget();
+        seen.note(users(&["u1"])).await.unwrap();
+        assert!(store.presence_of(&users(&["u1"])).await.unwrap()[0].last_seen.is_some());
     }
 }

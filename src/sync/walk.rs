@@ -202,7 +202,8 @@ impl Walk {
     }
 
     async fn keep_turn(&self) -> StoreResult<bool> {
-        self.store.take_walk_turn(&self.gateways.id(), self.lease_refresh * 2).await
+        let roster = self.gateways.roster();
+        self.store.take_walk_turn(&self.gateways.id(), self.lease_refresh * 2, &roster.dead).await
     }
 
     /// Forgets what was known: a gateway that gets the turn back walks at once and sweeps all the dead.

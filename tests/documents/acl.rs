@@ -1,7 +1,7 @@
 //! The ACL rules that docs/redis.md gives to operators: gateways and audits under them can do everything, and need all
 //! of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     slices(store, &record, OnlineSet::Fans(record.live.clone())).await;
     slices(store, &record, OnlineSet::Viewers(record.live.clone())).await;
     slices(store, &record, OnlineSet::Users).await;
-    store.note_seen(&[(user("u1"), 1)]).await.unwrap();
+    store.note_seen(&[(user("u1"), 1)], Duration::ZERO).await.unwrap();
     gateways(store, &record).await;
     moderation(store, &record).await;
     words(store, (redis, prefix), &record.live).await;
@@ -229,7 +229,7 @@ async fn gateways(store: &RedisStore, record: &LiveRecord) {
     store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
     assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));
     store.note_streamer(&record.streamer, &one, Presence::Gone).await.unwrap();
-    assert!(store.take_walk_turn(&one, Duration::from_secs(4)).await.unwrap());
+    assert!(store.take_walk_turn(&one, Duration::from_secs(4), &HashSet::new()).await.unwrap());
     store.end_lease(&one).await.unwrap();
 }
 
@@ -317,7 +317,7 @@ async fn users(store: &RedisStore) {
     let (one, gateway) = (user("u1"), GatewayId::random());
     let slice = one.slice_index(USERS_SLICES);
     store.fix_seen_ids(SeenIds::Text).await.unwrap();
-    store.note_seen(&[(one.clone(), 5)]).await.unwrap();
+    store.note_seen(&[(one.clone(), 5)], Duration::ZERO).await.unwrap();
     let lives = vec![LiveId::parse("42").unwrap()];
     let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), lives)] };
     store.tell_whereabouts(&call).await.unwrap();

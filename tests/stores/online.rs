@@ -111,7 +111,7 @@ impl Platform {
 
     pub async fn see(&self, users: &[UserId], at: UnixMillis) {
         let seen: Vec<(UserId, UnixMillis)> = users.iter().map(|user| (user.clone(), at)).collect();
-        self.store.note_seen(&seen).await.unwrap();
+        self.store.note_seen(&seen, Duration::ZERO).await.unwrap();
     }
 
     async fn count(&self, from: UnixMillis, to: UnixMillis) -> OnlineCount {
@@ -169,6 +169,7 @@ pub(crate) use on_each_platform;
 on_each_platform!(
     a_user_is_online_or_was_seen_but_never_both,
     of_two_times_the_later_one_stays,
+    a_time_that_is_too_near_to_the_known_one_changes_nothing,
     a_count_has_each_user_once_and_both_ends_of_the_window,
     a_list_is_in_order_and_misses_nobody,
     the_oldest_are_forgotten_a_thousand_at_a_time,
@@ -190,15 +191,26 @@ async fn a_user_is_online_or_was_seen_but_never_both(platform: Platform) {
     let gone = (false, Some(1_000));
     assert_eq!(known, [gone, (true, None), (true, None), (false, None), gone]);
     assert!(platform.known(&[]).await.is_empty());
-    platform.store.note_seen(&[]).await.unwrap();
+    platform.store.note_seen(&[], Duration::ZERO).await.unwrap();
 }
 
 async fn of_two_times_the_later_one_stays(platform: Platform) {
     for at in [2_000, 3_000, 1_000] {
         platform.see(&[user(1)], at).await;
     }
-    platform.store.note_seen(&[(user(2), 7), (user(2), 9), (user(2), 8)]).await.unwrap();
+    platform.store.note_seen(&[(user(2), 7), (user(2), 9), (user(2), 8)], Duration::ZERO).await.unwrap();
     assert_eq!(platform.known(&users(1, 3)).await, [(false, Some(3_000)), (false, Some(9))]);
+}
+
+async fn a_time_that_is_too_near_to_the_known_one_changes_nothing(platform: Platform) {
+    let apart = Duration::from_millis(60);
+    for (at, then) in [(1_000, 1_000), (1_059, 1_000), (1_060, 1_060), (1_061, 1_060), (900, 1_060), (5_000, 5_000)] {
+        platform.store.note_seen(&[(user(1), at)], apart).await.unwrap();
+        assert_eq!(platform.known(&[user(1)]).await, [(false, Some(then))], "{at}");
+    }
+    platform.come(&[user(1)]).await;
+    platform.store.note_seen(&[(user(1), 5_001)], apart).await.unwrap();
+    assert_eq!(platform.known(&[user(1)]).await, [(true, None)]);
 }
 
 async fn a_count_has_each_user_once_and_both_ends_of_the_window(platform: Platform) {

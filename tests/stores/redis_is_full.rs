@@ -1,6 +1,7 @@
 //! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways alive pass; joins
 //! are refused and leave nothing behind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,8 +88,8 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     for presence in [Presence::Here, Presence::Gone] {
         store.note_streamer(&user(1), &gateway("a"), presence).await.unwrap();
     }
-    assert!(store.take_walk_turn(&gateway("a"), LONG).await.unwrap());
-    assert!(store.take_walk_turn(&gateway("a"), Duration::from_secs(60)).await.unwrap());
+    assert!(store.take_walk_turn(&gateway("a"), LONG, &HashSet::new()).await.unwrap());
+    assert!(store.take_walk_turn(&gateway("a"), Duration::from_secs(60), &HashSet::new()).await.unwrap());
 
     // Events of the close: the stream is capped.
     let told = Event { id: "1".into(), kind: EventKind::LiveClosed, live: live("42"), data: "{}".into() };

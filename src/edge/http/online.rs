@@ -247,6 +247,7 @@ pub(super) async fn forget(
     let store = state.store_for_clients.clone();
     let forgotten = run_to_completion(async move { forget_before(store.as_ref(), before, MOST_FORGOTTEN).await });
     let (count, more) = forgotten.await?;
+    state.online.seen.forget();
     Ok(Json(Forgotten { count, more }))
 }
 

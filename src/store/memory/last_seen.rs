@@ -1,5 +1,7 @@
 //! The calls on users of the platform: when they were seen last, who is online, and in which lives users are.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::MemoryStore;
@@ -25,12 +27,12 @@ impl LastSeen for MemoryStore {
         Ok(ids)
     }
 
-    async fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> StoreResult<()> {
+    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> StoreResult<()> {
         for (user, at) in seen {
             let slice = user.slice_index(USERS_SLICES);
             let online = self.online_slice(slice, |online| online.is_listed(user));
             let mut known = self.user_slice(slice);
-            if online { known.forget(user) } else { known.note(user, *at) }
+            if online { known.forget(user) } else { known.note(user, *at, apart) }
         }
         Ok(())
     }

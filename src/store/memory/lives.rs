@@ -1,6 +1,7 @@
 //! The calls on lives in the embedded store. All of them take one small lock: a live is opened, closed and touched
 //! rarely.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -90,10 +91,13 @@ impl LiveStore for MemoryStore {
         Ok(())
     }
 
-    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
+    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> StoreResult<bool> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let taken = lives.turn.as_ref().is_some_and(|(holder, until)| holder != gateway && *until > now);
+        let taken = lives
+            .turn
+            .as_ref()
+            .is_some_and(|(holder, until)| holder != gateway && !dead.contains(holder) && *until > now);
         if !taken {
             lives.turn = Some((gateway.clone(), now + millis(ttl)));
         }

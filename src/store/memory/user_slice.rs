@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::time::Duration;
 
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::store::{MAX_WHEREABOUTS, Seen, Span, TellWhereabouts, ToldWhereabouts};
 
@@ -19,8 +20,8 @@ pub(super) struct UserSlice {
 }
 
 impl UserSlice {
-    pub(super) fn note(&mut self, user: &UserId, at: UnixMillis) {
-        let later = self.seen.get(user).is_none_or(|known| *known < at);
+    pub(super) fn note(&mut self, user: &UserId, at: UnixMillis, apart: Duration) {
+        let later = self.seen.get(user).is_none_or(|known| *known < at && known.saturating_add(millis(apart)) <= at);
         if later {
             self.forget(user);
             self.seen.insert(user.clone(), at);

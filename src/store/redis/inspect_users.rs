@@ -1,5 +1,7 @@
 //! What an audit reads of the users of the platform from outside the protocol, and puts right. No gateway calls it.
 
+use std::time::Duration;
+
 use fred::types::Value;
 
 use super::online_users::{read_lives, read_time};
@@ -78,7 +80,7 @@ impl RedisStore {
     /// As [`crate::store::LastSeen::note_seen`], for up to [`MAX_BATCH`] users of a slice.
     pub(crate) async fn note_seen_again(&self, slice: u32, seen: &[(UserId, UnixMillis)]) -> StoreResult<()> {
         let seen: Vec<(&UserId, UnixMillis)> = seen.iter().map(|(user, at)| (user, *at)).collect();
-        self.note_slice(slice, &seen).await
+        self.note_slice(slice, &seen, Duration::ZERO).await
     }
 
     /// Lowers up to [`MAX_BATCH`] times of a slice that are later than `most`. How many there were.

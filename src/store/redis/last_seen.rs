@@ -2,6 +2,7 @@
 //! know how.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -9,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::reply::{nonsense, score, text};
 use super::{RedisStore, args, scripts};
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{USERS_SLICES, UserId};
 use crate::config::SeenIds;
 use crate::store::{LastSeen, MAX_BATCH, Seen, StoreResult};
@@ -62,8 +63,13 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn note_slice(&self, slice: u32, seen: &[(&UserId, UnixMillis)]) -> StoreResult<()> {
-        let mut args = args![self.seen_ids().as_str()];
+    pub(super) async fn note_slice(
+        &self,
+        slice: u32,
+        seen: &[(&UserId, UnixMillis)],
+        apart: Duration,
+    ) -> StoreResult<()> {
+        let mut args = args![self.seen_ids().as_str(), millis(apart)];
         args.extend(seen.iter().flat_map(|(user, at)| args![user, at]));
         let keys = self.keys();
         let on = vec![keys.last_seen(slice), keys.online_users(slice), keys.invisible_users(slice)];
@@ -101,13 +107,13 @@ impl LastSeen for RedisStore {
         self.router.call("fix_seen_ids", self.do_fix(ids)).await
     }
 
-    async fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> StoreResult<()> {
+    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> StoreResult<()> {
         let ids = self.seen_ids();
         // The edges refuse ids that do not fit, so none is here but by a gateway with other settings.
         let fitting = seen.iter().filter(|(user, _)| ids.fits(user)).map(|(user, at)| (user, *at));
         let slices = by_slice(fitting, |(user, _)| *user);
         let calls = slices.iter().flat_map(|(slice, seen)| seen.chunks(USERS_A_CALL).map(|some| (*slice, some)));
-        let calls: Vec<_> = calls.map(|(slice, some)| self.note_slice(slice, some)).collect();
+        let calls: Vec<_> = calls.map(|(slice, some)| self.note_slice(slice, some, apart)).collect();
         stream::iter(calls).buffer_unordered(AT_A_TIME).try_collect().await
     }
 

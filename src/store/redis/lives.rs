@@ -2,7 +2,7 @@
 //! call that changes both uses the order that leaves no open live unlisted; a crash in between may leave a closed live
 //! on the list, which [`LiveStore::delist`] removes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -347,14 +347,17 @@ impl LiveStore for RedisStore {
         self.router.call("delist", self.do_delist(live)).await
     }
 
-    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
-        let (key, args) = (self.keys().walker(), args![gateway, millis(ttl).max(1)]);
+    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> StoreResult<bool> {
+        let key = self.keys().walker();
         let steps = async {
             // Mostly another gateway has the turn, and a look costs Redis a small part of what a script does.
             let holder = self.router.command("GET", args![key]).await?;
-            if holder.as_str().is_some_and(|holder| holder != gateway.as_str()) {
+            let holder = holder.as_str().unwrap_or_default();
+            let is_free = holder.is_empty() || holder == gateway.as_str();
+            if !is_free && !dead.iter().any(|dead| dead.as_str() == &*holder) {
                 return Ok(false);
             }
+            let args = args![gateway, millis(ttl).max(1), &*holder];
             self.router.script(&scripts::TURN, vec![key], args).await?.flag()
         };
         self.router.call("take_walk_turn", steps).await

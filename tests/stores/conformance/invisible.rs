@@ -1,6 +1,7 @@
 //! Members of a slice who are in no list: for as long as they are in the slice, and together with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Span, Store, Strays, TellWhereabouts};
@@ -118,7 +119,7 @@ fn online_with(user: &UserId) -> SliceId {
 async fn what_is_known_of_an_invisible_user_is_what_was_known_before(store: Arc<dyn Store>) {
     let one = user(1);
     let online = online_with(&one);
-    store.note_seen(&[(one.clone(), 700)]).await.unwrap();
+    store.note_seen(&[(one.clone(), 700)], Duration::ZERO).await.unwrap();
     let before = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
     let mut a = Caller { slice: online.clone(), ..Caller::new(&store, "a") };
     hides(&mut a, std::slice::from_ref(&one), &[]).await;
@@ -159,7 +160,7 @@ async fn an_invisible_user_who_is_seen_without_a_socket_is_remembered(store: Arc
     a.registers(std::slice::from_ref(&one)).await;
     hides(&mut a, std::slice::from_ref(&one), &[]).await;
     for (at, known) in [(700, 700), (900, 900), (800, 900)] {
-        store.note_seen(&[(one.clone(), at)]).await.unwrap();
+        store.note_seen(&[(one.clone(), at)], Duration::ZERO).await.unwrap();
         assert_eq!(seen().await, Some(known));
     }
     assert_eq!(store.count_online(Span::ALL).await.unwrap(), OnlineCount { online: 1, seen: 0 });
@@ -167,7 +168,7 @@ async fn an_invisible_user_who_is_seen_without_a_socket_is_remembered(store: Arc
     assert_eq!(seen().await, Some(900));
     // Everybody may know of the next visit.
     a.joins(std::slice::from_ref(&one)).await;
-    store.note_seen(&[(one.clone(), 950)]).await.unwrap();
+    store.note_seen(&[(one.clone(), 950)], Duration::ZERO).await.unwrap();
     assert_eq!(store.count_online(Span::ALL).await.unwrap(), OnlineCount { online: 1, seen: 0 });
     a.leaves(std::slice::from_ref(&one)).await;
     assert_eq!(seen().await, None);
@@ -180,7 +181,7 @@ async fn very_many_invisible_users_count_once(store: Arc<dyn Store>) {
     let mut a = Caller { slice: online, ..Caller::new(&store, "a") };
     for some in mine.chunks(500) {
         let seen: Vec<(UserId, u64)> = some.iter().map(|user| (user.clone(), 700)).collect();
-        store.note_seen(&seen).await.unwrap();
+        store.note_seen(&seen, Duration::ZERO).await.unwrap();
     }
     hides(&mut a, &mine[..500], &[]).await;
     for some in mine[500..2_000].chunks(500) {

@@ -1,5 +1,6 @@
 //! The records of lives: opening, closing, keeping, listing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -271,13 +272,17 @@ async fn delisting_spares_open_lives(store: Arc<dyn Store>) {
 async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn Store>) {
     let (a, b) = (gateway("a"), gateway("b"));
     let long = Duration::from_secs(60);
-    assert!(store.take_walk_turn(&a, long).await.unwrap());
-    assert!(!store.take_walk_turn(&b, long).await.unwrap());
-    assert!(store.take_walk_turn(&a, Duration::from_millis(30)).await.unwrap());
+    let nobody = HashSet::new();
+    assert!(store.take_walk_turn(&a, long, &nobody).await.unwrap());
+    assert!(!store.take_walk_turn(&b, long, &nobody).await.unwrap());
+    assert!(store.take_walk_turn(&a, Duration::from_millis(30), &nobody).await.unwrap());
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-    while !store.take_walk_turn(&b, long).await.unwrap() {
+    while !store.take_walk_turn(&b, long, &nobody).await.unwrap() {
         assert!(tokio::time::Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(!store.take_walk_turn(&a, long).await.unwrap());
+    assert!(!store.take_walk_turn(&a, long, &nobody).await.unwrap());
+    // The dead keep no turn, whoever else is dead.
+    assert!(!store.take_walk_turn(&a, long, &[gateway("c")].into()).await.unwrap());
+    assert!(store.take_walk_turn(&a, long, &[gateway("c"), b].into()).await.unwrap());
 }

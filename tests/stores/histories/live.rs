@@ -5,7 +5,7 @@
 //! Epochs, times and versions follow each store's own clock. So a history names epochs by the order in which they
 //! began, and answers are compared without times.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -428,7 +428,10 @@ impl Side {
                 format!("{:?}", self.store.remove_user(&wish).await.unwrap())
             }
             Step::Turn { gateway: who } => {
-                format!("{:?}", self.store.take_walk_turn(&gateway(GATEWAYS[*who]), LONG).await.unwrap())
+                format!(
+                    "{:?}",
+                    self.store.take_walk_turn(&gateway(GATEWAYS[*who]), LONG, &HashSet::new()).await.unwrap()
+                )
             }
             Step::Say { gateway: who, viewers, number, behind } => {
                 let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());

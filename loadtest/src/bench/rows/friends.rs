@@ -2,7 +2,7 @@
 //! online. How long an answer takes, how many calls it costs, and whether any call keeps Redis busy for long.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use fred::interfaces::{ClientLike, SortedSetsInterface};
@@ -63,7 +63,7 @@ async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize
     let away = |n: usize| (user(users + n), if n < FRIENDS_BEFORE { now } else { now - 3_600_000 });
     let away: Vec<(UserId, u64)> = (0..users / 4).map(away).collect();
     for some in away.chunks(20_000) {
-        store.note_seen(some).await?;
+        store.note_seen(some, Duration::ZERO).await?;
     }
     let followed: Vec<UserId> =
         (1..=FRIENDS_ONLINE).map(user).chain(away.into_iter().map(|(user, _)| user)).take(FOLLOWED).collect();

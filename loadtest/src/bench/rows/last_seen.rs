@@ -72,7 +72,7 @@ impl Filled {
         let now = unix_now();
         let all: Vec<(UserId, u64)> = (0..self.users).map(|n| (user(n), now - n as u64)).collect();
         for some in all.chunks(20 * MAX_BATCH) {
-            self.store.note_seen(some).await?;
+            self.store.note_seen(some, Duration::ZERO).await?;
         }
         Ok(())
     }

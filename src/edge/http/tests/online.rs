@@ -1,5 +1,7 @@
 //! Users of the whole platform over HTTP: beats, counts, lists, questions, friends.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::world::World;
@@ -13,7 +15,7 @@ impl World {
     async fn saw(&self, users: &[(&str, u64)]) {
         let at = |ago: u64| unix_now() - ago * 1_000;
         let seen: Vec<_> = users.iter().map(|(name, ago)| (UserId::parse(name).unwrap(), at(*ago))).collect();
-        self.store.note_seen(&seen).await.unwrap();
+        self.store.note_seen(&seen, Duration::ZERO).await.unwrap();
     }
 
     async fn count(&self, query: &str) -> (u64, bool) {

@@ -1,6 +1,7 @@
 //! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN
 //! may, its list of open lives lags behind the records, and it counts calls.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -141,7 +142,7 @@ answered_by_the_embedded_store! {
         fn begin_close(&self, wish: &CloseLive) -> CloseReply;
         fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>;
         fn delist(&self, live: &LiveId) -> ();
-        fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> bool;
+        fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool;
         else
         /// The live stays on the list: a list may lag behind the records.
         async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
@@ -377,7 +378,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     LastSeen {
         fn fix_seen_ids(&self, ids: SeenIds) -> SeenIds;
-        fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> ();
+        fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> ();
         fn seen_in_slice(&self, slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen>;
         fn forget_seen(&self, slice: u32, before: UnixMillis) -> u64;
         else

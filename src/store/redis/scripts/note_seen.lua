@@ -1,10 +1,11 @@
 -- Notes when users were seen last. Takes out those who are online, but not the invisible: as far as anybody may know,
 -- they are not online.
 -- KEYS  1 last seen  2 users online  3 those of them who are invisible
--- ARGV  1 text | u32, then for each user: user, time in ms
+-- ARGV  1 text | u32  2 a time that is less than so many ms later than the known one changes nothing,
+--       then for each user: user, time in ms
 -- Returns  1
 local users = {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 local online = redis.call('SMISMEMBER', KEYS[2], unpack(users))
@@ -15,8 +16,12 @@ for i, user in ipairs(users) do
   if online[i] == 1 and hidden[i] ~= 1 then
     here[#here + 1] = member
   else
-    gone[#gone + 1] = ARGV[2 * i + 1]
-    gone[#gone + 1] = member
+    local at, apart = ARGV[2 * i + 2], tonumber(ARGV[2])
+    local known = apart > 0 and redis.call('ZSCORE', KEYS[1], member)
+    if not known or tonumber(known) + apart <= tonumber(at) then
+      gone[#gone + 1] = at
+      gone[#gone + 1] = member
+    end
   end
 end
 -- What frees memory comes first: a full Redis accepts it (see prelude.lua).
