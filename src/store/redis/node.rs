@@ -188,7 +188,6 @@ async fn queue(
     let mut next = || rest.next().unwrap_or(Value::Null);
     match command {
         "GET" => pipeline.get(Key::try_from(next())?).await,
-        "EXISTS" => pipeline.exists(keys(rest)?).await,
         "SCARD" => pipeline.scard(Key::try_from(next())?).await,
         "HLEN" => pipeline.hlen(Key::try_from(next())?).await,
         "HGETALL" => pipeline.hgetall(Key::try_from(next())?).await,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
+use super::keys::Keys;
 use super::last_seen::{by_slice, write_member};
 use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, score};
@@ -33,26 +34,19 @@ type Asked<'a> = (usize, &'a UserId);
 struct Question {
     command: &'static str,
     key: String,
+    /// Whether the set at the key is mostly empty, so that its size is asked first.
+    rare: bool,
 }
 
-/// When it is asked who is invisible: before everything else about the users of a slice, or after it.
+type Questions<const N: usize> = [Question; N];
+
+/// How a [`Question`] about a set that is mostly empty is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Invisible {
-    First,
-    Last,
+enum Rare {
+    /// By the size of the set: if that is zero, it answers for each user.
+    BySize,
+    ByUser,
 }
-
-/// How it is asked who is invisible. Mostly nobody is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AskedBy {
-    /// Whether anybody is, in any of many slices.
-    Slices,
-    /// For each user.
-    Users,
-}
-
-/// What is known of a user: the place of the answer, whether the user is invisible, and the answers to the questions.
-type Known<const N: usize> = (usize, bool, [Value; N]);
 
 /// What the gateways said of where a user is.
 type Words = Vec<(GatewayId, LiveId)>;
@@ -62,108 +56,84 @@ impl RedisStore {
     async fn ask<const N: usize>(
         &self,
         users: impl Iterator<Item = Asked<'_>>,
-        invisible: Invisible,
-        questions: impl Fn(u32) -> [Question; N],
-    ) -> StoreResult<Vec<Known<N>>> {
-        let (mut known, open) = self.ask_once(users, (invisible, AskedBy::Slices), &questions).await?;
-        known.extend(self.ask_once(open.into_iter(), (invisible, AskedBy::Users), &questions).await?.0);
-        Ok(known)
+        questions: impl Fn(u32) -> Questions<N>,
+    ) -> StoreResult<Vec<(usize, [Value; N])>> {
+        let (mut found, open) = self.ask_once(users, &questions, Rare::BySize).await?;
+        found.extend(self.ask_once(open.into_iter(), &questions, Rare::ByUser).await?.0);
+        Ok(found)
     }
 
-    /// Answers also about whom all of it is to be asked again, [`AskedBy::Users`].
+    /// Answers also about whom all of it is to be asked again, [`Rare::ByUser`].
     async fn ask_once<'a, const N: usize>(
         &self,
         users: impl Iterator<Item = Asked<'a>>,
-        (invisible, by): (Invisible, AskedBy),
-        questions: &impl Fn(u32) -> [Question; N],
-    ) -> StoreResult<(Vec<Known<N>>, Vec<Asked<'a>>)> {
+        questions: &impl Fn(u32) -> Questions<N>,
+        rare: Rare,
+    ) -> StoreResult<(Vec<(usize, [Value; N])>, Vec<Asked<'a>>)> {
         let slices = by_slice(users, |(_, user)| *user);
-        let calls = calls(&slices).into_iter().map(|slices| async move {
-            // In a cluster, all keys of a command are in one slot.
-            let together = if by == AskedBy::Users || self.router.is_cluster() { 1 } else { slices.len() };
-            let mut commands = Vec::with_capacity(slices.len() * (N + 1));
-            for slices in slices.chunks(together) {
-                let at = commands.len();
-                for (slice, users) in slices {
-                    commands.extend(questions(*slice).map(|question| self.command(users, question)));
-                }
-                let at = if invisible == Invisible::First { at } else { commands.len() };
-                commands.insert(at, self.who_is_invisible(slices, by));
-            }
-            let mut answers = self.router.read_all(commands).await.into_iter();
-            let (mut known, mut open) = (Vec::new(), Vec::new());
-            for slices in slices.chunks(together) {
-                let mut hidden = Value::Null;
-                if invisible == Invisible::First {
-                    hidden = next_answer(&mut answers)?;
-                }
-                let mut each_slice = Vec::with_capacity(slices.len());
-                for (_, users) in slices {
-                    let mut values = Vec::with_capacity(N);
-                    for _ in 0..N {
-                        values.push(each(next_answer(&mut answers)?, users)?.into_iter());
+        let calls = calls(&slices).into_iter().map(|slices| {
+            let asked: Vec<_> = slices.iter().map(|(slice, users)| (questions(*slice), *users)).collect();
+            let commands = asked.iter().flat_map(|(questions, users)| self.commands(users, questions, rare)).collect();
+            async move {
+                let mut answers = self.router.read_all(commands).await.into_iter();
+                let (mut found, mut open) = (Vec::new(), Vec::new());
+                for (questions, users) in asked {
+                    let (mut each_question, mut is_open) = (Vec::with_capacity(N), false);
+                    for question in questions {
+                        let answer = next_answer(&mut answers)?;
+                        each_question.push(match rare {
+                            Rare::BySize if question.rare => {
+                                is_open |= number(&answer)? > 0;
+                                vec![Value::Integer(0); users.len()].into_iter()
+                            }
+                            _ => each(answer, users)?.into_iter(),
+                        });
                     }
-                    each_slice.push((*users, values));
-                }
-                if invisible == Invisible::Last {
-                    hidden = next_answer(&mut answers)?;
-                }
-                if by == AskedBy::Slices && number(&hidden)? > 0 {
-                    open.extend(slices.iter().flat_map(|(_, users)| *users).copied());
-                    continue;
-                }
-                for (users, mut values) in each_slice {
-                    let hidden = match by {
-                        AskedBy::Slices => vec![false; users.len()],
-                        AskedBy::Users => each(hidden.clone(), users)?.iter().map(flag).collect::<StoreResult<_>>()?,
-                    };
-                    known.extend(users.iter().zip(hidden).map(|((place, _), hidden)| {
-                        let value = |question: usize| values[question].next().unwrap_or(Value::Null);
-                        (*place, hidden, std::array::from_fn(value))
+                    if is_open {
+                        open.extend_from_slice(users);
+                        continue;
+                    }
+                    found.extend(users.iter().map(|(place, _)| {
+                        let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
+                        (*place, std::array::from_fn(answer))
                     }));
                 }
+                StoreResult::Ok((found, open))
             }
-            StoreResult::Ok((known, open))
         });
-        let (known, open): (Vec<_>, Vec<_>) = try_join_all(calls).await?.into_iter().unzip();
-        Ok((known.concat(), open.concat()))
+        let (found, open): (Vec<_>, Vec<_>) = try_join_all(calls).await?.into_iter().unzip();
+        Ok((found.concat(), open.concat()))
     }
 
-    fn who_is_invisible(&self, slices: &[(u32, &[Asked<'_>])], by: AskedBy) -> Command {
-        let keys = slices.iter().map(|(slice, _)| self.keys().invisible_users(*slice));
-        match by {
-            AskedBy::Slices => ("EXISTS", keys.map(Value::from).collect()),
-            AskedBy::Users => {
-                let names = slices.iter().flat_map(|(_, users)| names(users));
-                ("SMISMEMBER", keys.map(Value::from).chain(names).collect())
+    fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: &Questions<N>, rare: Rare) -> [Command; N] {
+        questions.each_ref().map(|question| {
+            let mut args = args![question.key];
+            match (rare, self.seen_ids()) {
+                (Rare::BySize, _) if question.rare => return ("SCARD", args),
+                (_, SeenIds::U32) if question.command == "ZMSCORE" => {
+                    args.extend(users.iter().map(|(_, user)| write_member(SeenIds::U32, user)));
+                }
+                _ => args.extend(names(users)),
             }
-        }
-    }
-
-    fn command(&self, users: &[Asked<'_>], Question { command, key }: Question) -> Command {
-        let mut args = args![key];
-        match self.seen_ids() {
-            SeenIds::U32 if command == "ZMSCORE" => {
-                args.extend(users.iter().map(|(_, user)| write_member(SeenIds::U32, user)));
-            }
-            _ => args.extend(names(users)),
-        }
-        (command, args)
+            (question.command, args)
+        })
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
         // invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
         let questions = |slice| {
+            let keys = self.keys();
             [
-                Question { command: "ZMSCORE", key: self.keys().last_seen(slice) },
-                Question { command: "SMISMEMBER", key: self.keys().online_users(slice) },
+                is_invisible(keys, slice),
+                Question { command: "ZMSCORE", key: keys.last_seen(slice), rare: false },
+                Question { command: "SMISMEMBER", key: keys.online_users(slice), rare: false },
             ]
         };
         let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
-        for (place, hidden, [seen, online]) in self.ask(users.iter().enumerate(), Invisible::First, questions).await? {
+        for (place, [hidden, seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
             known[place].last_seen = read_time(seen)?;
-            here.extend((flag(&online)? && !hidden).then_some((place, &users[place])));
+            here.extend((flag(&online)? && !flag(&hidden)?).then_some((place, &users[place])));
         }
         for (place, words) in self.visible_words(here.into_iter()).await? {
             if let Some(lives) = words {
@@ -184,9 +154,13 @@ impl RedisStore {
     /// Where users are; `None` for those who are invisible.
     async fn visible_words(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<Vec<(usize, Option<Words>)>> {
         // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
-        let questions = |slice| [Question { command: "HMGET", key: self.keys().whereabouts(slice) }];
-        let known = self.ask(users, Invisible::Last, questions).await?.into_iter();
-        Ok(known.map(|(place, hidden, [words])| (place, (!hidden).then(|| read_lives(&words)))).collect())
+        let questions = |slice| {
+            let keys = self.keys();
+            let words = Question { command: "HMGET", key: keys.whereabouts(slice), rare: false };
+            [words, is_invisible(keys, slice)]
+        };
+        let found = self.ask(users, questions).await?.into_iter();
+        found.map(|(place, [words, hidden])| Ok((place, (!flag(&hidden)?).then(|| read_lives(&words))))).collect()
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -232,6 +206,10 @@ impl RedisStore {
             }
         }
     }
+}
+
+fn is_invisible(keys: &Keys, slice: u32) -> Question {
+    Question { command: "SMISMEMBER", key: keys.invisible_users(slice), rare: true }
 }
 
 /// The calls that it takes to ask about users: the slices of each, with their users.
