@@ -53,7 +53,7 @@ use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
-use crate::sync::seen::SeenUsers;
+use crate::sync::seen::{self, SeenUsers};
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streamers::StreamerPresence;
 use crate::sync::sweep::Sweeper;
@@ -316,7 +316,10 @@ impl Parts {
                 events_kept,
             }),
             sessions,
-            online: OnlineSettings::new(config, Arc::new(SeenUsers::new(store_for_clients.clone(), clock))),
+            online: OnlineSettings::new(
+                config,
+                Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART))
+            ),
             admission: Admission::new(config),
             browsers: Browsers::new(config),
             metrics,

@@ -182,18 +182,25 @@ impl Publisher {
         Ok(())
     }
 
-    /// Announces zero viewers for every live: the gateway stops.
+    /// Announces zero viewers for every live, and the sizes that the last flush left: the gateway stops.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all()).for_each_concurrent(AT_A_TIME, |room| self.leave(room)).await;
     }
 
     async fn leave(&self, room: Arc<Room>) {
         let own = self.gateways.own.incarnation();
-        if room.announced.stored(own.number).is_none_or(|(viewers, _)| viewers == 0) {
-            return;
-        }
-        let say = say(&room, &own.id, self.outbox.next_number(), ViewerCount::default(), News::default());
-        if let Err(why) = self.store.announce_viewers(&say).await {
+        let (number, nobody) = (self.outbox.next_number(), ViewerCount::default());
+        let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
+        let news = News::of(&news.collect::<Vec<_>>());
+        let told = if room.announced.stored(own.number).is_some_and(|(viewers, _)| viewers > 0) {
+            self.store.announce_viewers(&say(&room, &own.id, number, nobody, news)).await.map(drop)
+        } else if room.record.exact_viewers || !news.is_empty() {
+            let on = Channel::Live(room.record.live.clone());
+            self.send(&on, &counts(&room, number, nobody, news), &own.id).await.map(drop)
+        } else {
+            Ok(())
+        };
+        if let Err(why) = told {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }

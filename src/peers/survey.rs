@@ -122,8 +122,6 @@ impl Subscriber {
             && (room.counting.queued.is_set() || found.arrived.is_none_or(|arrived| arrived == room.arrivals.sum()))
             // A failed announcement of viewers is made again with the next check, which must not be put off.
             && !room.owes_viewers(incarnation)
-            // Only the gateway's own check ends this doubt.
-            && room.unswept().is_empty()
             && viewers == room.expected_viewers(&self.gateways.roster(), incarnation)
             && found.slices.len() == room.slices().len()
             && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {

@@ -191,8 +191,16 @@ impl Checks {
     pub fn roster_changed(&self, roster: &Roster) {
         self.rooms.befriend_where(|room| room.friends.roster_changed());
         for room in self.rooms.all() {
-            if room.roster_changed(roster) {
+            let changed = room.roster_changed(roster);
+            if changed {
                 self.rooms.count(&room);
+            }
+            // Even if nothing changes now: a message may have come first that took in the new roster.
+            let has_unswept = !room.unswept().is_empty();
+            if has_unswept {
+                room.check.doubt();
+            }
+            if changed || has_unswept {
                 // A dead gateway's members are swept about now, and perhaps no message tells this gateway the new size.
                 self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
             }

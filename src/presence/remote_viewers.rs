@@ -39,7 +39,7 @@ struct Known {
     peers: HashMap<GatewayId, Peer>,
     /// Viewers on the living gateways among them.
     count: ViewerCount,
-    /// A gateway with viewers is late with its lease.
+    /// A gateway with viewers is late with its lease, or dead and not swept.
     doubt: bool,
     /// Dead gateways that had viewers and may still have members in the live's slices.
     unswept: BTreeSet<GatewayId>,
@@ -106,6 +106,16 @@ impl RemoteViewers {
         });
         let unread = std::mem::take(&mut known.unread);
         known.sum_up(roster) || unread
+    }
+
+    /// Notes that peers have an entry in a slice of all viewers. One that said nothing yet may have viewers; how many,
+    /// the slices say. True as for [`RemoteViewers::heard`].
+    pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
+        let mut known = self.0.lock();
+        for gateway in gateways {
+            known.note(gateway, Peer { viewers: 1, moving: 0, away: 0, number: 0, missing_in_store: false });
+        }
+        known.sum_up(roster)
     }
 
     /// Takes in a new roster. True as for [`RemoteViewers::heard`].

@@ -231,6 +231,11 @@ impl Room {
         self.remote_changed(self.remote.read(&said, roster))
     }
 
+    /// Notes that these other gateways have an entry in a slice of viewers. True if the quality of the figures changed.
+    pub fn note_holders(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
+        self.remote_changed(self.remote.holds(gateways, roster))
+    }
+
     /// While viewers are on their way to this gateway, it goes on with the count that other gateways wrote before.
     pub fn go_on_from_the_record(&self) {
         if let Some(counted) = &self.record.counted {

@@ -51,8 +51,10 @@ pub trait LastSeen: Sync {
     /// Notes that users were seen at these times. Of two times of a user the later one stays. A user who is online and
     /// not invisible is taken out instead, whatever the time. So to call it after every change of who is online, with
     /// those who came and those who went, keeps the two apart, in whichever order the calls of several gateways arrive.
-    /// A time that is less than `apart` later than the one that is known changes nothing.
-    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> StoreResult<()>;
+    /// A time that is less than `apart` later than the one that is known changes nothing; such users are answered, with
+    /// the known time.
+    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration)
+    -> StoreResult<Vec<(UserId, UnixMillis)>>;
 
     /// Up to `limit` entries of a slice, oldest first, from `after` on or from the first that is not older than `from`.
     /// Entries of one time are in an order of the store's own, see [`LastSeen::seen_order`].

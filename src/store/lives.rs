@@ -344,6 +344,6 @@ pub trait LiveStore: Sync {
     /// Takes a live off the list if it has no record or is closed.
     async fn delist(&self, live: &LiveId) -> StoreResult<()>;
 
-    /// Makes this gateway the walker for `ttl`, or keeps it so. One gateway at a time walks. A `dead` walker has no turn.
+    /// Makes this gateway the walker for `ttl`, or keeps it so. One gateway at a time walks. The `dead` keep no turn.
     async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> StoreResult<bool>;
 }

@@ -1,6 +1,7 @@
 //! Compares what the store holds with what this gateway expects it to hold: once per `check-every` for each room, and
 //! at once where there is reason for doubt. The comparison changes nothing. What it finds is repaired the usual way:
-//! the flusher reads a slice back, the keeper writes the record again, the publisher announces viewers again.
+//! the flusher reads a slice back, the keeper writes the record again, the publisher announces viewers again. Where a
+//! dead gateway may still have members, the sweeper removes them first.
 //!
 //! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
 //! as much as a check does.
@@ -9,8 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::{GatewayId, SliceId};
+use crate::base::ids::{GatewayId, OnlineSet, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
@@ -23,6 +26,9 @@ use crate::store::{
 use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
 use crate::sync::sweep::Sweeper;
+
+/// Slices that are swept at a time.
+const AT_A_TIME: usize = 64;
 
 /// A check without an answer is due again after this time, in ms.
 const AGAIN: Millis = 1_000;
@@ -57,10 +63,10 @@ pub struct Checker {
 impl Checker {
     /// Checks rooms, up to [`crate::store::MAX_CHECKED`] of them.
     pub async fn check(&self, rooms: Vec<Arc<Room>>) {
-        let own = self.gateways.own.incarnation();
-        let roster = self.gateways.roster();
         // Before the check, which reads the sizes.
         let swept = self.sweep(&rooms).await;
+        let own = self.gateways.own.incarnation();
+        let roster = self.gateways.roster();
         let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number, &roster)).collect();
         let lives: Vec<CheckLive> = expected.iter().map(|expected| expected.live.clone()).collect();
         let living: Vec<_> = roster.living.iter().cloned().collect();
@@ -94,39 +100,47 @@ impl Checker {
         }
     }
 
-    /// Removes the members of dead gateways from the rooms that may have some. Returns for each room which gateways that
-    /// was done for. The walk does so too, in all lives, but does not tell when it is done.
+    /// Removes the members of dead gateways from the rooms that may have some. Returns for each room the gateways that
+    /// have none there now. The walk removes them too, but does not tell when it is done.
     async fn sweep(&self, rooms: &[Arc<Room>]) -> Vec<StoreResult<BTreeSet<GatewayId>>> {
-        let unswept: Vec<BTreeSet<GatewayId>> = rooms.iter().map(|room| room.unswept()).collect();
-        let in_doubt = rooms.iter().zip(&unswept).filter(|(_, unswept)| !unswept.is_empty());
-        let slices: Vec<SliceId> =
-            in_doubt.flat_map(|(room, _)| room.slices().iter().map(|slice| slice.id.clone())).collect();
-        let mut found = slices.iter().zip(self.store.survey(&slices).await);
-        let mut swept = Vec::with_capacity(rooms.len());
-        for (room, unswept) in rooms.iter().zip(unswept) {
-            let of_room = if unswept.is_empty() { 0 } else { room.slices().len() };
-            let mut result = Ok(unswept);
-            for (slice, found) in found.by_ref().take(of_room) {
-                let done = match found {
-                    Ok(SliceSurvey { parts, .. }) => {
-                        let gateways: Vec<_> = parts.into_iter().map(|part| part.gateway).collect();
-                        self.sweeper.sweep_dead(slice, &gateways).await
-                    }
-                    Err(why) => Err(why),
-                };
-                result = done.and(result);
+        let in_doubt = |room: &Arc<Room>| (room.clone(), room.unswept());
+        let rooms: Vec<_> = rooms.iter().map(in_doubt).collect();
+        let slices = rooms.iter().filter(|(_, unswept)| !unswept.is_empty()).flat_map(|(room, _)| room.slices());
+        let slices: Vec<SliceId> = slices.map(|slice| slice.id.clone()).collect();
+        let found = self.store.survey(&slices).await;
+        let left: Vec<_> = stream::iter(slices.into_iter().zip(found))
+            .map(|(slice, found)| self.sweep_slice(slice, found))
+            .buffered(AT_A_TIME)
+            .collect()
+            .await;
+        let mut left = left.into_iter();
+        let swept = rooms.into_iter().map(|(room, mut unswept)| {
+            let slices = if unswept.is_empty() { 0 } else { room.slices().len() };
+            let left: Vec<_> = left.by_ref().take(slices).collect();
+            for gateway in left.into_iter().collect::<StoreResult<Vec<_>>>()?.concat() {
+                unswept.remove(&gateway);
             }
-            swept.push(result);
-        }
-        swept
+            Ok(unswept)
+        });
+        swept.collect()
     }
 
-    /// Ends the doubt about the figures of a room from which these dead gateways were swept.
+    /// Sweeps the dead gateways among those with an entry in a slice. Returns the others.
+    async fn sweep_slice(&self, slice: SliceId, found: StoreResult<SliceSurvey>) -> StoreResult<Vec<GatewayId>> {
+        let roster = self.gateways.roster();
+        let mut gateways: Vec<GatewayId> = found?.parts.into_iter().map(|part| part.gateway).collect();
+        self.sweeper.sweep_dead(&slice, &gateways).await?;
+        gateways.retain(|gateway| !roster.dead.contains(gateway));
+        Ok(gateways)
+    }
+
+    /// Ends the doubt about the figures of a room in which these dead gateways have no members.
     fn note_swept(&self, room: &Arc<Room>, swept: &BTreeSet<GatewayId>) {
         if room.note_swept(swept, &self.gateways.roster()) {
             self.rooms.count(room);
         }
         if !room.unswept().is_empty() {
+            room.check.doubt();
             self.check_again(&room.into());
         }
     }
@@ -224,6 +238,10 @@ impl Checker {
         let size = (reading.card, reading.version);
         if audience.note_reading(place, version, size, self.clock.now()) {
             audience.room().iter().for_each(|room| self.rooms.count(room));
+        }
+        if let Some(room) = audience.room().filter(|_| matches!(slice.id.set, OnlineSet::Viewers(_))) {
+            // Nothing else but messages tells of them, and one may have been missed.
+            room.note_holders(&reading.gateways, &self.gateways.roster());
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
         let untimed = reading.timed.is_some_and(|timed| timed < reading.card);

@@ -1,31 +1,33 @@
 //! Notes users as seen without a socket, for platforms that see HTTP requests only. A user is written at most once a
-//! minute: within the minute, a further sign of life tells nothing new. The store sees to that over all gateways, and
-//! is not asked where this gateway knows it.
+//! minute: within the minute, a further sign of life tells nothing new. The store sees to that over all gateways. A
+//! gateway remembers the times that the store has, and does not ask while it knows the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache;
 
-use crate::base::clock::{Clock, UnixMillis};
+use crate::base::clock::{Clock, UnixMillis, millis};
 use crate::base::ids::UserId;
 use crate::store::{Store, StoreResult};
 
-/// For so long a user who was written is not written again.
-const MINUTE: Duration = Duration::from_secs(60);
+/// So far apart two times of a user are that are written.
+pub const APART: Duration = Duration::from_secs(60);
 
-/// So many users are remembered as written; beyond that, some are written again.
+/// Of so many users it is remembered when they were written; of others the store is asked.
 const MOST: u64 = 1_000_000;
 
 pub struct SeenUsers {
     store: Arc<dyn Store>,
     clock: Clock,
-    written: Cache<UserId, ()>,
+    apart: Duration,
+    /// The time that the store has.
+    written: Cache<UserId, UnixMillis>,
 }
 
 impl SeenUsers {
-    pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
-        Self { store, clock, written: Cache::builder().max_capacity(MOST).time_to_live(MINUTE).build() }
+    pub fn new(store: Arc<dyn Store>, clock: Clock, apart: Duration) -> Self {
+        Self { store, clock, apart, written: Cache::builder().max_capacity(MOST).time_to_live(apart).build() }
     }
 
     /// Notes that the store was told to forget users, so that those of the last minute are written again.
@@ -36,16 +38,15 @@ impl SeenUsers {
     /// Notes that these users are there now.
     pub async fn note(&self, users: Vec<UserId>) -> StoreResult<()> {
         let now = self.clock.unix();
-        let new = users.into_iter().filter(|user| self.written.entry_by_ref(user).or_insert(()).is_fresh());
-        let new: Vec<(UserId, UnixMillis)> = new.map(|user| (user, now)).collect();
-        if new.is_empty() {
+        let is_due =
+            |user: &UserId| self.written.get(user).is_none_or(|at| at.saturating_add(millis(self.apart)) <= now);
+        let due: Vec<(UserId, UnixMillis)> = users.into_iter().filter(is_due).map(|user| (user, now)).collect();
+        if due.is_empty() {
             return Ok(());
         }
-        let noted = self.store.note_seen(&new, MINUTE).await;
-        if noted.is_err() {
-            new.iter().for_each(|(user, _)| self.written.invalidate(user));
-        }
-        noted
+        let unchanged = self.store.note_seen(&due, self.apart).await?;
+        due.into_iter().chain(unchanged).for_each(|(user, at)| self.written.insert(user, at));
+        Ok(())
     }
 }
 
@@ -56,19 +57,30 @@ mod tests {
     use crate::store::{LastSeen, OnlineUsers};
 
     #[tokio::test]
-    async fn a_user_is_written_once_a_minute() {
+    async fn a_user_is_written_once_a_minute_over_all_gateways() {
         let clock = Clock::start();
         let store = Arc::new(MemoryStore::new(clock));
-        let seen = SeenUsers::new(store.clone(), clock);
+        let apart = Duration::from_secs(3);
+        let [here, there] = [(); 2].map(|()| SeenUsers::new(store.clone(), clock, apart));
         let users = |names: &[&str]| names.iter().map(|name| UserId::parse(name).unwrap()).collect::<Vec<_>>();
-        seen.note(users(&["u1", "u1"])).await.unwrap();
+        let last_seen = async |users: &[UserId]| store.presence_of(users).await.unwrap()[0].last_seen;
+        let (u1, u2) = (users(&["u1"]), users(&["u2"]));
+        here.note(users(&["u1", "u1"])).await.unwrap();
         // Whoever writes the user once more brings the user back.
-        store.forget_seen(users(&["u1"])[0].slice_index(64), UnixMillis::MAX).await.unwrap();
-        seen.note(users(&["u1", "u2"])).await.unwrap();
-        let known = store.presence_of(&users(&["u1", "u2"])).await.unwrap();
-        assert_eq!((known[0].last_seen, known[1].last_seen.is_some()), (None, true));
-        seen.forget();
-        seen.note(users(&["u1"])).await.unwrap();
-        assert!(store.presence_of(&users(&["u1"])).await.unwrap()[0].last_seen.is_some());
+        store.forget_seen(u1[0].slice_index(64), UnixMillis::MAX).await.unwrap();
+        here.note(users(&["u1", "u2"])).await.unwrap();
+        assert_eq!(last_seen(&u1).await, None);
+        here.forget();
+        here.note(u1.clone()).await.unwrap();
+        assert!(last_seen(&u1).await.is_some());
+        // The other gateway asks the store, and goes by the time that the store has.
+        let first = last_seen(&u2).await.unwrap();
+        while last_seen(&u2).await == Some(first) {
+            there.note(u2.clone()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(clock.unix() < first + 60_000, "the user is never written again");
+        }
+        let next = last_seen(&u2).await.unwrap();
+        assert!(next >= first + 3_000, "after {} ms", next - first);
     }
 }

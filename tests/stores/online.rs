@@ -205,8 +205,9 @@ async fn of_two_times_the_later_one_stays(platform: Platform) {
 async fn a_time_that_is_too_near_to_the_known_one_changes_nothing(platform: Platform) {
     let apart = Duration::from_millis(60);
     for (at, then) in [(1_000, 1_000), (1_059, 1_000), (1_060, 1_060), (1_061, 1_060), (900, 1_060), (5_000, 5_000)] {
-        platform.store.note_seen(&[(user(1), at)], apart).await.unwrap();
+        let unchanged = platform.store.note_seen(&[(user(1), at)], apart).await.unwrap();
         assert_eq!(platform.known(&[user(1)]).await, [(false, Some(then))], "{at}");
+        assert_eq!(unchanged, if at == then { vec![] } else { vec![(user(1), then)] }, "{at}");
     }
     platform.come(&[user(1)]).await;
     platform.store.note_seen(&[(user(1), 5_001)], apart).await.unwrap();

@@ -1,7 +1,7 @@
 //! With `--exact-viewers` all viewers of a live are in the store, so each user counts once over all gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rollcall::config::{Config, Switch};
 
@@ -219,6 +219,40 @@ async fn figures_with_the_viewers_of_a_killed_gateway_are_not_exact() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn figures_with_the_fans_of_a_killed_gateway_are_not_exact() {
     figures_are_not_exact_before_the_sweep(|_| ()).await;
+}
+
+/// The figures are right at once, and never in doubt.
+async fn a_gateway_stops(tune: fn(&mut Config)) {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let old = World::beside(redis.clone(), tune).await;
+        let new = World::beside(redis, tune).await;
+        old.open("42").await;
+        old.crowd_follows("u", 3).await;
+        let _crowd = old.crowd("u", 10, "42").await;
+        let _here = new.viewer_in("u10", "42").await;
+        let mut dashboard = new.dashboard("42").await;
+        dashboard.sees(viewers(11), fans(3)).await;
+        old.stop().await;
+        let stopped = Instant::now();
+        dashboard.sees(viewers(1), fans(0)).await;
+        assert!(stopped.elapsed() < SLACK, "after {:?}: {}", stopped.elapsed(), dashboard.seen());
+        // Until after the look that follows the death of a gateway.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        dashboard.sees_that("what came meanwhile", |_| true).await;
+        assert!(dashboard.log.iter().all(|c| c.json["quality"] == "exact"), "{}", dashboard.seen());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
+    a_gateway_stops(exact).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fans_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
+    a_gateway_stops(|_| ()).await;
 }
 
 on_redis! {

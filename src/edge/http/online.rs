@@ -20,6 +20,7 @@ use super::state::AppState;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{MAX_BATCH, OnlineCount, Seen, Span, StoreResult, UserPresence};
+use crate::sync::seen::APART;
 use crate::sync::user_upkeep::forget_before;
 
 /// One request forgets about this many users at most.
@@ -244,10 +245,16 @@ pub(super) async fn forget(
 ) -> Result<Json<Forgotten>, Problem> {
     tracked(&state)?;
     let before = window_before(state.clock.unix(), query.older_than_s.0).from;
-    let store = state.store_for_clients.clone();
-    let forgotten = run_to_completion(async move { forget_before(store.as_ref(), before, MOST_FORGOTTEN).await });
+    let (store, seen) = (state.store_for_clients.clone(), state.online.seen.clone());
+    let forgotten = run_to_completion(async move {
+        let forgotten = forget_before(store.as_ref(), before, MOST_FORGOTTEN).await;
+        // After an error too, as some of them may be gone.
+        if query.older_than_s.0 <= APART.as_secs() {
+            seen.forget();
+        }
+        forgotten
+    });
     let (count, more) = forgotten.await?;
-    state.online.seen.forget();
     Ok(Json(Forgotten { count, more }))
 }
 

@@ -27,14 +27,23 @@ impl LastSeen for MemoryStore {
         Ok(ids)
     }
 
-    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> StoreResult<()> {
+    async fn note_seen(
+        &self,
+        seen: &[(UserId, UnixMillis)],
+        apart: Duration,
+    ) -> StoreResult<Vec<(UserId, UnixMillis)>> {
+        let mut unchanged = Vec::new();
         for (user, at) in seen {
             let slice = user.slice_index(USERS_SLICES);
             let online = self.online_slice(slice, |online| online.is_listed(user));
             let mut known = self.user_slice(slice);
-            if online { known.forget(user) } else { known.note(user, *at, apart) }
+            if online {
+                known.forget(user);
+            } else if let Some(at_before) = known.note(user, *at, apart) {
+                unchanged.push((user.clone(), at_before));
+            }
         }
-        Ok(())
+        Ok(unchanged)
     }
 
     async fn seen_in_slice(

@@ -20,13 +20,18 @@ pub(super) struct UserSlice {
 }
 
 impl UserSlice {
-    pub(super) fn note(&mut self, user: &UserId, at: UnixMillis, apart: Duration) {
-        let later = self.seen.get(user).is_none_or(|known| *known < at && known.saturating_add(millis(apart)) <= at);
-        if later {
+    /// Answers the known time if the new one is less than `apart` later. Of the two the later one stays otherwise.
+    pub(super) fn note(&mut self, user: &UserId, at: UnixMillis, apart: Duration) -> Option<UnixMillis> {
+        let known = self.seen.get(user).copied();
+        if let Some(known) = known.filter(|known| !apart.is_zero() && known.saturating_add(millis(apart)) > at) {
+            return Some(known);
+        }
+        if known.is_none_or(|known| known < at) {
             self.forget(user);
             self.seen.insert(user.clone(), at);
             self.by_time.insert((at, user.clone()));
         }
+        None
     }
 
     pub(super) fn forget(&mut self, user: &UserId) {

@@ -80,7 +80,7 @@ impl RedisStore {
     /// As [`crate::store::LastSeen::note_seen`], for up to [`MAX_BATCH`] users of a slice.
     pub(crate) async fn note_seen_again(&self, slice: u32, seen: &[(UserId, UnixMillis)]) -> StoreResult<()> {
         let seen: Vec<(&UserId, UnixMillis)> = seen.iter().map(|(user, at)| (user, *at)).collect();
-        self.note_slice(slice, &seen, Duration::ZERO).await
+        self.note_slice(slice, &seen, Duration::ZERO).await.map(drop)
     }
 
     /// Lowers up to [`MAX_BATCH`] times of a slice that are later than `most`. How many there were.

@@ -68,13 +68,22 @@ impl RedisStore {
         slice: u32,
         seen: &[(&UserId, UnixMillis)],
         apart: Duration,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<Vec<(UserId, UnixMillis)>> {
         let mut args = args![self.seen_ids().as_str(), millis(apart)];
         args.extend(seen.iter().flat_map(|(user, at)| args![user, at]));
         let keys = self.keys();
         let on = vec![keys.last_seen(slice), keys.online_users(slice), keys.invisible_users(slice)];
-        let steps = async { self.router.script(&scripts::NOTE_SEEN, on, args).await?.number() };
-        self.router.call("note_seen", steps).await.map(drop)
+        let steps = async {
+            let mut reply = self.router.script(&scripts::NOTE_SEEN, on, args).await?;
+            let mut unchanged = Vec::new();
+            while let Some(place) = reply.next_number()? {
+                let asked = usize::try_from(place).ok().and_then(|place| seen.get(place.checked_sub(1)?));
+                let (user, _) = asked.ok_or_else(|| nonsense("a user who was not told of"))?;
+                unchanged.push(((*user).clone(), score(reply.piece().unwrap_or(Value::Null))?.max(0.0) as UnixMillis));
+            }
+            Ok(unchanged)
+        };
+        self.router.call("note_seen", steps).await
     }
 
     async fn read_seen(&self, slice: u32, (at, after): (UnixMillis, Value), limit: usize) -> StoreResult<Vec<Seen>> {
@@ -107,14 +116,18 @@ impl LastSeen for RedisStore {
         self.router.call("fix_seen_ids", self.do_fix(ids)).await
     }
 
-    async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> StoreResult<()> {
+    async fn note_seen(
+        &self,
+        seen: &[(UserId, UnixMillis)],
+        apart: Duration,
+    ) -> StoreResult<Vec<(UserId, UnixMillis)>> {
         let ids = self.seen_ids();
         // The edges refuse ids that do not fit, so none is here but by a gateway with other settings.
         let fitting = seen.iter().filter(|(user, _)| ids.fits(user)).map(|(user, at)| (user, *at));
         let slices = by_slice(fitting, |(user, _)| *user);
         let calls = slices.iter().flat_map(|(slice, seen)| seen.chunks(USERS_A_CALL).map(|some| (*slice, some)));
         let calls: Vec<_> = calls.map(|(slice, some)| self.note_slice(slice, some, apart)).collect();
-        stream::iter(calls).buffer_unordered(AT_A_TIME).try_collect().await
+        stream::iter(calls).buffer_unordered(AT_A_TIME).try_concat().await
     }
 
     async fn seen_in_slice(

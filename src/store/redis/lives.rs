@@ -354,7 +354,7 @@ impl LiveStore for RedisStore {
             let holder = self.router.command("GET", args![key]).await?;
             let holder = holder.as_str().unwrap_or_default();
             let is_free = holder.is_empty() || holder == gateway.as_str();
-            if !is_free && !dead.iter().any(|dead| dead.as_str() == &*holder) {
+            if !is_free && !dead.contains(&*holder) {
                 return Ok(false);
             }
             let args = args![gateway, millis(ttl).max(1), &*holder];

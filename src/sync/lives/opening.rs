@@ -1,6 +1,5 @@
 //! Opens lives and makes their rooms.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::parts::LivesParts;
@@ -8,7 +7,7 @@ use super::types::{LiveError, OpenWish, Opened};
 use crate::base::ids::{LiveId, MAX_SLICES, OnlineSet};
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::{Fence, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
+use crate::store::{Fence, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
 use crate::sync::catch_up::load_bans;
 use crate::sync::events::announce_or_leave;
 
@@ -82,11 +81,11 @@ impl LivesParts {
         };
         let now = self.clock.now();
         let room = self.rooms.prepare(record, bans, now);
-        let mut holders = HashSet::new();
+        let mut holders = Vec::new();
         for (place, reading) in slices {
             let slice = &room.slices()[place];
             if matches!(slice.id.set, OnlineSet::Viewers(_)) {
-                holders.extend(reading.gateways.iter().cloned());
+                holders.extend(reading.gateways);
             }
             room.note_card(place, (reading.card, reading.version), now);
             let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
@@ -103,16 +102,9 @@ impl LivesParts {
         }
         // After the room can be found, so that it misses no change of the roster.
         match viewers {
-            Some(mut said) => {
-                // Those who have an entry may have viewers; how many is not needed.
-                said.extend(holders.into_iter().map(|gateway| GatewayViewers {
-                    gateway,
-                    viewers: 1,
-                    away: 0,
-                    moving: 0,
-                    number: 0,
-                }));
+            Some(said) => {
                 room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster());
+                room.note_holders(&holders, &self.gateways.roster());
                 room.go_on_from_the_record();
             }
             None => room.set_viewers_unread(),

@@ -378,7 +378,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     LastSeen {
         fn fix_seen_ids(&self, ids: SeenIds) -> SeenIds;
-        fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> ();
+        fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration) -> Vec<(UserId, UnixMillis)>;
         fn seen_in_slice(&self, slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen>;
         fn forget_seen(&self, slice: u32, before: UnixMillis) -> u64;
         else
