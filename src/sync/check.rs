@@ -78,7 +78,7 @@ impl Checker {
                 Ok(findings) => self.handle(expected, findings).await,
                 Err(why) => Err(why),
             };
-            match handled.and_then(|()| swept) {
+            match handled.and(swept) {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
                     self.note_swept(room, &swept);

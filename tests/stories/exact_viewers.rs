@@ -1,9 +1,10 @@
 //! With `--exact-viewers` all viewers of a live are in the store, so each user counts once over all gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rollcall::config::{Config, Switch};
+use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::redis_view::Redis;
