@@ -94,21 +94,29 @@ impl Postgres {
         let _ = child.wait();
     }
 
-    /// Starts it again with what it had.
+    /// Starts it again with what it had. Somebody may have taken the port meanwhile, so it is started until it stays.
     pub async fn go_on(&mut self) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let has_ended = |child: &mut Child| child.try_wait().expect("the state of PostgreSQL").is_some();
+            if self.child.as_mut().is_none_or(has_ended) {
+                self.child = Some(self.spawn());
+            }
+            let Err(why) = self.options().connect().await else { return };
+            let log = || std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "PostgreSQL does not answer: {why}\n{}", log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn spawn(&self) -> Child {
         let log = File::create(self.dir.path().join("log")).expect("a log for PostgreSQL");
         let mut server = program("postgres");
         server.arg("-D").arg(self.dir.path().join("data")).args(["-p", &self.port.to_string()]);
         server.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]);
         server.args(&self.more);
-        let child = server.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-        self.child = Some(child.expect("postgres starts"));
-        let deadline = Instant::now() + DEADLINE;
-        while let Err(why) = self.options().connect().await {
-            let log = || std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "PostgreSQL does not answer: {why}\n{}", log());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let server = server.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        server.expect("postgres starts")
     }
 
     /// Runs statements on a connection of their own.
