@@ -318,7 +318,7 @@ impl Parts {
             sessions,
             online: OnlineSettings::new(
                 config,
-                Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART))
+                Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART)),
             ),
             admission: Admission::new(config),
             browsers: Browsers::new(config),

@@ -241,7 +241,9 @@ impl Checker {
         }
         if let Some(room) = audience.room().filter(|_| matches!(slice.id.set, OnlineSet::Viewers(_))) {
             // Nothing else but messages tells of them, and one may have been missed.
-            room.note_holders(&reading.gateways, &self.gateways.roster());
+            if room.note_holders(&reading.gateways, &self.gateways.roster()) {
+                self.rooms.count(room);
+            }
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
         let untimed = reading.timed.is_some_and(|timed| timed < reading.card);

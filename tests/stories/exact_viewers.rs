@@ -6,9 +6,10 @@ use std::time::Duration;
 use rollcall::config::{Config, Switch};
 use tokio::time::Instant;
 
-use crate::support::dashboard::{Counts, fans, viewers};
+use crate::support::dashboard::{Counts, Dashboard, fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -167,18 +168,24 @@ async fn viewers_who_are_moved_count_once_at_every_moment() {
     .await;
 }
 
+/// Ten viewers on one gateway, three of them fans, one of this name on the other, and a dashboard there.
+async fn ten_and(first: &World, (name, other): (&str, &World), all: u64) -> (Vec<Viewer>, Dashboard) {
+    first.open("42").await;
+    first.crowd_follows("u", 3).await;
+    let mut there = first.crowd("u", 10, "42").await;
+    there.push(other.viewer_in(name, "42").await);
+    let mut dashboard = other.dashboard("42").await;
+    dashboard.sees(viewers(all), fans(3)).await;
+    (there, dashboard)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut doomed = World::program_with(redis.clone(), exact).await;
         let other = World::beside(redis.clone(), exact).await;
-        doomed.open("42").await;
-        doomed.crowd_follows("u", 3).await;
-        let _crowd = doomed.crowd("u", 10, "42").await;
-        let _both = other.viewer_in("u7", "42").await;
-        let mut dashboard = other.dashboard("42").await;
-        dashboard.sees(viewers(10), fans(3)).await;
+        let (_viewers, mut dashboard) = ten_and(&doomed, ("u7", &other), 10).await;
         doomed.process().kill();
         viewers_become(&other, "42", 1, other.sweep_bound()).await;
         assert_eq!(redis.viewers("42").await, users(&["u7"]));
@@ -195,12 +202,7 @@ async fn figures_are_not_exact_before_the_sweep(tune: fn(&mut Config)) {
         let redis = Redis::start().await;
         let mut doomed = World::program_with(redis.clone(), tune).await;
         let other = World::beside(redis.clone(), tune).await;
-        doomed.open("42").await;
-        doomed.crowd_follows("u", 3).await;
-        let _crowd = doomed.crowd("u", 10, "42").await;
-        let _here = other.viewer_in("u10", "42").await;
-        let mut dashboard = other.dashboard("42").await;
-        dashboard.sees(viewers(11), fans(3)).await;
+        let (_viewers, mut dashboard) = ten_and(&doomed, ("u10", &other), 11).await;
         other.redis().ask(&["SET", "rollcall:sweeper", "stalled", "PX", "8000"]).await;
         doomed.process().kill();
         dashboard.sees_that("doubt", |c| c.json["quality"] == "partial").await;
@@ -228,12 +230,7 @@ async fn a_gateway_stops(tune: fn(&mut Config)) {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), tune).await;
         let new = World::beside(redis, tune).await;
-        old.open("42").await;
-        old.crowd_follows("u", 3).await;
-        let _crowd = old.crowd("u", 10, "42").await;
-        let _here = new.viewer_in("u10", "42").await;
-        let mut dashboard = new.dashboard("42").await;
-        dashboard.sees(viewers(11), fans(3)).await;
+        let (_viewers, mut dashboard) = ten_and(&old, ("u10", &new), 11).await;
         old.stop().await;
         let stopped = Instant::now();
         dashboard.sees(viewers(1), fans(0)).await;
