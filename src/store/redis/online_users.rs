@@ -121,46 +121,43 @@ impl RedisStore {
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
-        // invisible user who leaves goes out of both sets at once, so who is invisible is asked before and after.
+        // invisible user who leaves goes out of both sets at once, so who is invisible is asked first; and last, so that
+        // nothing is shown of somebody who has become invisible meanwhile.
         let questions = |slice| {
             let keys = self.keys();
             [
                 is_invisible(keys, slice),
                 Question { command: "ZMSCORE", key: keys.last_seen(slice), rare: false },
                 Question { command: "SMISMEMBER", key: keys.online_users(slice), rare: false },
+                Question { command: "HMGET", key: keys.whereabouts(slice), rare: false },
+                is_invisible(keys, slice),
             ]
         };
-        let (mut known, mut here) = (vec![UserPresence::default(); users.len()], Vec::new());
-        for (place, [hidden, seen, online]) in self.ask(users.iter().enumerate(), questions).await? {
-            known[place].last_seen = read_time(seen)?;
-            here.extend((flag(&online)? && !flag(&hidden)?).then_some((place, &users[place])));
-        }
-        for (place, words) in self.visible_words(here.into_iter()).await? {
-            if let Some(lives) = words {
-                known[place] = UserPresence { online: true, last_seen: None, lives };
-            }
+        let mut known = vec![UserPresence::default(); users.len()];
+        for (place, [before, seen, online, words, after]) in self.ask(users.iter().enumerate(), questions).await? {
+            known[place] = if flag(&online)? && !flag(&before)? && !flag(&after)? {
+                UserPresence { online: true, last_seen: None, lives: read_lives(&words) }
+            } else {
+                UserPresence { last_seen: read_time(seen)?, ..UserPresence::default() }
+            };
         }
         Ok(known)
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
-        let mut known = vec![Vec::new(); users.len()];
-        for (place, words) in self.visible_words(users.iter().enumerate()).await? {
-            known[place] = words.unwrap_or_default();
-        }
-        Ok(known)
-    }
-
-    /// Where users are; `None` for those who are invisible.
-    async fn visible_words(&self, users: impl Iterator<Item = Asked<'_>>) -> StoreResult<Vec<(usize, Option<Words>)>> {
         // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
         let questions = |slice| {
             let keys = self.keys();
             let words = Question { command: "HMGET", key: keys.whereabouts(slice), rare: false };
             [words, is_invisible(keys, slice)]
         };
-        let found = self.ask(users, questions).await?.into_iter();
-        found.map(|(place, [words, hidden])| Ok((place, (!flag(&hidden)?).then(|| read_lives(&words))))).collect()
+        let mut known = vec![Vec::new(); users.len()];
+        for (place, [words, hidden]) in self.ask(users.iter().enumerate(), questions).await? {
+            if !flag(&hidden)? {
+                known[place] = read_lives(&words);
+            }
+        }
+        Ok(known)
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
