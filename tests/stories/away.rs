@@ -14,7 +14,9 @@ on_both_stores! {
         crowd[0].say(json!({"type": "away"})).await;
         dashboard.sees_that("one is away", |counts| counts.number("away") == 1).await;
         let listed = world.backend().get("/v1/lives").await.is(200).body["items"][0].clone();
-        assert_eq!((&listed["away"], &listed["quality"]), (&json!(1), &json!("exact")), "{listed}");
+        for shown in [listed, world.backend().live("42").await] {
+            assert_eq!((&shown["away"], &shown["quality"]), (&json!(1), &json!("exact")), "{shown}");
+        }
         // A heartbeat brings nobody back.
         let ack = crowd[0].heartbeat().await;
         crowd[0].ping().await;

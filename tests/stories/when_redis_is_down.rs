@@ -57,6 +57,7 @@ on_redis! {
         world.readyz_becomes(503).await;
         let stale = dashboard.sees_quality("stale").await;
         assert!(stale.are(viewers(20), fans(20)), "the last known figures: {}", stale.json);
+        assert_eq!(world.backend().live("42").await["quality"], "stale");
         assert_eq!(world.backend().get("/healthz").await.status, 200, "the process itself runs");
         let away = Instant::now();
         while away.elapsed() < world.config.timeout * 2 {

@@ -11,7 +11,7 @@ use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::lives::{LiveCounted, OpenLiveEntry};
+use super::lives::{InRoom, LiveCounted, OpenLiveEntry};
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::JsonObject;
@@ -84,10 +84,9 @@ pub(super) async fn list(
     // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
     let records = state.lives.counted(&lives).await?.into_iter().flatten();
     let open = records.filter(|record| record.state == LiveState::Open);
-    let trust = &state.sessions.trust;
     let entry = |record: LiveRecord| {
-        let room = state.rooms.of_epoch(&record);
-        OpenLiveEntry::from(record).seen_in(room.as_deref(), trust)
+        let room = InRoom::of(&state, &record);
+        OpenLiveEntry::of(record, room)
     };
     let mut items: Vec<OpenLiveEntry> = open.map(entry).collect();
     match rank {

@@ -17,8 +17,6 @@ use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
-use crate::presence::room::Room;
-use crate::presence::trust::Trust;
 use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Summary, Terms};
 use crate::sync::lives::OpenWish;
 
@@ -150,8 +148,30 @@ pub(super) struct LiveNow {
     /// Fans online now.
     #[schema(example = 3)]
     fans: u64,
+    /// What the room of the live knows.
+    #[serde(flatten)]
+    room: InRoom,
     /// What is left of it when it is over; null while it is open.
     summary: Option<Summary>,
+}
+
+/// What only a gateway that holds the live knows of its figures.
+#[derive(Default, Serialize, ToSchema)]
+pub(super) struct InRoom {
+    /// How many of the viewers are away; null for a live that this gateway does not hold.
+    #[schema(example = 0)]
+    away: Option<u64>,
+    /// How far to trust the counts: `exact`, `partial` or `stale`; null as `away` is.
+    #[schema(value_type = Option<String>, example = "exact")]
+    quality: Option<Quality>,
+}
+
+impl InRoom {
+    pub(super) fn of(state: &AppState, record: &LiveRecord) -> Self {
+        let room = state.rooms.of_epoch(record);
+        let (away, quality) = room.map(|room| (room.away(), state.sessions.trust.quality(&room))).unzip();
+        Self { away, quality }
+    }
 }
 
 /// A live with the figures of a moment ago.
@@ -202,24 +222,13 @@ pub(super) struct OpenLiveEntry {
     pub(super) fans: u64,
     /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come yet.
     counted_at: Option<u64>,
-    /// How many of the viewers are away; null for a live that this gateway does not hold.
-    #[schema(example = 0)]
-    away: Option<u64>,
-    /// How far to trust the counts: `exact`, `partial` or `stale`; null as `away` is.
-    #[schema(value_type = Option<String>, example = "exact")]
-    quality: Option<Quality>,
+    /// What the room of the live knows.
+    #[serde(flatten)]
+    room: InRoom,
 }
 
 impl OpenLiveEntry {
-    /// Adds what only the room of the live knows.
-    pub(super) fn seen_in(mut self, room: Option<&Room>, trust: &Trust) -> Self {
-        (self.away, self.quality) = room.map(|room| (room.away(), trust.quality(room))).unzip();
-        self
-    }
-}
-
-impl From<LiveRecord> for OpenLiveEntry {
-    fn from(record: LiveRecord) -> Self {
+    pub(super) fn of(record: LiveRecord, room: InRoom) -> Self {
         let Figures { viewers, fans } = record.counted.map(|counted| counted.figures).unwrap_or_default();
         Self {
             epoch: record.epoch.0,
@@ -230,8 +239,7 @@ impl From<LiveRecord> for OpenLiveEntry {
             counted_at: record.counted.map(|counted| counted.at),
             live_id: record.live,
             streamer_id: record.streamer,
-            away: None,
-            quality: None,
+            room,
         }
     }
 }
@@ -311,6 +319,6 @@ pub(super) async fn show(
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveNow>, Problem> {
     let view = state.lives.view(&live).await?;
-    let summary = view.record.summary();
-    Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans, summary }))
+    let (summary, room) = (view.record.summary(), InRoom::of(&state, &view.record));
+    Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans, room, summary }))
 }
