@@ -20,7 +20,7 @@ use tokio_util::time::DelayQueue;
 use tracing::Instrument;
 
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
-use crate::base::ids::GatewayId;
+use crate::base::ids::{GatewayId, UserId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
@@ -287,6 +287,18 @@ impl Flusher {
         if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
+    /// Notes which of these users, who are about to be invisible, are visible until now, through another gateway: they
+    /// seem to go offline.
+    async fn note_visible_until_now(&self, platform: &Platform, place: usize, hidden: &[UserId]) -> StoreResult<()> {
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let (known, now) = (self.store.presence_of(hidden).await?, self.clock.now());
+        let visible = hidden.iter().zip(known).filter(|(_, presence)| presence.online);
+        platform.note_seen(place, visible.map(|(user, _)| (user.clone(), now)).collect());
+        Ok(())
+    }
+
     /// Tells the store of users who came to the platform or left it, now that their set has the change.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
@@ -344,6 +356,10 @@ impl Flusher {
         if let Audience::Room(room) = audience {
             room.unrecorded.add(place, &joins[invisible..]);
             self.record_attendance(room, place).await;
+        }
+        if let Audience::Platform(platform) = audience {
+            let noted = self.note_visible_until_now(platform, place, &joins[..invisible]).await;
+            noted.inspect_err(|_| slice.lock().failed(draft))?;
         }
         let call = Apply {
             slice: slice.id.clone(),

@@ -129,9 +129,10 @@ impl Upkeep {
         }
     }
 
-    /// Checks the rooms whose keys lie in the doubted slots.
+    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow may lie in any slot.
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
+        self.rooms.befriend_where(|room| room.friends.doubt_follows());
         let list = doubt.covers(self.store.slot_of_list());
         let mut rooms = self.rooms.all();
         rooms.retain(|room| {

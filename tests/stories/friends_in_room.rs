@@ -227,6 +227,19 @@ on_redis! {
     }
 }
 
+on_redis! {
+    async fn whoever_follows_nobody_once_redis_lost_the_follows_is_told_so(world) {
+        world.open("42").await;
+        let _here = world.viewer_in("u1", "42").await;
+        let mut me = asker(&world, "me", "42", &["u1"]).await;
+        sees(&mut me, "42", &["u1"]).await;
+        world.redis().ask(&["FLUSHALL"]).await;
+        sees_within(&mut me, "42", &users(&[]), PATIENCE * 2).await;
+        // Also when the gateway has told the store again who is here.
+        me.hears_no("friends", Duration::from_secs(4)).await;
+    }
+}
+
 // ------------------------------------------------------------------------------------------------- a random history
 
 const PEOPLE: usize = 12;

@@ -292,3 +292,22 @@ on_redis! {
         assert_eq!(me.expect("friends").await["count"], 0);
     }
 }
+
+on_redis! {
+    async fn a_user_who_becomes_invisible_through_another_gateway_was_seen_until_then(world) {
+        let other = world.another_gateway().await;
+        let plain = world.viewer("u1").await;
+        until("the user is online", PATIENCE, || async { same(asked(&world, "u1").await["online"].clone(), json!(true)) })
+            .await;
+        let ghost = other.person("u1", "viewer", "&invisible=1").await;
+        let offline = || async {
+            let said = asked(&world, "u1").await;
+            let is_remembered = said["online"] == false && said["last_seen"].is_u64();
+            if is_remembered { Ok(()) } else { Err(said) }
+        };
+        until("the user seems to have left just now", PATIENCE, offline).await;
+        ghost.close().await;
+        throughout("the user stays so", SLACK, offline).await;
+        plain.close().await;
+    }
+}
