@@ -710,7 +710,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("30s"),
         doc: "Time for a graceful stop; clients are told to reconnect over the first two thirds; 0: closed at once",
         more: "Give the process a little longer than this before you kill it. However short it is, 4.5 s remain for\n\
-               closing sockets and the last flush. A second signal ends the process at once.",
+               closing sockets and the last flush. With less than 5 s, counts may dip while viewers\n\
+               move. A second signal ends the process at once.",
         take: |c, text| set(&mut c.drain, duration(text, ms(0)..=s(600))),
         ..PLAIN
     },

@@ -221,7 +221,7 @@ on_both_stores! {
         let _crowd = world.crowd("u", 3, "a").await;
         backend.open("over", "s1").await;
         backend.close("over").await;
-        let ask = async || backend.post("/v1/lives/query", json!({"live_ids": ["b", "never", "a", "over"]})).await;
+        let ask = async || backend.post("/v1/lives/query", json!({"live_ids": ["b", "never", "a", "over", "b"]})).await;
         until("the counts are exact", PATIENCE, async || {
             let found = ask().await.is(200).body;
             let shown = |n: usize| (found["items"][n]["viewers"].clone(), found["items"][n]["fans"].clone());

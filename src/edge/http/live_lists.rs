@@ -3,6 +3,7 @@
 //! Counts are exact for lives that this gateway has a room of. Those of others come from their records, which are a few
 //! seconds behind ([`crate::store::Counts`]).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -151,7 +152,9 @@ pub(super) async fn query(
     if asked.live_ids.len() > MAX_LIMIT {
         return Err(Problem::new(Kind::BadMessage, format!("live_ids has at most {MAX_LIMIT} ids")));
     }
-    let lives = asked.live_ids.iter().map(|live| LiveId::parse(live)).collect::<Result<Vec<_>, _>>()?;
+    let mut lives = asked.live_ids.iter().map(|live| LiveId::parse(live)).collect::<Result<Vec<_>, _>>()?;
+    let mut known = HashSet::new();
+    lives.retain(|live| known.insert(live.clone()));
     let (mut items, mut unknown) = (Vec::with_capacity(lives.len()), Vec::new());
     for (live, record) in lives.iter().zip(state.lives.counted(&lives).await?) {
         match record {
