@@ -297,8 +297,8 @@ on_redis! {
     async fn a_user_who_becomes_invisible_through_another_gateway_was_seen_until_then(world) {
         let other = world.another_gateway().await;
         let plain = world.viewer("u1").await;
-        until("the user is online", PATIENCE, || async { same(asked(&world, "u1").await["online"].clone(), json!(true)) })
-            .await;
+        let is_online = || async { same(asked(&world, "u1").await["online"].clone(), json!(true)) };
+        until("the user is online", PATIENCE, is_online).await;
         let ghost = other.person("u1", "viewer", "&invisible=1").await;
         let offline = || async {
             let said = asked(&world, "u1").await;

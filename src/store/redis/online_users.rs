@@ -102,7 +102,7 @@ impl RedisStore {
             }
         });
         let (found, open): (Vec<_>, Vec<_>) = try_join_all(calls).await?.into_iter().unzip();
-        Ok((found.concat(), open.concat()))
+        Ok((found.into_iter().flatten().collect(), open.concat()))
     }
 
     fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: &Questions<N>, rare: Rare) -> [Command; N] {
@@ -121,8 +121,8 @@ impl RedisStore {
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
-        // invisible user who leaves goes out of both sets at once, so who is invisible is asked first; and last, so that
-        // nothing is shown of somebody who has become invisible meanwhile.
+        // invisible user who leaves goes out of both sets at once, so who is invisible is asked first; and last, too,
+        // so that nothing is shown of somebody who has become invisible meanwhile.
         let questions = |slice| {
             let keys = self.keys();
             [
