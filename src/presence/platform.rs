@@ -148,7 +148,8 @@ impl Platform {
         some.into_iter().filter_map(|user| users.seen.remove_entry(&user)).collect()
     }
 
-    /// Has the store told of users who were last heard at these times. This gateway held or swept them, or hides them.
+    /// Has the store told of users who were last heard at these times. This gateway held or swept them, or is
+    /// about to hide them.
     pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {

@@ -287,8 +287,8 @@ impl Flusher {
         if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
-    /// Notes which of these users, who are about to be invisible, are visible until now, through another gateway: they
-    /// seem to go offline.
+    /// Notes that those of these users who are visible now, perhaps through another gateway, are seen now. They are
+    /// about to become invisible, and will seem to go offline.
     async fn note_visible_until_now(&self, platform: &Platform, place: usize, hidden: &[UserId]) -> StoreResult<()> {
         if hidden.is_empty() {
             return Ok(());
@@ -360,6 +360,13 @@ impl Flusher {
         if let Audience::Platform(platform) = audience {
             let noted = self.note_visible_until_now(platform, place, &joins[..invisible]).await;
             noted.inspect_err(|_| slice.lock().failed(draft))?;
+        }
+        // The gateway may have been frozen, or buried, since it was asked whether it may make entries.
+        let present = self.gateways.own.incarnation().id == *own;
+        let may_register = || self.gateways.own.may_register(self.clock.now(), self.lease_refresh * 5 / 2);
+        if !present || (draft.follows.is_none() && !may_register()) {
+            slice.lock().failed(draft);
+            return Err(StoreError::Lost("the lease, before an entry was made".to_owned()));
         }
         let call = Apply {
             slice: slice.id.clone(),
