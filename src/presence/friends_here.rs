@@ -8,6 +8,7 @@ mod asker;
 mod follows;
 mod index;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -138,7 +139,10 @@ impl FriendsHere {
     /// Any viewer who asked may follow others by now. True if there is work.
     pub fn doubt_follows(&self) -> bool {
         let Some(mut index) = self.index() else { return false };
-        index.doubted_askers = index.askers.iter().map(|asker| asker.0.clone()).collect();
+        // Those who wait keep their places: doubts may come faster than all can be read.
+        let Index { askers, doubted_askers, .. } = &mut *index;
+        let waiting: HashSet<ByAddress> = doubted_askers.iter().cloned().map(ByAddress).collect();
+        doubted_askers.extend(askers.iter().filter(|asker| !waiting.contains(asker)).map(|asker| asker.0.clone()));
         !index.askers.is_empty()
     }
 

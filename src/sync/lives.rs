@@ -171,7 +171,7 @@ impl Lives {
         let parts = &self.parts;
         if let Some(room) = parts.rooms.get(live) {
             let (record, figures) = parts.as_of_room(&room);
-            return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans });
+            return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans, room: Some(room) });
         }
         let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
         let (mut viewers, mut fans) = (0, 0);
@@ -184,7 +184,7 @@ impl Lives {
             let said = parts.viewers(&record).await.unwrap_or_default();
             viewers += said.iter().filter(|said| roster.counts(&said.gateway)).map(|said| said.viewers).sum::<u64>();
         }
-        Ok(LiveView { record, viewers, fans })
+        Ok(LiveView { record, viewers, fans, room: None })
     }
 }
 

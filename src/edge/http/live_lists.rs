@@ -86,7 +86,8 @@ pub(super) async fn list(
     let records = state.lives.counted(&lives).await?.into_iter().flatten();
     let open = records.filter(|record| record.state == LiveState::Open);
     let entry = |record: LiveRecord| {
-        let room = InRoom::of(&state, &record);
+        let viewers = record.counted.map_or(0, |counted| counted.figures.viewers);
+        let room = InRoom::of(&state, state.rooms.of_epoch(&record).as_deref(), viewers);
         OpenLiveEntry::of(record, room)
     };
     let mut items: Vec<OpenLiveEntry> = open.map(entry).collect();

@@ -17,6 +17,7 @@ use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
+use crate::presence::room::Room;
 use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Summary, Terms};
 use crate::sync::lives::OpenWish;
 
@@ -156,7 +157,8 @@ pub(super) struct LiveNow {
 }
 
 /// What only a gateway that holds the live knows of its figures.
-#[derive(Default, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = HeldFigures)]
 pub(super) struct InRoom {
     /// How many of the viewers are away; null for a live that this gateway does not hold.
     #[schema(example = 0)]
@@ -167,9 +169,10 @@ pub(super) struct InRoom {
 }
 
 impl InRoom {
-    pub(super) fn of(state: &AppState, record: &LiveRecord) -> Self {
-        let room = state.rooms.of_epoch(record);
-        let (away, quality) = room.map(|room| (room.away(), state.sessions.trust.quality(&room))).unzip();
+    /// `viewers` was read a moment before.
+    pub(super) fn of(state: &AppState, room: Option<&Room>, viewers: u64) -> Self {
+        let held = |room: &Room| (room.away().min(viewers), state.sessions.trust.quality(room));
+        let (away, quality) = room.map(held).unzip();
         Self { away, quality }
     }
 }
@@ -319,6 +322,7 @@ pub(super) async fn show(
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveNow>, Problem> {
     let view = state.lives.view(&live).await?;
-    let (summary, room) = (view.record.summary(), InRoom::of(&state, &view.record));
+    let summary = view.record.summary();
+    let room = InRoom::of(&state, view.room.as_deref(), view.viewers);
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans, room, summary }))
 }

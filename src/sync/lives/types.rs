@@ -1,6 +1,9 @@
 //! What callers of [`super::Lives`] ask for and are told.
 
+use std::sync::Arc;
+
 use crate::base::ids::{LiveId, UserId};
+use crate::presence::room::Room;
 use crate::store::{LiveRecord, OpenedBy, StoreError, Terms};
 
 /// A request to open a live.
@@ -33,6 +36,8 @@ pub struct LiveView {
     pub record: LiveRecord,
     pub viewers: u64,
     pub fans: u64,
+    /// The room whose figures these are; `None` if the store was asked.
+    pub room: Option<Arc<Room>>,
 }
 
 /// Why a live cannot be used.
