@@ -141,8 +141,9 @@ impl FriendsHere {
         let Some(mut index) = self.index() else { return false };
         // Those who wait keep their places: doubts may come faster than all can be read.
         let Index { askers, doubted_askers, .. } = &mut *index;
-        let waiting: HashSet<ByAddress> = doubted_askers.iter().cloned().map(ByAddress).collect();
-        doubted_askers.extend(askers.iter().filter(|asker| !waiting.contains(asker)).map(|asker| asker.0.clone()));
+        let waiting: HashSet<*const Asker> = doubted_askers.iter().map(Arc::as_ptr).collect();
+        let others = askers.iter().filter(|asker| !waiting.contains(&Arc::as_ptr(&asker.0)));
+        doubted_askers.extend(others.map(|asker| asker.0.clone()));
         !index.askers.is_empty()
     }
 
