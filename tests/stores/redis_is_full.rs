@@ -136,7 +136,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
 fn dump(server: &RedisServer) -> Vec<String> {
     let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
     keys.sort();
-    keys.into_iter().map(|key| format!("{key}: {}", server.cli(&["--no-raw", "DUMP", &key]))).collect()
+    keys.into_iter().map(|key| format!("{key}: {}", server.cli(&["DUMP", &key]))).collect()
 }
 
 #[tokio::test]

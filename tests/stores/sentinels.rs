@@ -20,7 +20,7 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
     let store: Arc<dyn Store> = Arc::new(connect(&redis.url()).await);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
-    let passed_on = || redis.servers[0].cli(&["--no-auth-warning", "-a", "secret", "WAIT", "1", "1000"]) == "1";
+    let passed_on = || redis.servers[0].cli_as("secret", &["WAIT", "1", "1000"]) == "1";
     crate::redis_cluster::until("the replica has it", passed_on).await;
 
     redis.servers[0].kill();

@@ -178,7 +178,7 @@ async fn a_server_that_asks_for_another_password_is_taken_up_again_once_it_relen
     becomes(&store, Health::Down).await;
     link.heal();
     fails_fast(&store).await;
-    server.cli(&["-a", "other", "CONFIG", "SET", "requirepass", ""]);
+    server.cli_as("other", &["CONFIG", "SET", "requirepass", ""]);
     becomes(&store, Health::Up).await;
     answers(&store).await;
 }
@@ -372,7 +372,7 @@ async fn a_dropped_store_hangs_up() {
     let server = RedisServer::start().await;
     let store = connect(&server.url()).await;
     let clients = || server.cli(&["CLIENT", "LIST"]).lines().count();
-    assert!(clients() >= 2, "the store and redis-cli itself");
+    assert!(clients() >= 2, "the store, and this look itself");
     drop(store);
     let deadline = Instant::now() + Duration::from_secs(5);
     while clients() > 1 {

@@ -109,8 +109,7 @@ async fn all_masters_of_a_cluster_are_read_and_each_key_counts_once() {
 async fn the_master_that_sentinels_name_is_read() {
     within_deadline(async {
         let sentinels = RedisSentinels::start().await;
-        let words = ["--no-auth-warning", "-a", "secret", "ZADD", "lives", "1", "42"];
-        assert_eq!(sentinels.servers[0].cli(&words), "1");
+        assert_eq!(sentinels.servers[0].cli_as("secret", &["ZADD", "lives", "1", "42"]), "1");
         let census = counted(&sentinels.url(), &["li*"]).await;
         assert_eq!((&census["keys"], &census["masters"]), (&1.into(), &1.into()), "{census:#}");
         assert_eq!(census["listed"][0]["type"], "zset", "{census:#}");

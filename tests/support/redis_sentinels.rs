@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use super::redis_cluster::until;
-use super::redis_server::{RedisServer, free_port};
+use super::redis_server::{RedisServer, cli, free_port};
 
 /// The name of the master.
 pub const SERVICE: &str = "main";
@@ -31,18 +31,15 @@ impl RedisSentinels {
         let options = ["--requirepass", "secret", "--masterauth", "secret", "--repl-diskless-sync-delay", "0"];
         let servers = [RedisServer::start_with(&options).await, RedisServer::start_with(&options).await];
         let master = servers[0].port().to_string();
-        let as_default = ["--no-auth-warning", "-a", "secret"];
-        let cli = |server: &RedisServer, args: &[&str]| server.cli(&[&as_default[..], args].concat());
-        assert_eq!(cli(&servers[1], &["REPLICAOF", "127.0.0.1", &master]), "OK");
-        until("the replica is in step", || {
-            cli(&servers[1], &["INFO", "replication"]).contains("master_link_status:up")
-        })
-        .await;
+        let on_replica = |command: &[&str]| servers[1].cli_as("secret", command);
+        assert_eq!(on_replica(&["REPLICAOF", "127.0.0.1", &master]), "OK");
+        until("the replica is in step", || on_replica(&["INFO", "replication"]).contains("master_link_status:up"))
+            .await;
         let sentinels = (0..3).map(|_| Sentinel::start(&master)).collect();
         let all = Self { servers, sentinels };
         for sentinel in &all.sentinels {
             let ready = || {
-                let about = sentinel.cli(&["SENTINEL", "MASTER", SERVICE]);
+                let about = cli(sentinel.port, &[&["SENTINEL", "MASTER", SERVICE]]);
                 let field = |name: &str| about.lines().skip_while(|line| *line != name).nth(1).map(str::to_owned);
                 ["num-slaves", "num-other-sentinels"].map(field) == [Some("1".to_owned()), Some("2".to_owned())]
             };
@@ -78,12 +75,6 @@ impl Sentinel {
         command.arg(&config).arg("--sentinel").current_dir(dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { child: command.spawn().expect("redis-server runs"), port, _dir: dir }
-    }
-
-    fn cli(&self, args: &[&str]) -> String {
-        let port = self.port.to_string();
-        let out = Command::new("redis-cli").args(["-p", &port]).args(args).output().expect("redis-cli runs");
-        String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
     }
 }
 

@@ -13,7 +13,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
+#[path = "resp.rs"]
+pub mod resp;
+
 const START_DEADLINE: Duration = Duration::from_secs(10);
+/// A frozen server answers once it is let go on.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 /// A clock that was set is read once a second.
 const CLOCK_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -142,11 +147,14 @@ impl RedisServer {
         }
     }
 
-    /// Runs one command with redis-cli and answers what it prints, one line per element.
-    pub fn cli(&self, args: &[&str]) -> String {
-        let port = self.port().to_string();
-        let out = Command::new("redis-cli").args(["-p", &port]).args(args).output().expect("redis-cli runs");
-        String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
+    /// Runs one command and answers what redis-cli would print, one line per element; or the error's text.
+    pub fn cli(&self, command: &[&str]) -> String {
+        cli(self.port, &[command])
+    }
+
+    /// Runs one command with a password.
+    pub fn cli_as(&self, password: &str, command: &[&str]) -> String {
+        cli(self.port, &[&["AUTH", password], command])
     }
 
     fn signal(&self, name: &str) {
@@ -160,6 +168,12 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Runs commands at the server on this port, as [`RedisServer::cli`].
+pub fn cli(port: u16, commands: &[&[&str]]) -> String {
+    let said = resp::ask((Ipv4Addr::LOCALHOST, port).into(), commands, ANSWER_DEADLINE);
+    said.map_or_else(|error| error, |answer| resp::lines(&answer).trim_end().to_owned())
 }
 
 /// A port that nobody has now.

@@ -6,11 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use super::redis_server::{RedisServer, faketime};
+use super::redis_server::{RedisServer, faketime, resp};
 use super::wait::PATIENCE;
 
 /// A redis-server of this story's own; gone with the last clone.
@@ -19,8 +17,6 @@ pub struct Redis {
     addr: SocketAddr,
     server: Arc<Mutex<RedisServer>>,
 }
-
-type Connection = BufReader<TcpStream>;
 
 impl Redis {
     /// Starts a server, empty.
@@ -73,16 +69,9 @@ impl Redis {
 
     /// One command; an error of the server or of the connection is `Err`.
     pub async fn try_ask(&self, words: &[&str]) -> Result<Value, String> {
-        let talk = async {
-            let mut connection = BufReader::new(TcpStream::connect(self.addr).await?);
-            connection.write_all(&command(words)).await?;
-            reply(&mut connection).await
-        };
-        match tokio::time::timeout(PATIENCE, talk).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no answer".to_owned()),
-        }
+        let (addr, words) = (self.addr, words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let talk = move || resp::ask(addr, &[&words.iter().map(String::as_str).collect::<Vec<_>>()], PATIENCE);
+        tokio::task::spawn_blocking(talk).await.expect("no panic")
     }
 
     /// One command that must work.
@@ -173,45 +162,4 @@ impl Redis {
 
 fn strings(list: &Value) -> BTreeSet<String> {
     list.as_array().unwrap().iter().map(|item| item.as_str().unwrap().to_owned()).collect()
-}
-
-fn command(words: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-    }
-    bytes
-}
-
-/// Reads one reply: integers become numbers, strings strings, a missing value null, lists lists.
-async fn reply(from: &mut Connection) -> std::io::Result<Result<Value, String>> {
-    let mut line = String::new();
-    if from.read_line(&mut line).await? == 0 {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
-    }
-    let (kind, rest) = line.trim_end().split_at(1);
-    let length = || rest.parse::<i64>().unwrap();
-    Ok(match kind {
-        "+" => Ok(rest.into()),
-        "-" => Err(rest.to_owned()),
-        ":" => Ok(length().into()),
-        "$" if length() < 0 => Ok(Value::Null),
-        "$" => {
-            let mut bytes = vec![0; length() as usize + 2];
-            from.read_exact(&mut bytes).await?;
-            bytes.truncate(bytes.len() - 2);
-            Ok(String::from_utf8_lossy(&bytes).into_owned().into())
-        }
-        "*" => {
-            let mut items = Vec::new();
-            for _ in 0..length().max(0) {
-                match Box::pin(reply(from)).await? {
-                    Ok(item) => items.push(item),
-                    Err(error) => return Ok(Err(error)),
-                }
-            }
-            Ok(items.into())
-        }
-        other => Err(format!("a reply of type {other:?}")),
-    })
 }

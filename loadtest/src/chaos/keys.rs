@@ -23,7 +23,7 @@ pub(crate) fn online_keys() -> Vec<String> {
 
 /// Every key with the name of one of the lives, on any server.
 pub(crate) fn of_lives(store: &Store) -> Vec<String> {
-    let found = store.on_masters(&["--scan", "--pattern", "*chaos-l*"]);
+    let found = store.on_masters(&["KEYS", "*chaos-l*"]);
     found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 

@@ -54,7 +54,7 @@ impl Store {
     }
 }
 
-/// Runs redis-cli, which blocks, without holding up other tasks.
+/// Runs one command, which blocks, without holding up other tasks.
 pub(crate) fn cli(node: &RedisServer, command: &[&str]) -> String {
     block_in_place(|| node.cli(command))
 }

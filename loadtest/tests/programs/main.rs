@@ -1,10 +1,11 @@
-//! The programs that mostly wait while they are tested, and so run side by side. `bench` keeps the machine busy.
+//! The programs that mostly wait while they are tested, and so run side by side.
 
 #[path = "../support/fake.rs"]
 mod fake;
 #[path = "../support/gateway.rs"]
 mod gateway;
 
+mod bench;
 mod chaos;
 mod crowd;
 mod fan_source_outage;
