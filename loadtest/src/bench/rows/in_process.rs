@@ -84,6 +84,8 @@ fn config(redis: String, crowd: &Crowd) -> Config {
         fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
         // How fast a million can join one live is the question.
         join_rate: 0,
+        // Presence is measured, and not how fast followers are told of it.
+        fanout_limit: 0,
         track_online: if crowd.track_online { Switch::On } else { Switch::Off },
         ..Config::default()
     }
