@@ -314,9 +314,11 @@ impl Watchdog {
         if let Some(reconnecting) = self.reconnecting {
             reconnecting.abort();
         }
-        let _ = timeout(QUIT_DEADLINE, self.client.quit()).await;
-        if let Some(connection) = self.connection {
-            connection.abort();
+        match self.connection {
+            // Nobody waits for an answer any more.
+            Some(connection) => connection.abort(),
+            // The first attempt was given up, and may still succeed.
+            None => drop(timeout(QUIT_DEADLINE, self.client.quit()).await),
         }
     }
 }
