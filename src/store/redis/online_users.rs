@@ -52,54 +52,55 @@ enum Rare {
 type Words = Vec<(GatewayId, LiveId)>;
 
 impl RedisStore {
-    /// Asks about users: all questions about those of a slice in one call, in this order.
-    async fn ask<const N: usize>(
+    /// Asks about users: all questions about those of a slice in one call, in this order. The answers about each user
+    /// become one item, with the place of the user.
+    async fn ask<T, const N: usize>(
         &self,
         users: impl Iterator<Item = Asked<'_>>,
         questions: impl Fn(u32) -> Questions<N>,
-    ) -> StoreResult<Vec<(usize, [Value; N])>> {
-        let (mut found, open) = self.ask_once(users, &questions, Rare::BySize).await?;
-        found.extend(self.ask_once(open.into_iter(), &questions, Rare::ByUser).await?.0);
+        read: impl Fn([Value; N]) -> StoreResult<T>,
+    ) -> StoreResult<Vec<(usize, T)>> {
+        let (mut found, open) = self.ask_once(users, (&questions, &read), Rare::BySize).await?;
+        found.extend(self.ask_once(open.into_iter(), (&questions, &read), Rare::ByUser).await?.0);
         Ok(found)
     }
 
     /// Answers also about whom all of it is to be asked again, [`Rare::ByUser`].
-    async fn ask_once<'a, const N: usize>(
+    async fn ask_once<'a, T, const N: usize>(
         &self,
         users: impl Iterator<Item = Asked<'a>>,
-        questions: &impl Fn(u32) -> Questions<N>,
+        (questions, read): (&impl Fn(u32) -> Questions<N>, &impl Fn([Value; N]) -> StoreResult<T>),
         rare: Rare,
-    ) -> StoreResult<(Vec<(usize, [Value; N])>, Vec<Asked<'a>>)> {
+    ) -> StoreResult<(Vec<(usize, T)>, Vec<Asked<'a>>)> {
         let slices = by_slice(users, |(_, user)| *user);
-        let calls = calls(&slices).into_iter().map(|slices| {
+        // Each call is written when the one before is on its way, and its answers are read while others are awaited.
+        let calls = calls(&slices).into_iter().map(|slices| async move {
             let asked: Vec<_> = slices.iter().map(|(slice, users)| (questions(*slice), *users)).collect();
             let commands = asked.iter().flat_map(|(questions, users)| self.commands(users, questions, rare)).collect();
-            async move {
-                let mut answers = self.router.read_all(commands).await.into_iter();
-                let (mut found, mut open) = (Vec::new(), Vec::new());
-                for (questions, users) in asked {
-                    let (mut each_question, mut is_open) = (Vec::with_capacity(N), false);
-                    for question in questions {
-                        let answer = next_answer(&mut answers)?;
-                        each_question.push(match rare {
-                            Rare::BySize if question.rare => {
-                                is_open |= number(&answer)? > 0;
-                                vec![Value::Integer(0); users.len()].into_iter()
-                            }
-                            _ => each(answer, users)?.into_iter(),
-                        });
-                    }
-                    if is_open {
-                        open.extend_from_slice(users);
-                        continue;
-                    }
-                    found.extend(users.iter().map(|(place, _)| {
-                        let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
-                        (*place, std::array::from_fn(answer))
-                    }));
+            let mut answers = self.router.read_all(commands).await.into_iter();
+            let (mut found, mut open) = (Vec::new(), Vec::new());
+            for (questions, users) in asked {
+                let (mut each_question, mut is_open) = (Vec::with_capacity(N), false);
+                for question in questions {
+                    let answer = next_answer(&mut answers)?;
+                    each_question.push(match rare {
+                        Rare::BySize if question.rare => {
+                            is_open |= number(&answer)? > 0;
+                            vec![Value::Integer(0); users.len()].into_iter()
+                        }
+                        _ => each(answer, users)?.into_iter(),
+                    });
                 }
-                StoreResult::Ok((found, open))
+                if is_open {
+                    open.extend_from_slice(users);
+                    continue;
+                }
+                for (place, _) in users {
+                    let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
+                    found.push((*place, read(std::array::from_fn(answer))?));
+                }
             }
+            StoreResult::Ok((found, open))
         });
         let (found, open): (Vec<_>, Vec<_>) = try_join_all(calls).await?.into_iter().unzip();
         Ok((found.into_iter().flatten().collect(), open.concat()))
@@ -133,15 +134,14 @@ impl RedisStore {
                 is_invisible(keys, slice),
             ]
         };
-        let mut known = vec![UserPresence::default(); users.len()];
-        for (place, [before, seen, online, words, after]) in self.ask(users.iter().enumerate(), questions).await? {
-            known[place] = if flag(&online)? && !flag(&before)? && !flag(&after)? {
+        let read = |[before, seen, online, words, after]: [Value; 5]| {
+            Ok(if flag(&online)? && !flag(&before)? && !flag(&after)? {
                 UserPresence { online: true, last_seen: None, lives: read_lives(&words) }
             } else {
                 UserPresence { last_seen: read_time(seen)?, ..UserPresence::default() }
-            };
-        }
-        Ok(known)
+            })
+        };
+        Ok(in_order(users.len(), self.ask(users.iter().enumerate(), questions, read).await?))
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
@@ -151,13 +151,8 @@ impl RedisStore {
             let words = Question { command: "HMGET", key: keys.whereabouts(slice), rare: false };
             [words, is_invisible(keys, slice)]
         };
-        let mut known = vec![Vec::new(); users.len()];
-        for (place, [words, hidden]) in self.ask(users.iter().enumerate(), questions).await? {
-            if !flag(&hidden)? {
-                known[place] = read_lives(&words);
-            }
-        }
-        Ok(known)
+        let read = |[words, hidden]: [Value; 2]| Ok(if flag(&hidden)? { Words::new() } else { read_lives(&words) });
+        Ok(in_order(users.len(), self.ask(users.iter().enumerate(), questions, read).await?))
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -224,6 +219,13 @@ fn calls<'a, 'b>(slices: &'b BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<(u32, &'b
     calls.push(call);
     calls.retain(|call| !call.is_empty());
     calls
+}
+
+/// What was found, by its places.
+fn in_order<T: Clone + Default>(len: usize, found: Vec<(usize, T)>) -> Vec<T> {
+    let mut known = vec![T::default(); len];
+    found.into_iter().for_each(|(place, item)| known[place] = item);
+    known
 }
 
 /// An answer for each of these users.
