@@ -2,6 +2,7 @@
 //! and each address has a bounded number of sockets.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rollcall::config::{Config, ProxyProtocol};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,7 +26,6 @@ fn behind_a_balancer(config: &mut Config) {
     config.sockets_per_ip = 1;
     config.proxy_protocol = ProxyProtocol::On;
     config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    config.handshake_timeout = std::time::Duration::from_millis(500);
 }
 
 /// Connects with these headers; the socket, or the code and `Retry-After` of the refusal.
@@ -139,7 +139,11 @@ async fn a_balancer_that_speaks_the_proxy_protocol_names_the_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_without_a_proxy_header_is_cut_and_counted() {
     within_deadline(async {
-        let world = World::on_memory(behind_a_balancer).await;
+        let world = World::on_memory(|config| {
+            behind_a_balancer(config);
+            config.handshake_timeout = Duration::from_millis(500);
+        })
+        .await;
         let long = [b"PROXY TCP4 ".as_slice(), &[b'1'; 4_000]].concat();
         for start in [
             b"GET / HTTP/1.1\r\nx: ".as_slice(),
