@@ -223,7 +223,7 @@ impl Flusher {
                 // The gateway was buried meanwhile: nothing more may be registered under the old id.
                 return Ok(Some(now));
             }
-            if slice.lock().registers_next() && !self.gateways.own.may_register(now, self.lease_refresh * 5 / 2) {
+            if slice.lock().registers_next() && !self.may_register() {
                 return Ok(Some(now + REGISTER_WAIT));
             }
             // The guard lives in this statement only: the lock is free again before the step is taken.
@@ -341,6 +341,11 @@ impl Flusher {
         self.clock.unix().saturating_sub(self.clock.now().saturating_sub(at))
     }
 
+    /// Whether this gateway may make entries now.
+    fn may_register(&self) -> bool {
+        self.gateways.own.may_register(self.clock.now(), self.lease_refresh * 5 / 2)
+    }
+
     async fn apply(
         &self,
         (audience, place): (&Audience, usize),
@@ -363,8 +368,7 @@ impl Flusher {
         }
         // The gateway may have been frozen, or buried, since it was asked whether it may make entries.
         let present = self.gateways.own.incarnation().id == *own;
-        let may_register = || self.gateways.own.may_register(self.clock.now(), self.lease_refresh * 5 / 2);
-        if !present || (draft.follows.is_none() && !may_register()) {
+        if !present || (draft.follows.is_none() && !self.may_register()) {
             slice.lock().failed(draft);
             return Err(StoreError::Lost("the lease, before an entry was made".to_owned()));
         }

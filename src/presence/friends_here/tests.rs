@@ -262,3 +262,21 @@ fn a_viewer_whose_follows_cannot_be_read_keeps_nobody_waiting() {
     }
     assert_eq!(here.told(&other), Some(users(&["a"])));
 }
+
+#[test]
+fn viewers_whose_follows_are_in_doubt_keep_their_places_when_doubt_comes_again() {
+    let here = Here::new();
+    here.friends.hears();
+    let (first, second) = (here.add("first"), here.add("second"));
+    here.work(&["a"], &["a"]);
+    let doubted = || {
+        assert!(here.friends.doubt_follows());
+        let Work::Load(some) = here.next() else { panic!("follows in doubt are not read again") };
+        assert_eq!(some.len(), 1);
+        some[0].clone()
+    };
+    // One is read after each doubt: over two doubts, both are.
+    let read = [doubted(), doubted()];
+    assert!(read.iter().any(|asker| Arc::ptr_eq(asker, &first)), "the first viewer waits for ever");
+    assert!(read.iter().any(|asker| Arc::ptr_eq(asker, &second)), "the second viewer waits for ever");
+}
