@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 pub mod resp;
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
-/// A frozen server answers once it is let go on.
+/// How long a command may take: a frozen server answers only once it is let go on.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 /// A clock that was set is read once a second.
 const CLOCK_DEADLINE: Duration = Duration::from_secs(5);

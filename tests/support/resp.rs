@@ -9,11 +9,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Sends commands one after the other on one new connection, and answers what the server says to the last. An error of
-/// the connection, or of the server to any of them, is `Err`. Each read waits as long as `patience` at most. It blocks.
+/// the connection, or of the server to any of them, is `Err`. Each read or write waits as long as `patience` at most. The
+/// call blocks its thread.
 pub fn ask(addr: SocketAddr, commands: &[&[&str]], patience: Duration) -> Result<Value, String> {
     let talk = || {
         let mut connection = TcpStream::connect_timeout(&addr, patience)?;
         connection.set_read_timeout(Some(patience))?;
+        connection.set_write_timeout(Some(patience))?;
         connection.write_all(&commands.iter().flat_map(|words| command(words)).collect::<Vec<u8>>())?;
         let mut answers = BufReader::new(connection);
         let mut last = Ok(Value::Null);
@@ -25,7 +27,10 @@ pub fn ask(addr: SocketAddr, commands: &[&[&str]], patience: Duration) -> Result
         }
         Ok(last)
     };
-    talk().unwrap_or_else(|error: Error| Err(error.to_string()))
+    talk().unwrap_or_else(|error: Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(format!("no answer in {patience:?}")),
+        _ => Err(error.to_string()),
+    })
 }
 
 /// An answer as redis-cli prints it to a file: one line per element, however deep; nothing for a missing value.
@@ -50,7 +55,9 @@ fn command(words: &[&str]) -> Vec<u8> {
 /// lists lists.
 fn reply(from: &mut impl BufRead) -> std::io::Result<Result<Value, String>> {
     let mut line = String::new();
-    if from.read_line(&mut line)? == 0 {
+    from.read_line(&mut line)?;
+    // A server that is killed may leave the beginning of a line.
+    if line.len() < 3 || !line.ends_with("\r\n") {
         return Err(ErrorKind::UnexpectedEof.into());
     }
     let (kind, rest) = line.trim_end().split_at(1);

@@ -1,4 +1,4 @@
-//! The programs that mostly wait while they are tested, and so run side by side.
+//! The load tools' programs. They wait more than they compute, and so are tested side by side.
 
 #[path = "../support/fake.rs"]
 mod fake;

@@ -73,7 +73,7 @@ impl RedisStore {
         rare: Rare,
     ) -> StoreResult<(Vec<(usize, T)>, Vec<Asked<'a>>)> {
         let slices = by_slice(users, |(_, user)| *user);
-        // Each call is written when the one before is on its way, and its answers are read while others are awaited.
+        // Each call is made once the library has the one before; its answers are read while others are awaited.
         let calls = calls(&slices).into_iter().map(|slices| async move {
             let asked: Vec<_> = slices.iter().map(|(slice, users)| (questions(*slice), *users)).collect();
             let commands = asked.iter().flat_map(|(questions, users)| self.commands(users, questions, rare)).collect();

@@ -35,7 +35,7 @@ const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const REDIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 /// How long the library may take from a new connection to the first command on it.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long to wait for calls under way at the end.
+/// How long to wait for the end of a connection that nobody waited for.
 const QUIT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// What a node and its watchdog tell each other.
@@ -317,7 +317,7 @@ impl Watchdog {
         match self.connection {
             // Nobody waits for an answer any more.
             Some(connection) => connection.abort(),
-            // The first attempt was given up, and may still succeed.
+            // The first connection failed, or was given up and may still come.
             None => drop(timeout(QUIT_DEADLINE, self.client.quit()).await),
         }
     }

@@ -92,7 +92,7 @@ impl Fault for ClientsKilled {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         testbed.state.trouble_for_all();
         let killed = testbed.store.on_masters(&["CLIENT", "KILL", "TYPE", self.0]);
-        match killed.iter().any(|killed| killed != "0") {
+        match killed.iter().any(|killed| killed.parse().is_ok_and(|count: u64| count > 0)) {
             true => Ok(()),
             false => bail!("there were no {} connections to kill", self.0),
         }
