@@ -89,6 +89,10 @@ async fn after_an_outage_the_doubt_comes_when_the_store_can_be_asked() {
     store.load_live(&live("42")).await.expect("an answer at once");
 }
 
+fn canaries_on(node: &RedisServer) -> usize {
+    node.cli(&["KEYS", "rollcall:canary:*"]).matches("rollcall:canary:").count()
+}
+
 #[tokio::test]
 async fn a_subscriber_that_was_hung_up_on_is_a_doubt() {
     let server = RedisServer::start().await;
@@ -106,8 +110,7 @@ async fn a_moved_slot_is_doubted_and_no_other() {
     let cluster = RedisCluster::start(3, 0).await;
     let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
     let mut doubts = store.doubts();
-    let canaries = |node: &RedisServer| node.cli(&["KEYS", "rollcall:canary:*"]).matches("rollcall:canary:").count();
-    cluster.until("each master has a canary", |node| canaries(node) == 1).await;
+    cluster.until("each master has a canary", |node| canaries_on(node) == 1).await;
     let on =
         |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&Keys::default().live(live)) == n);
     let [moving, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
@@ -125,7 +128,7 @@ async fn a_moved_slot_is_doubted_and_no_other() {
     assert!(!heard.iter().any(|doubt| doubt.covers(other) || doubt.covers(third)), "{heard:?}");
     let parts = store.parts().borrow().clone();
     assert_eq!(parts.part_of(moving), parts.part_of(other));
-    cluster.until("each master has its canary still", |node| canaries(node) == 1).await;
+    cluster.until("each master has its canary still", |node| canaries_on(node) == 1).await;
 }
 
 #[tokio::test]
@@ -137,8 +140,7 @@ async fn a_killed_master_is_a_part_that_is_away_and_doubted_once_it_is_back() {
         |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&Keys::default().live(live)) == n);
     let [dead, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
     assert_eq!(parts.borrow().count(), 3);
-    let canaries = |node: &RedisServer| node.cli(&["KEYS", "rollcall:canary:*"]).matches("rollcall:canary:").count();
-    cluster.until("each master has a canary", |node| canaries(node) == 1).await;
+    cluster.until("each master has a canary", |node| canaries_on(node) == 1).await;
     cluster.nodes[0].kill();
     let away = timeout(Duration::from_secs(10), parts.wait_for(|parts| parts.is_away(dead))).await;
     let away = away.unwrap().unwrap().clone();

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Sends commands one after the other on one new connection, and answers what the server says to the last. An error of
-/// the connection, or of the server to any of them, is `Err`. Each read or write waits as long as `patience` at most. The
-/// call blocks its thread.
+/// the connection, or of the server to any of them, is `Err`. Each read or write waits as long as `patience` at most.
+/// The call blocks its thread.
 pub fn ask(addr: SocketAddr, commands: &[&[&str]], patience: Duration) -> Result<Value, String> {
     let talk = || {
         let mut connection = TcpStream::connect_timeout(&addr, patience)?;
