@@ -71,23 +71,23 @@ var clientTests = {};
       const gateway = this;
       return class {
         said = [];
-        open = false;
+        readyState = 0;
         constructor(url, protocol) {
           Object.assign(this, { url: new URL(url), protocol });
           gateway.sockets.push(this);
         }
         opens() {
-          this.open = true;
+          this.readyState = 1;
           this.onopen();
           this.tells({ type: "welcome", user_id: "u1", gateway_id: "g", heartbeat_ms: 5_000, timeout_ms: 15_000 });
         }
         tells(message) { this.onmessage?.({ data: JSON.stringify(message) }); }
         ends(code) {
-          this.open = false;
+          this.readyState = 3;
           this.onclose?.({ code });
         }
         send(text) {
-          if (!this.open) throw new Error("the socket is not open");
+          if (this.readyState !== 1) throw new Error("the socket is not open");
           const message = JSON.parse(text);
           this.said.push(message);
           const { type, id, live_id } = message;
@@ -177,6 +177,19 @@ var clientTests = {};
       await time.pass(2_500 + 4 * 5_000);
       is(gateway.socket.types(), ["join", ...Array(5).fill("heartbeat")]);
       is(acks, [1, 1, 1, 1, 1]);
+    },
+
+    async sends_nothing_while_the_socket_closes() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.gateway.socket.readyState = 2;
+      const joined = test.client.join("42");
+      await test.time.pass(1_000);
+      is(test.gateway.socket.types(), []);
+      await next(test, (socket) => socket.ends(1006));
+      await test.opened();
+      is((await joined).viewers, 1);
     },
 
     async joins_again_after_a_reconnect() {

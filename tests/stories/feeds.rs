@@ -257,7 +257,7 @@ on_redis! {
     }
 }
 
-const CROWD: usize = 20_000;
+const CROWD: usize = 10_000;
 
 /// How many followers have the status exactly once, and how many statuses there are.
 async fn spread(redis: &Redis) -> (u64, u64) {

@@ -61,8 +61,8 @@ async fn mutual_friends_follow_back(platform: Platform) {
 }
 
 async fn only_the_newest_follows_are_looked_at(platform: Platform) {
-    for first in (1..=MAX_FOLLOWED + 1).step_by(1_000) {
-        let followed: Vec<usize> = (first..(first + 1_000).min(MAX_FOLLOWED + 2)).collect();
+    for first in (1..=MAX_FOLLOWED + 1).step_by(100) {
+        let followed: Vec<usize> = (first..(first + 100).min(MAX_FOLLOWED + 2)).collect();
         futures_util::future::join_all(followed.iter().map(|n| platform.follow(0, *n))).await;
         platform.see(&followed.into_iter().map(user).collect::<Vec<_>>(), 5).await;
     }

@@ -23,6 +23,8 @@ const AWAY_AFTER = 1_000;
 const BURST = 15;
 const PACE = 125;
 const LONGEST_TIMER = 2 ** 31 - 1;
+/** `readyState` of a socket that can send. */
+const OPEN = 1;
 /** A token is renewed so long before its end, less a random part. Timers of a hidden page are up to a minute late. */
 const REFRESH_EARLY = 120_000;
 
@@ -434,13 +436,15 @@ export class Rollcall extends EventTarget {
     const now = Date.now();
     this.#credit = Math.min(BURST, this.#credit + Math.max(0, now - this.#creditAt) / PACE);
     this.#creditAt = now;
-    while (this.#socket && this.#outbox.length && this.#credit >= 1) {
+    // What a socket that closes cannot send any more is answered when it has closed.
+    const open = this.#socket?.readyState === OPEN;
+    while (open && this.#outbox.length && this.#credit >= 1) {
       this.#credit -= 1;
       const message = this.#outbox.shift();
       this.#socket.send(JSON.stringify(message));
       this.#await(message.id);
     }
-    if (this.#socket && this.#outbox.length) this.#after("outbox", PACE, () => this.#flush());
+    if (open && this.#outbox.length) this.#after("outbox", PACE, () => this.#flush());
   }
 
   /** From when it was sent, a request has so long. */

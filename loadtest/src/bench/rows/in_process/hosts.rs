@@ -18,7 +18,8 @@ use crate::bench::servers::Redis;
 /// The subcommand that runs such a process.
 const SUBCOMMAND: &str = "hosted";
 const LIVES_AT_ONCE: usize = 64;
-/// A gateway refuses more than some thousand calls at once.
+/// How many viewers join at the same time on all gateways together. A gateway refuses more than some thousand calls at
+/// once, and with more than this a machine of two cores cannot answer all within the calls' deadline.
 const JOINING_AT_ONCE: u64 = 200;
 /// Joins have a shorter deadline of their own, and opening the lives takes less time.
 const ORDER_DEADLINE: Duration = JOIN_DEADLINE.saturating_add(Duration::from_secs(30));
@@ -30,8 +31,8 @@ enum Order {
     Start { redis: String, crowd: Crowd, rounds: Range<usize> },
     /// Open every `step`th live from `first` on.
     Open { first: usize, step: usize },
-    /// Let all viewers join, and send heartbeats from then on.
-    Join,
+    /// Let all viewers join, this many at a time, and send heartbeats from then on.
+    Join { at_once: u64 },
     /// Report what was done so far.
     Read,
 }
@@ -73,7 +74,8 @@ impl Hosts {
     }
 
     pub(super) async fn join(&mut self) -> anyhow::Result<()> {
-        self.all(|_| Order::Join).await.map(drop)
+        let at_once = JOINING_AT_ONCE / self.0.len() as u64;
+        self.all(|_| Order::Join { at_once }).await.map(drop)
     }
 
     /// Measures the work over this time.
@@ -146,7 +148,7 @@ async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<R
     let hosted = place.as_mut().context("no gateway was started")?;
     match order {
         Order::Open { first, step } => hosted.open(first, step).await?,
-        Order::Join => hosted.join().await?,
+        Order::Join { at_once } => hosted.join(at_once).await?,
         Order::Start { .. } | Order::Read => {}
     }
     hosted.read()
@@ -160,14 +162,14 @@ impl Hosted {
     }
 
     /// Fills some lives at a time, so that the joins of a live share a flush, as those of a real crowd do.
-    async fn join(&mut self) -> anyhow::Result<()> {
+    async fn join(&mut self, at_once: u64) -> anyhow::Result<()> {
         let gateway = &self.gateway;
         self.clients = Some(gateway.beat(self.heartbeat));
         let began = Instant::now();
         let lives: Vec<usize> = (0..gateway.lives).collect();
         for some in lives.chunks(LIVES_AT_ONCE) {
             let users = self.rounds.clone().flat_map(|round| some.iter().map(move |live| live + round * gateway.lives));
-            gateway.join(users, JOINING_AT_ONCE, began).await?;
+            gateway.join(users, at_once, began).await?;
         }
         gateway.all_joined(began).await
     }
