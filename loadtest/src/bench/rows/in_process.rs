@@ -39,7 +39,7 @@ pub(super) use small_lives::{NAME as SMALL_LIVES, run as run_small_lives};
 /// A row that needs more is given up, because other programs need memory, too.
 const MOST_MEMORY: f64 = 12.0 * (1_u64 << 30) as f64;
 const TICK: Duration = Duration::from_millis(5);
-const JOIN_DEADLINE: Duration = Duration::from_secs(300);
+const JOIN_DEADLINE: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Crowd {
