@@ -15,6 +15,7 @@ use fred::types::config::{
     UnresponsiveConfig,
 };
 use fred::types::{Builder, ClusterHash, CustomCommand, RespVersion, Value};
+use futures_util::FutureExt;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -116,7 +117,8 @@ impl Connector {
     ) -> Result<Value, Error> {
         let asking = async {
             let client = self.builder(host, RespVersion::RESP2).build()?;
-            let _connection = AbortOnDropHandle::new(client.init().await?);
+            let (_connection, connected) = connect(&client);
+            connected.await?;
             client.custom(custom(command), args).await
         };
         let late = || Error::new(ErrorKind::Timeout, "no answer in time");
@@ -137,6 +139,18 @@ impl Connector {
             answer => answer,
         }
     }
+}
+
+/// The task that keeps a connection up, until this is dropped.
+pub(super) type Connection = AbortOnDropHandle<Result<(), Error>>;
+
+/// Begins to connect. The future is the outcome of the first attempt.
+pub(super) fn connect(client: &Client) -> (Connection, impl Future<Output = Result<(), Error>> + Send + use<>) {
+    let waiting = client.clone();
+    let mut connected = Box::pin(async move { waiting.wait_for_connect().await });
+    // The outcome is told once, so this must wait for it before there can be one.
+    let _ = (&mut connected).now_or_never();
+    (AbortOnDropHandle::new(client.connect()), connected)
 }
 
 /// Every command has a deadline, is never sent twice, and fails at once while there is no connection: it must not wait

@@ -13,12 +13,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::{Connector, custom, options};
+use super::client::{Connector, connect, custom, options};
 use super::errors::{Failure, judge};
 use super::monitor::Monitor;
 use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
-use crate::store::{StoreError, StoreResult};
+use crate::store::{Health, StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
@@ -60,13 +60,14 @@ impl Node {
         monitor: &Arc<Monitor>,
     ) -> StoreResult<(Arc<Self>, StoreResult<()>)> {
         let client = connector.client(host).map_err(|error| judge(&error))?;
-        let (connection, outcome) = match timeout(CONNECT_DEADLINE, client.init()).await {
-            Ok(Ok(connection)) => (Some(connection), Ok(())),
-            Ok(Err(error)) => (None, Err(judge(&error))),
-            Err(_) => (None, Err(StoreError::Timeout)),
+        let (connection, connected) = connect(&client);
+        let outcome = match timeout(CONNECT_DEADLINE, connected).await {
+            Ok(connected) => connected.map_err(|error| judge(&error)),
+            Err(_) => Err(StoreError::Timeout),
         };
+        let now = if outcome.is_ok() { Health::Up } else { Health::Down };
         let stop = CancellationToken::new();
-        let state = watchdog::spawn((host, client.clone()), connection, Arc::clone(monitor), stop.clone());
+        let state = watchdog::spawn((host, client.clone()), (connection, now), Arc::clone(monitor), stop.clone());
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),

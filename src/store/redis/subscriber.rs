@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fred::clients::Client;
 use fred::error::Error;
-use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::types::Message;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::watch;
@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::client::connect;
 use super::errors::ServerError;
 use super::slots::slot_of;
 use super::topology::Topology;
@@ -144,8 +145,8 @@ impl Task {
             Err(why) => return why.to_string(),
         };
         // The connection ends with the session, even if the task is stopped in the middle of something.
-        let mut connection = AbortOnDropHandle::new(client.connect());
-        match timeout(CONNECT_DEADLINE, client.wait_for_connect()).await {
+        let (mut connection, connected) = connect(&client);
+        match timeout(CONNECT_DEADLINE, connected).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return why.to_string(),
             Err(_) => return "no connection in time".to_owned(),

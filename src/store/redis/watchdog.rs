@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use fred::clients::Client;
 use fred::interfaces::{ClientLike, EventInterface};
-use fred::types::ConnectHandle;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast::error::RecvError, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::client::{Connection, connect};
 use super::errors::ServerError;
 use super::monitor::Monitor;
 use super::probe::{self, Probed};
@@ -35,8 +35,6 @@ const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const REDIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 /// How long the library may take from a new connection to the first command on it.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long to wait for the end of a connection that nobody waited for.
-const QUIT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// What a node and its watchdog tell each other.
 #[derive(Debug)]
@@ -120,10 +118,9 @@ enum Cause {
 struct Watchdog {
     host: Host,
     client: Client,
-    /// None if there never was one.
-    connection: Option<ConnectHandle>,
+    connection: Connection,
     /// At most one at a time: the library would queue them up and run each after the outage.
-    reconnecting: Option<JoinHandle<()>>,
+    reconnecting: Option<AbortOnDropHandle<()>>,
     missed: u32,
     state: Arc<NodeState>,
     monitor: Arc<Monitor>,
@@ -139,22 +136,21 @@ struct Watchdog {
     refused: Option<String>,
 }
 
-/// Watches a client until `stop`, then ends its connection. One without a connection to begin with is down.
+/// Watches a client until `stop`, then ends its connection.
 pub(super) fn spawn(
     (host, client): (&Host, Client),
-    connection: Option<ConnectHandle>,
+    (connection, now): (Connection, Health),
     monitor: Arc<Monitor>,
     stop: CancellationToken,
 ) -> Arc<NodeState> {
-    let (now, missed) = if connection.is_some() { (Health::Up, 0) } else { (Health::Down, MISSES) };
     let state = Arc::new(NodeState::new(now));
     let dog = Watchdog {
         host: host.clone(),
         client,
-        in_doubt: connection.is_none(),
         connection,
         reconnecting: None,
-        missed,
+        missed: if now == Health::Up { 0 } else { MISSES },
+        in_doubt: now == Health::Down,
         state: Arc::clone(&state),
         monitor,
         canary: None,
@@ -192,7 +188,6 @@ impl Watchdog {
             () = watching => {}
             () = stop.cancelled() => {}
         }
-        self.end().await;
     }
 
     async fn probe(&mut self, cause: Cause) {
@@ -283,15 +278,15 @@ impl Watchdog {
     }
 
     fn reconnect(&mut self) {
-        if self.connection.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.connection.is_finished() {
             // The library gives up for good on an error that it takes for a wrong setting: connect again.
-            self.connection = Some(self.client.connect());
-        } else if self.client.is_connected() && self.reconnecting.as_ref().is_none_or(JoinHandle::is_finished) {
+            (self.connection, _) = connect(&self.client);
+        } else if self.client.is_connected() && self.reconnecting.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
             let client = self.client.clone();
-            self.reconnecting = Some(tokio::spawn(async move {
+            self.reconnecting = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 // It waits for as long as the server does not answer.
                 let _ = timeout(RECONNECT_DEADLINE, client.force_reconnection()).await;
-            }));
+            })));
         }
     }
 
@@ -307,18 +302,6 @@ impl Watchdog {
                 self.in_doubt = true;
                 tracing::warn!(node = %self.host, "{why}");
             }
-        }
-    }
-
-    async fn end(self) {
-        if let Some(reconnecting) = self.reconnecting {
-            reconnecting.abort();
-        }
-        match self.connection {
-            // Nobody waits for an answer any more.
-            Some(connection) => connection.abort(),
-            // The first connection failed, or was given up and may still come.
-            None => drop(timeout(QUIT_DEADLINE, self.client.quit()).await),
         }
     }
 }
