@@ -290,11 +290,9 @@ impl Flusher {
     /// Notes that those of these users who are visible now, perhaps through another gateway, are seen now. They are
     /// about to become invisible, and will seem to go offline.
     async fn note_visible_until_now(&self, platform: &Platform, place: usize, hidden: &[UserId]) -> StoreResult<()> {
-        if hidden.is_empty() {
-            return Ok(());
-        }
-        let (known, now) = (self.store.presence_of(hidden).await?, self.clock.now());
-        let visible = hidden.iter().zip(known).filter(|(_, presence)| presence.online);
+        let slice = &platform.slices()[place].id;
+        let (visible, now) = (self.store.are_listed(slice, hidden).await?, self.clock.now());
+        let visible = hidden.iter().zip(visible).filter(|(_, visible)| *visible);
         platform.note_seen(place, visible.map(|(user, _)| (user.clone(), now)).collect());
         Ok(())
     }

@@ -1,28 +1,25 @@
-//! The calls that read who is online, and where. What is known of the users of one slice is in one hash slot; users of
-//! many slices are asked about in few calls, with plain commands: a script would cost Redis twice as much a user.
+//! The calls that read who is online, and where. What is known of the users of one slice is in one hash slot, so a
+//! script answers about them in one step. Users go in, and answers come out, as a few texts: for the client library a
+//! value a user is more work than the question is for Redis.
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::keys::Keys;
-use super::last_seen::{by_slice, write_member};
-use super::node::Command;
-use super::reply::{Reply, flag, next_answer, nonsense, number, score};
+use super::last_seen::by_slice;
+use super::reply::{nonsense, read_score, score};
+use super::scripts::Script;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
-use crate::config::SeenIds;
-use crate::store::{OnlineCount, OnlineUsers, Span, StoreResult, UserPresence};
+use crate::store::{OnlineCount, OnlineUsers, Span, StoreError, StoreResult, UserPresence};
 
-/// About so many users of one call. Redis looks those of one call up while the gateway writes the next one.
-const USERS_A_CALL: usize = 256;
-/// Users of one command. Each costs Redis less than 1 µs.
-const USERS_A_COMMAND: usize = 128;
+/// Users of one call. Each takes Redis about 1 µs, and Redis does nothing else during a call.
+const USERS_A_CALL: usize = 128;
 
 /// Invisible users of a page.
 const PAGE: usize = 500;
@@ -30,129 +27,80 @@ const PAGE: usize = 500;
 /// A user, with the place of the answer.
 type Asked<'a> = (usize, &'a UserId);
 
-/// A command about users of a slice, with its key. It answers a value for each user.
-struct Question {
-    command: &'static str,
-    key: String,
-    /// Whether the set at the key is mostly empty, so that its size is asked first.
-    rare: bool,
-}
-
-type Questions<const N: usize> = [Question; N];
-
-/// How a [`Question`] about a set that is mostly empty is put.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rare {
-    /// By the size of the set: if that is zero, it answers for each user.
-    BySize,
-    ByUser,
-}
+/// Users of a slice.
+type Part<'a> = (u32, &'a [Asked<'a>]);
 
 /// What the gateways said of where a user is.
 type Words = Vec<(GatewayId, LiveId)>;
 
+/// A script that answers an item about each user.
+struct Question<K> {
+    script: &'static Script,
+    args: Vec<Value>,
+    /// Its keys of a slice.
+    keys: K,
+}
+
 impl RedisStore {
-    /// Asks about users: all questions about those of a slice in one call, in this order. The answers about each user
-    /// become one item, with the place of the user.
-    async fn ask<T, const N: usize>(
+    /// Asks a question about users; answers what is read from the item about each.
+    async fn ask<T: Clone + Default, K: IntoIterator<Item = String>>(
         &self,
-        users: impl Iterator<Item = Asked<'_>>,
-        questions: impl Fn(u32) -> Questions<N>,
-        read: impl Fn([Value; N]) -> StoreResult<T>,
-    ) -> StoreResult<Vec<(usize, T)>> {
-        let (mut found, open) = self.ask_once(users, (&questions, &read), Rare::BySize).await?;
-        found.extend(self.ask_once(open.into_iter(), (&questions, &read), Rare::ByUser).await?.0);
-        Ok(found)
-    }
-
-    /// Answers also about whom all of it is to be asked again, [`Rare::ByUser`].
-    async fn ask_once<'a, T, const N: usize>(
-        &self,
-        users: impl Iterator<Item = Asked<'a>>,
-        (questions, read): (&impl Fn(u32) -> Questions<N>, &impl Fn([Value; N]) -> StoreResult<T>),
-        rare: Rare,
-    ) -> StoreResult<(Vec<(usize, T)>, Vec<Asked<'a>>)> {
-        let slices = by_slice(users, |(_, user)| *user);
+        users: &[UserId],
+        question: Question<impl Fn(&Keys, u32) -> K>,
+        read: impl Fn(&str) -> StoreResult<T>,
+    ) -> StoreResult<Vec<T>> {
+        let slices = by_slice(users.iter().enumerate(), |(_, user)| *user);
+        // In a cluster a script has keys of one slice only.
+        let parts_a_script = if self.router.is_cluster() { 1 } else { usize::MAX };
+        let (question, read) = (&question, &read);
         // Each call is made once the library has the one before; its answers are read while others are awaited.
-        let calls = calls(&slices).into_iter().map(|slices| async move {
-            let asked: Vec<_> = slices.iter().map(|(slice, users)| (questions(*slice), *users)).collect();
-            let commands = asked.iter().flat_map(|(questions, users)| self.commands(users, questions, rare)).collect();
-            let mut answers = self.router.read_all(commands).await.into_iter();
-            let (mut found, mut open) = (Vec::new(), Vec::new());
-            for (questions, users) in asked {
-                let (mut each_question, mut is_open) = (Vec::with_capacity(N), false);
-                for question in questions {
-                    let answer = next_answer(&mut answers)?;
-                    each_question.push(match rare {
-                        Rare::BySize if question.rare => {
-                            is_open |= number(&answer)? > 0;
-                            vec![Value::Integer(0); users.len()].into_iter()
-                        }
-                        _ => each(answer, users)?.into_iter(),
-                    });
+        let calls = calls(&slices).into_iter().map(|parts| async move {
+            let scripts = parts.chunks(parts_a_script).map(|parts| {
+                let keys = parts.iter().flat_map(|(slice, _)| (question.keys)(self.keys(), *slice)).collect();
+                (keys, question.args.iter().cloned().chain(parts.iter().map(names)).collect())
+            });
+            let answers = self.router.script_each(question.script, scripts.collect()).await;
+            let mut found = Vec::with_capacity(USERS_A_CALL);
+            for (parts, answer) in parts.chunks(parts_a_script).zip(answers) {
+                let answer = answer?.bytes()?;
+                // What another program wrote may be no text; it says nothing then.
+                let answer = String::from_utf8_lossy(&answer);
+                let mut items = answer.split('\n');
+                for (place, _) in parts.iter().flat_map(|(_, users)| *users) {
+                    found.push((*place, read(items.next().ok_or_else(other_number)?)?));
                 }
-                if is_open {
-                    open.extend_from_slice(users);
-                    continue;
-                }
-                for (place, _) in users {
-                    let answer = |question: usize| each_question[question].next().unwrap_or(Value::Null);
-                    found.push((*place, read(std::array::from_fn(answer))?));
+                if items.next().is_some() {
+                    return Err(other_number());
                 }
             }
-            StoreResult::Ok((found, open))
+            Ok(found)
         });
-        let (found, open): (Vec<_>, Vec<_>) = try_join_all(calls).await?.into_iter().unzip();
-        Ok((found.into_iter().flatten().collect(), open.concat()))
-    }
-
-    fn commands<const N: usize>(&self, users: &[Asked<'_>], questions: &Questions<N>, rare: Rare) -> [Command; N] {
-        questions.each_ref().map(|question| {
-            let mut args = args![question.key];
-            match (rare, self.seen_ids()) {
-                (Rare::BySize, _) if question.rare => return ("SCARD", args),
-                (_, SeenIds::U32) if question.command == "ZMSCORE" => {
-                    args.extend(users.iter().map(|(_, user)| write_member(SeenIds::U32, user)));
-                }
-                _ => args.extend(names(users)),
-            }
-            (question.command, args)
-        })
+        let mut known = vec![T::default(); users.len()];
+        let found = try_join_all(calls).await?.into_iter().flatten();
+        found.for_each(|(place, item)| known[place] = item);
+        Ok(known)
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        // Whoever comes is put into the set before the time is dropped, so nobody who comes meanwhile is in neither. An
-        // invisible user who leaves goes out of both sets at once, so who is invisible is asked first; and last, too,
-        // so that nothing is shown of somebody who has become invisible meanwhile.
-        let questions = |slice| {
-            let keys = self.keys();
-            [
-                is_invisible(keys, slice),
-                Question { command: "ZMSCORE", key: keys.last_seen(slice), rare: false },
-                Question { command: "SMISMEMBER", key: keys.online_users(slice), rare: false },
-                Question { command: "HMGET", key: keys.whereabouts(slice), rare: false },
-                is_invisible(keys, slice),
-            ]
+        let keys = |keys: &Keys, slice| {
+            let (online, invisible) = (keys.online_users(slice), keys.invisible_users(slice));
+            [online, invisible, keys.last_seen(slice), keys.whereabouts(slice)]
         };
-        let read = |[before, seen, online, words, after]: [Value; 5]| {
-            Ok(if flag(&online)? && !flag(&before)? && !flag(&after)? {
-                UserPresence { online: true, last_seen: None, lives: read_lives(&words) }
-            } else {
-                UserPresence { last_seen: read_time(seen)?, ..UserPresence::default() }
+        let question = Question { script: &scripts::PRESENCE, args: args![self.seen_ids().as_str()], keys };
+        let read = |item: &str| {
+            Ok(match item.strip_prefix('+') {
+                Some(words) => UserPresence { online: true, last_seen: None, lives: read_whereabouts(words) },
+                None if item.is_empty() => UserPresence::default(),
+                None => UserPresence { last_seen: Some(as_time(read_score(item)?)), ..UserPresence::default() },
             })
         };
-        Ok(in_order(users.len(), self.ask(users.iter().enumerate(), questions, read).await?))
+        self.ask(users, question, read).await
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
-        // Who is invisible comes last: what was said of somebody who has become invisible meanwhile is kept back.
-        let questions = |slice| {
-            let keys = self.keys();
-            let words = Question { command: "HMGET", key: keys.whereabouts(slice), rare: false };
-            [words, is_invisible(keys, slice)]
-        };
-        let read = |[words, hidden]: [Value; 2]| Ok(if flag(&hidden)? { Words::new() } else { read_lives(&words) });
-        Ok(in_order(users.len(), self.ask(users.iter().enumerate(), questions, read).await?))
+        let keys = |keys: &Keys, slice| [keys.invisible_users(slice), keys.whereabouts(slice)];
+        let question = Question { script: &scripts::WHEREABOUTS, args: Vec::new(), keys };
+        self.ask(users, question, |words| Ok(read_whereabouts(words))).await
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -200,15 +148,11 @@ impl RedisStore {
     }
 }
 
-fn is_invisible(keys: &Keys, slice: u32) -> Question {
-    Question { command: "SMISMEMBER", key: keys.invisible_users(slice), rare: true }
-}
-
-/// The calls that it takes to ask about users: the slices of each, with their users.
-fn calls<'a, 'b>(slices: &'b BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<(u32, &'b [Asked<'a>])>> {
+/// The calls that it takes to ask about users: the parts of slices in each.
+fn calls<'a>(slices: &'a BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<Part<'a>>> {
     let (mut calls, mut call, mut size) = (Vec::new(), Vec::new(), 0);
-    let commands = slices.iter().flat_map(|(slice, users)| users.chunks(USERS_A_COMMAND).map(|some| (*slice, some)));
-    for (slice, users) in commands {
+    let parts = slices.iter().flat_map(|(slice, users)| users.chunks(USERS_A_CALL).map(|some| (*slice, some)));
+    for (slice, users) in parts {
         if size + users.len() > USERS_A_CALL {
             calls.push(mem::take(&mut call));
             size = 0;
@@ -221,24 +165,18 @@ fn calls<'a, 'b>(slices: &'b BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<(u32, &'b
     calls
 }
 
-/// What was found, by its places.
-fn in_order<T: Clone + Default>(len: usize, found: Vec<(usize, T)>) -> Vec<T> {
-    let mut known = vec![T::default(); len];
-    found.into_iter().for_each(|(place, item)| known[place] = item);
-    known
+/// Users as one argument: no id has a space.
+fn names((_, users): &Part<'_>) -> Value {
+    let mut names = String::with_capacity(users.iter().map(|(_, user)| user.as_str().len() + 1).sum());
+    for (_, user) in *users {
+        names.push_str(user.as_str());
+        names.push(' ');
+    }
+    Value::from(names)
 }
 
-/// An answer for each of these users.
-fn each(answer: Value, users: &[Asked<'_>]) -> StoreResult<Vec<Value>> {
-    let answers: Vec<Value> = Reply::of(answer)?.pieces().collect();
-    if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("users of another number")) }
-}
-
-/// Ids as arguments, all in one piece of memory.
-fn names<'a>(users: &'a [Asked<'_>]) -> impl Iterator<Item = Value> + 'a {
-    let all: String = users.iter().map(|(_, user)| user.as_str()).collect();
-    let mut rest = Bytes::from(all);
-    users.iter().map(move |(_, user)| Value::Bytes(rest.split_to(user.as_str().len())))
+fn other_number() -> StoreError {
+    nonsense("users of another number")
 }
 
 /// The end of a span, as Redis takes it.
@@ -247,7 +185,11 @@ fn last_score(span: Span) -> String {
 }
 
 pub(super) fn read_time(seen: Value) -> StoreResult<Option<UnixMillis>> {
-    if seen.is_null() { Ok(None) } else { Ok(Some(score(seen)?.max(0.0) as UnixMillis)) }
+    if seen.is_null() { Ok(None) } else { Ok(Some(as_time(score(seen)?))) }
+}
+
+fn as_time(score: f64) -> UnixMillis {
+    score.max(0.0) as UnixMillis
 }
 
 /// Reads the words about a user. Another program's bytes say nothing.

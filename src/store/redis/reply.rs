@@ -1,6 +1,7 @@
 //! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. No answer of Redis can
 //! make the gateway panic.
 
+use bytes::Bytes;
 use fred::types::Value;
 
 use crate::base::clock::UnixMillis;
@@ -33,17 +34,16 @@ impl Reply {
         self.0.next()
     }
 
-    /// The remaining pieces.
-    pub(super) fn pieces(self) -> impl Iterator<Item = Value> {
-        self.0
-    }
-
     fn next(&mut self) -> StoreResult<Value> {
         self.piece().ok_or_else(|| nonsense("an answer that is too short"))
     }
 
     pub(super) fn text(&mut self) -> StoreResult<String> {
         text(self.next()?)
+    }
+
+    pub(super) fn bytes(&mut self) -> StoreResult<Bytes> {
+        self.next()?.into_bytes().ok_or_else(|| nonsense("a text was expected"))
     }
 
     pub(super) fn number(&mut self) -> StoreResult<u64> {
@@ -123,7 +123,11 @@ pub(super) fn number(piece: &Value) -> StoreResult<u64> {
 }
 
 pub(super) fn score(piece: Value) -> StoreResult<f64> {
-    text(piece)?.parse().map_err(|_| nonsense("a score that is no number"))
+    read_score(&text(piece)?)
+}
+
+pub(super) fn read_score(text: &str) -> StoreResult<f64> {
+    text.parse().map_err(|_| nonsense("a score that is no number"))
 }
 
 fn gateway(piece: Value) -> StoreResult<GatewayId> {

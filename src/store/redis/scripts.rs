@@ -91,6 +91,8 @@ scripts! {
     FORGET_SEEN = "forget_seen.lua",
     COUNT_ONLINE = "count_online.lua",
     INVISIBLE_SEEN = "invisible_seen.lua",
+    PRESENCE = "presence.lua",
+    WHEREABOUTS = "whereabouts.lua",
     INSPECT_USERS = "inspect_users.lua",
     TELL_WHEREABOUTS = "tell_whereabouts.lua",
     FORGET_WHEREABOUTS = "forget_whereabouts.lua",

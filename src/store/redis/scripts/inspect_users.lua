@@ -7,7 +7,7 @@ for place, user in ipairs(users) do
   members[place] = seen_member(ARGV[1], user)
 end
 local online = redis.call('SMISMEMBER', KEYS[1], unpack(users))
-for place, hidden in ipairs(redis.call('SMISMEMBER', KEYS[2], unpack(users))) do
+for place, hidden in ipairs(hidden_of(KEYS[2], users)) do
   if hidden == 1 then
     online[place] = 0
   end

@@ -9,7 +9,7 @@ for i = 3, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 local online = redis.call('SMISMEMBER', KEYS[2], unpack(users))
-local hidden = redis.call('EXISTS', KEYS[3]) == 1 and redis.call('SMISMEMBER', KEYS[3], unpack(users)) or {}
+local hidden = hidden_of(KEYS[3], users)
 local here, gone, near = {}, {}, {}
 local apart = tonumber(ARGV[2])
 for i, user in ipairs(users) do

@@ -259,6 +259,21 @@ local function seen_member(form, user)
   return number and number < 4294967296 and struct.pack('>I4', number) or ''
 end
 
+-- The users in an argument, which has a space after each.
+local function names_of(argument)
+  local names, n = {}, 0
+  for name in string.gmatch(argument, '[^ ]+') do
+    n = n + 1
+    names[n] = name
+  end
+  return names
+end
+
+-- Which of some users are invisible: 1 for each who is. Mostly nobody is, and there is no set.
+local function hidden_of(key, users)
+  return redis.call('EXISTS', key) == 1 and redis.call('SMISMEMBER', key, unpack(users)) or {}
+end
+
 -- The words of a user's whereabouts, but those of some gateways.
 local function words_without(value, gateways)
   local words = {}
