@@ -82,10 +82,21 @@ impl Audience {
         self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
     }
 
-    /// When these users were here last, for a set that keeps sessions; `None` for the others, and for a user of whom it
-    /// is not known.
+    /// When these users were here last, for a set whose members' ends are noted; `None` for the others, and for a user of
+    /// whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
-        self.room().and_then(|room| room.left(place, users))
+        match self {
+            Self::Room(room) => room.left(place, users),
+            Self::Platform(platform) => Some(platform.left(place, users)),
+        }
+    }
+
+    /// Notes that the store knows of these users that they left, and what [`Self::left`] said of them.
+    pub fn note_left_told(&self, place: usize, users: &[UserId], left: Option<&[Option<Millis>]>) {
+        match self {
+            Self::Room(room) => room.note_left_told(place, users),
+            Self::Platform(platform) => platform.note_left_told(place, users, left.unwrap_or_default()),
+        }
     }
 
     /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.

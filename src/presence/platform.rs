@@ -1,10 +1,10 @@
 //! The users who are online on the platform through this gateway: those with a socket, whether or not it joined a live,
 //! and those whose connection broke a moment ago. Their set in the store is always open, in one epoch.
 //!
-//! The store also notes when users were last seen. It is told of everybody who came or went, after their change of the
-//! set, and looks then who is online: so everybody is in one of the two. A store that lost the set, or came back with
-//! older data, may have anybody in both or in neither of whom the set has to be told again, so it is told of them, too.
-//! Never awaits.
+//! The store also notes when users were last seen. The call that takes users out of the set notes it, and the call that
+//! puts them in forgets it, in one step: so everybody is in one of the two. What no such call tells is told by itself:
+//! of those who came and went between two calls, and of those who left while the store lost the set or came back with
+//! older data. Never awaits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -35,7 +35,7 @@ pub struct Platform {
 #[derive(Debug, Default)]
 struct Users {
     here: HashMap<UserId, Here>,
-    /// When those who came or went were last heard, until the store knows.
+    /// When those who went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
     /// Those who are in no list: it is not noted when they are seen from then on.
     invisible: HashSet<UserId>,
@@ -65,7 +65,7 @@ impl Platform {
     }
 
     /// Notes a socket of a user.
-    pub fn enter(&self, conn: &Conn, now: Millis) {
+    pub fn enter(&self, conn: &Conn) {
         let user = &conn.identity.user;
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
@@ -73,22 +73,19 @@ impl Platform {
         here.sockets += 1;
         let is_first = here.sockets == 1;
         if conn.is_invisible() {
-            if users.invisible.insert(user.clone()) && !is_first {
-                users.note_seen(user, now);
-            }
+            users.invisible.insert(user.clone());
             self.slices[place].lock().add_invisible(user);
         } else if is_first {
-            users.note_seen(user, now);
+            users.seen.remove(user);
             self.slices[place].lock().add(user);
         }
     }
 
     /// Keeps a user with a socket out of every list, until the user has none.
-    pub fn hide(&self, user: &UserId, now: Millis) {
+    pub fn hide(&self, user: &UserId) {
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         if users.here.contains_key(user) && users.invisible.insert(user.clone()) {
-            users.note_seen(user, now);
             self.slices[place].lock().add_invisible(user);
         }
     }
@@ -138,8 +135,25 @@ impl Platform {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
-    /// Takes up to [`MAX_BATCH`] users of the slice at this place who came or went and whose change the set has, each
-    /// with the time when they were last heard.
+    /// When these users of the slice at this place were last heard, of those who went visibly.
+    pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
+        let seen = &self.users[place].lock().seen;
+        users.iter().map(|user| seen.get(user).copied()).collect()
+    }
+
+    /// Notes that the store knows of these users that they were last heard at these times.
+    pub fn note_left_told(&self, place: usize, users: &[UserId], heard: &[Option<Millis>]) {
+        let seen = &mut self.users[place].lock().seen;
+        for (user, heard) in users.iter().zip(heard) {
+            // The user may have come and gone once more.
+            if seen.get(user) <= heard.as_ref() {
+                seen.remove(user);
+            }
+        }
+    }
+
+    /// Takes up to [`MAX_BATCH`] users of the slice at this place whom no call will tell to have left, each with the time
+    /// when they were last heard.
     pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
@@ -148,8 +162,7 @@ impl Platform {
         some.into_iter().filter_map(|user| users.seen.remove_entry(&user)).collect()
     }
 
-    /// Has the store told of users who were last heard at these times. This gateway held or swept them, or is
-    /// about to hide them.
+    /// Has the store told of users who were last heard at these times: it could not be told.
     pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {
@@ -157,14 +170,14 @@ impl Platform {
         }
     }
 
-    /// Has the store told of everybody who is unsettled in the slice at this place: the store lost the slice, or came
-    /// back with older data. When those were last heard who are not here any more is not known: not after `now`. An
-    /// invisible visit leaves no time.
+    /// Has the store told of everybody who is unsettled in the slice at this place and not here: the store lost the slice,
+    /// or came back with older data. When those were last heard is not known: not after `now`. An invisible visit leaves
+    /// no time.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
         for user in state.desired().unsettled_users() {
-            if !users.seen.contains_key(user) && !state.is_invisible(user) {
+            if !users.here.contains_key(user) && !users.seen.contains_key(user) && !state.is_invisible(user) {
                 users.note_seen(user, now);
             }
         }
@@ -219,14 +232,25 @@ mod tests {
         Conn::new(Identity { invisible: true, ..viewer(user) }, 0)
     }
 
-    /// Brings a slice to a store that answers as expected.
-    fn flush(platform: &Platform, place: usize) {
-        let mut state = platform.slices[place].lock();
-        let mut turn = state.begin_turn(1, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
-        while let Step::Call(draft) = state.next_step(&mut turn) {
+    /// Brings a slice to a store that answers as expected; whom it is told to have left, and when.
+    fn flush(platform: &Platform, place: usize) -> Vec<(UserId, Option<Millis>)> {
+        let mut told = Vec::new();
+        let mut turn = platform.slices[place].lock().begin_turn(1, context());
+        loop {
+            let step = platform.slices[place].lock().next_step(&mut turn);
+            let Step::Call(draft) = step else { return told };
+            let left = platform.left(place, &draft.leaves);
+            let mut state = platform.slices[place].lock();
             let held = state.desired().wanted() as u64;
             state.answered(&draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
+            drop(state);
+            platform.note_left_told(place, &draft.leaves, &left);
+            told.extend(draft.leaves.into_iter().zip(left));
         }
+    }
+
+    fn context() -> TurnContext {
+        TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH }
     }
 
     /// Pinned, because every user online costs a slot of this size, and one of 16 bytes in the desired state.
@@ -239,17 +263,15 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"), 5);
-        platform.enter(&conn("u1"), 6);
-        assert!(platform.take_seen(place).is_empty(), "the set does not have the user yet");
-        flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user.clone(), 5)]);
+        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"));
+        assert_eq!(flush(&platform, place), []);
         platform.leave(&user, 70);
         assert!(!platform.is_dirty(place));
         platform.leave(&user, 50);
-        assert!(platform.take_seen(place).is_empty(), "the set still has the user");
-        flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user.clone(), 70)]);
+        assert!(platform.take_seen(place).is_empty(), "the call that takes the user out tells it");
+        assert_eq!(flush(&platform, place), [(user.clone(), Some(70))]);
+        assert!(!platform.is_dirty(place), "the store knows");
         platform.leave(&user, 90);
         assert!(!platform.is_dirty(place), "the user has no socket that could leave");
     }
@@ -258,9 +280,10 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"), 5);
+        platform.enter(&conn("u1"));
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
+        assert_eq!(flush(&platform, place), []);
         let seen = platform.take_seen(place);
         assert_eq!(seen, [(user.clone(), 9)]);
         platform.note_seen(place, vec![(user.clone(), 20)]);
@@ -269,58 +292,74 @@ mod tests {
     }
 
     #[test]
-    fn whomever_the_set_is_told_again_is_noted_again() {
+    fn a_visit_during_the_call_that_ends_the_one_before_is_noted() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&conn("u1"));
+        flush(&platform, place);
+        platform.leave(&user, 70);
+        let mut turn = platform.slices[place].lock().begin_turn(1, context());
+        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else { panic!("a call") };
+        let left = platform.left(place, &draft.leaves);
+        platform.enter(&conn("u1"));
+        platform.leave(&user, 90);
+        let done = ApplyReply::Done(SliceView { card: 0, held: 0, version: 0 });
+        platform.slices[place].lock().answered(&draft, &done, 0);
+        platform.note_left_told(place, &draft.leaves, &left);
+        assert_eq!(left, [Some(70)]);
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user, 90)]);
+    }
+
+    #[test]
+    fn whoever_left_while_the_store_lost_the_set_is_noted() {
         let platform = Platform::new(0);
         let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
-            platform.enter(&conn(user.as_str()), 5);
+            platform.enter(&conn(user.as_str()));
         }
-        platform.leave(&gone, 6);
         flush(&platform, 0);
-        assert_eq!(platform.take_seen(0).len(), 4);
+        platform.leave(&gone, 6);
+        assert_eq!(flush(&platform, 0), [(gone.clone(), Some(6))]);
         // Older data: without one who is here, and with one who is gone.
         platform.leave(&leaving, 70);
         let held = [&gone, &settled, &leaving].map(Clone::clone).into();
         platform.slices[0].lock().reconcile(Some(1), &HeldMembers { users: held, missing: Vec::new() });
         platform.note_unsettled(0, 90);
-        flush(&platform, 0);
-        let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
-        assert_eq!(noted, [(here.clone(), 90), (gone, 90), (leaving, 70)].into());
-        // The entry is gone.
-        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
+        let told: HashMap<_, _> = flush(&platform, 0).into_iter().collect();
+        assert_eq!(told, [(gone, Some(90)), (leaving, Some(70))].into());
+        assert!(platform.take_seen(0).is_empty());
+        // The entry is gone, while one was leaving: no call takes that one out any more.
+        platform.leave(&settled, 95);
+        platform.slices[0].lock().begin_turn(2, context());
         assert!(platform.slices[0].lock().reassert());
         platform.note_unsettled(0, 100);
-        flush(&platform, 0);
-        let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
-        assert_eq!(noted, [(here, 100), (settled, 100)].into());
+        assert_eq!(flush(&platform, 0), []);
+        assert_eq!(platform.take_seen(0), [(settled, 95)]);
+        assert!(!platform.is_dirty(0));
     }
 
     #[test]
     fn it_is_not_noted_when_an_invisible_user_was_seen() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&ghost("u1"), 5);
-        platform.enter(&conn("u1"), 6);
+        let invisible = || platform.slices[place].lock().sort_invisible(&mut [user.clone()]);
+        platform.enter(&ghost("u1"));
+        platform.enter(&conn("u1"));
         platform.leave(&user, 7);
-        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1);
+        assert_eq!(invisible(), 1);
         flush(&platform, place);
         platform.leave(&user, 8);
-        assert_eq!(
-            platform.slices[place].lock().sort_invisible(&mut [user.clone()]),
-            1,
-            "the store still has the user"
-        );
-        flush(&platform, place);
-        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 0);
+        assert_eq!(invisible(), 1, "the store still has the user");
+        assert_eq!(flush(&platform, place), [(user.clone(), None)]);
+        assert_eq!(invisible(), 0);
         assert!(platform.take_seen(place).is_empty());
         // The store lost the entry while the user was here, and again while the user was leaving.
-        platform.enter(&ghost("u1"), 9);
+        platform.enter(&ghost("u1"));
         flush(&platform, place);
         for incarnation in [2, 3] {
-            platform.slices[place]
-                .lock()
-                .begin_turn(incarnation, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
+            platform.slices[place].lock().begin_turn(incarnation, context());
             assert!(platform.slices[place].lock().reassert());
             platform.note_unsettled(place, 10);
             if incarnation == 2 {
@@ -330,9 +369,10 @@ mod tests {
         }
         flush(&platform, place);
         assert!(platform.take_seen(place).is_empty());
-        platform.enter(&conn("u1"), 9);
+        platform.enter(&conn("u1"));
         flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user, 9)]);
+        platform.leave(&user, 12);
+        assert_eq!(flush(&platform, place), [(user, Some(12))]);
     }
 
     #[test]
@@ -340,28 +380,21 @@ mod tests {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
         let ghost = ghost("u1");
-        platform.enter(&conn("u1"), 5);
-        platform.enter(&ghost, 6);
-        platform.enter(&ghost, 7);
+        platform.enter(&conn("u1"));
+        platform.enter(&ghost);
+        platform.enter(&ghost);
         (8..=10).for_each(|heard| platform.leave(&user, heard));
         flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user.clone(), 6)]);
+        assert_eq!(platform.take_seen(place), [], "nobody could see the user");
         // The visible visit has ended when the invisible one begins, and the store does not know yet.
-        platform.enter(&conn("u1"), 20);
+        platform.enter(&conn("u1"));
         platform.leave(&user, 21);
-        platform.enter(&ghost, 22);
+        platform.enter(&ghost);
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user.clone(), 21)]);
         platform.leave(&user, 23);
-        flush(&platform, place);
+        assert_eq!(flush(&platform, place), [(user, None)]);
         assert!(platform.take_seen(place).is_empty());
-        // A socket that everybody may see becomes invisible.
-        platform.hide(&user, 29);
-        platform.enter(&conn("u1"), 30);
-        platform.hide(&user, 31);
-        platform.hide(&user, 32);
-        platform.leave(&user, 33);
-        assert_eq!(platform.take_seen(place), [(user, 31)]);
     }
 
     #[test]

@@ -256,16 +256,16 @@ impl Rooms {
     }
 
     /// Notes a socket of a user who counts as online on the platform.
-    pub fn enter_platform(&self, conn: &Conn, now: Millis) {
+    pub fn enter_platform(&self, conn: &Conn) {
         let Some(platform) = &self.platform else { return };
-        platform.enter(conn, now);
+        platform.enter(conn);
         self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(&conn.identity.user));
     }
 
     /// Keeps a user with such a socket out of every list.
-    pub fn hide_on_platform(&self, user: &UserId, now: Millis) {
+    pub fn hide_on_platform(&self, user: &UserId) {
         let Some(platform) = &self.platform else { return };
-        platform.hide(user, now);
+        platform.hide(user);
         self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
     }
 
@@ -274,13 +274,6 @@ impl Rooms {
         let Some(platform) = &self.platform else { return };
         platform.leave(user, heard);
         self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
-    }
-
-    /// Has the store told, after a sweep, when users of a dead gateway were last seen.
-    pub fn swept_from_platform(&self, place: usize, seen: Vec<(UserId, Millis)>) {
-        let Some(platform) = &self.platform else { return };
-        platform.note_seen(place, seen);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), place);
     }
 
     fn flush_if_dirty(&self, audience: &Audience, place: usize) {

@@ -87,7 +87,7 @@ impl Slice {
         self.note_since(&call.joins, &call.since);
         self.join(&call.gateway, &call.joins);
         self.invisible.extend(call.joins.iter().take(call.invisible).cloned());
-        if call.left.is_some() {
+        if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
             let listed = call.joins.iter().zip(&call.since).filter(|(user, _)| !self.invisible.contains(*user));
             listed.for_each(|(user, at)| stays.enter(user, version, *at));
@@ -212,6 +212,16 @@ impl Slice {
     /// The members who are invisible.
     pub fn invisible(&self) -> impl Iterator<Item = &UserId> {
         self.invisible.iter()
+    }
+
+    /// The members.
+    pub fn members(&self) -> impl Iterator<Item = &UserId> {
+        self.members.users()
+    }
+
+    /// Whom a gateway holds.
+    pub fn held(&self, gateway: &GatewayId) -> impl Iterator<Item = &UserId> {
+        self.held.get(gateway).into_iter().flat_map(Members::users)
     }
 
     /// Of how many members the slice says since when they are there.

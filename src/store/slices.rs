@@ -65,9 +65,17 @@ pub struct Apply {
     pub since: Vec<UnixMillis>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
-    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock, for the set of all viewers
-    /// of a live with attendance: the call begins and ends sessions. `None` for the others.
+    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for the set of all viewers
+    /// of a live with attendance, whose sessions the call begins and ends, and for the users of the platform, of whom
+    /// it is noted when they were seen last. `None` for the others.
     pub left: Option<Vec<UnixMillis>>,
+}
+
+impl Apply {
+    /// Whether the call begins and ends sessions.
+    pub fn keeps_sessions(&self) -> bool {
+        self.left.is_some() && self.slice.set.keeps_since()
+    }
 }
 
 /// A slice after a call.

@@ -20,7 +20,7 @@ use tokio_util::time::DelayQueue;
 use tracing::Instrument;
 
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
-use crate::base::ids::{GatewayId, UserId};
+use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
@@ -287,17 +287,7 @@ impl Flusher {
         if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
-    /// Notes that those of these users who are visible now, perhaps through another gateway, are seen now. They are
-    /// about to become invisible, and will seem to go offline.
-    async fn note_visible_until_now(&self, platform: &Platform, place: usize, hidden: &[UserId]) -> StoreResult<()> {
-        let slice = &platform.slices()[place].id;
-        let (visible, now) = (self.store.are_listed(slice, hidden).await?, self.clock.now());
-        let visible = hidden.iter().zip(visible).filter(|(_, visible)| *visible);
-        platform.note_seen(place, visible.map(|(user, _)| (user.clone(), now)).collect());
-        Ok(())
-    }
-
-    /// Tells the store of users who came to the platform or left it, now that their set has the change.
+    /// Tells the store when users of the platform were seen whose end none of its calls told.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
             let seen = platform.take_seen(place);
@@ -329,9 +319,9 @@ impl Flusher {
         }
     }
 
-    fn unix_times(&self, at: Vec<Option<Millis>>) -> Vec<UnixMillis> {
+    fn unix_times(&self, at: &[Option<Millis>]) -> Vec<UnixMillis> {
         let now = self.clock.now();
-        at.into_iter().map(|at| self.unix(at.unwrap_or(now))).collect()
+        at.iter().map(|at| self.unix(at.unwrap_or(now))).collect()
     }
 
     /// The Unix time of a moment on this gateway's clock.
@@ -360,16 +350,13 @@ impl Flusher {
             room.unrecorded.add(place, &joins[invisible..]);
             self.record_attendance(room, place).await;
         }
-        if let Audience::Platform(platform) = audience {
-            let noted = self.note_visible_until_now(platform, place, &joins[..invisible]).await;
-            noted.inspect_err(|_| slice.lock().failed(draft))?;
-        }
         // The gateway may have been frozen, or buried, since it was asked whether it may make entries.
         let present = self.gateways.own.incarnation().id == *own;
         if !present || (draft.follows.is_none() && !self.may_register()) {
             slice.lock().failed(draft);
             return Err(StoreError::Lost("the lease, before an entry was made".to_owned()));
         }
+        let left = audience.left(place, &leaves);
         let call = Apply {
             slice: slice.id.clone(),
             epoch: audience.epoch(),
@@ -379,7 +366,7 @@ impl Flusher {
             since: audience.since(place, &joins, self.clock.unix()),
             joins,
             invisible,
-            left: audience.left(place, &leaves).map(|left| self.unix_times(left)),
+            left: left.as_deref().map(|left| self.unix_times(left)),
             leaves,
         };
         self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
@@ -394,7 +381,7 @@ impl Flusher {
         match reply? {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
-                audience.room().iter().for_each(|room| room.note_left_told(place, &draft.leaves));
+                audience.note_left_told(place, &call.leaves, left.as_deref());
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
                     let listed = (&call.joins[invisible..], &call.leaves[invisible_leaves..]);

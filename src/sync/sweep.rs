@@ -1,19 +1,18 @@
 //! Removes users from a slice whom no living gateway holds: the members of dead gateways, and strays whom no gateway
 //! holds. The walk, which begins at once after a burial, and the checks call it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, OnlineSet, SliceId, UserId};
+use crate::base::ids::{GatewayId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Rooms};
-use crate::store::{MAX_BATCH, Store, StoreResult, Strays};
+use crate::store::{Store, StoreResult, Strays};
 
 pub struct Sweeper {
     pub rooms: Arc<Rooms>,
@@ -46,7 +45,6 @@ impl Sweeper {
 
     /// Removes all members that a dead gateway holds in a slice, call by call.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
-        let seen = self.held(slice, gateway).await?;
         let mut released = 0;
         let last_heard = self.clock.unix().saturating_sub(self.clock.now().saturating_sub(self.last_heard(gateway)));
         let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), last_heard);
@@ -61,10 +59,6 @@ impl Sweeper {
                 Err(why) => break Err(why),
             }
         };
-        // After an error too, as some of them may be gone. Those who are still online are not noted.
-        if !seen.is_empty() {
-            self.rooms.swept_from_platform(slice.index as usize - 1, seen);
-        }
         if released == 0 && result.is_ok() {
             return Ok(());
         }
@@ -86,25 +80,6 @@ impl Sweeper {
     fn last_heard(&self, gateway: &GatewayId) -> Millis {
         let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
         buried_at.saturating_sub(millis(self.lease))
-    }
-
-    /// The users whom a dead gateway holds on the platform, without the invisible. They were last seen when the gateway
-    /// last was.
-    async fn held(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<(UserId, Millis)>> {
-        if slice.set != OnlineSet::Users {
-            return Ok(Vec::new());
-        }
-        let at = self.last_heard(gateway);
-        let mut pages = self.store.held_pages(slice, gateway);
-        let mut seen = HashMap::new();
-        while let Some(page) = pages.try_next().await? {
-            for some in page.users.chunks(MAX_BATCH) {
-                let listed = self.store.are_listed(slice, some).await?;
-                let listed = some.iter().zip(listed).filter(|(_, listed)| *listed);
-                seen.extend(listed.map(|(user, _)| (user.clone(), at)));
-            }
-        }
-        Ok(seen.into_iter().collect())
     }
 
     /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.

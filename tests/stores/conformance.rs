@@ -40,6 +40,7 @@ mod slices;
 mod streamers;
 mod sweeps;
 mod viewers;
+mod visits;
 mod wire;
 
 /// A time that no test outlives.

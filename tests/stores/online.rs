@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::clock::UnixMillis;
+use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
-use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, Span, Store, StoreError, TellWhereabouts, UserPresence};
+use rollcall::store::{
+    Apply, ApplyReply, OnlineCount, Seen, Span, Store, StoreError, Strays, TellWhereabouts, UserPresence,
+};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -78,6 +80,7 @@ impl Platform {
         }
     }
 
+    /// A call of the flusher. Whoever leaves was here last at the very beginning.
     async fn apply(&self, user: &UserId, [joins, leaves]: [&[UserId]; 2], invisible: usize) {
         let slice = SliceId { set: OnlineSet::Users, index: user.slice_index(SLICES), of: SLICES };
         let gateway = gateway("a");
@@ -92,7 +95,7 @@ impl Platform {
             invisible,
             leaves: leaves.to_vec(),
             since: Vec::new(),
-            left: None,
+            left: Some(vec![0; leaves.len()]),
         };
         assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
     }
@@ -330,6 +333,39 @@ async fn ids_of_four_bytes_answer_as_texts_do() {
 }
 
 #[tokio::test]
+async fn visits_of_users_with_ids_of_four_bytes_are_noted_by_the_calls_that_end_them() {
+    let platform = Platform::on_redis().await;
+    platform.store.fix_seen_ids(SeenIds::U32).await.unwrap();
+    let [some, odd] = ["258", "no-number"].map(|id| UserId::parse(id).unwrap());
+    for user in [&some, &odd] {
+        platform.apply(user, [std::slice::from_ref(user), &[]], 0).await;
+        platform.apply(user, [&[], std::slice::from_ref(user)], 0).await;
+    }
+    let seen = platform.redis("ZRANGE", &format!("last-seen:{{{}}}", set_of(&some)), &["0", "-1"]);
+    assert_eq!(seen.as_bytes(), [0, 0, 1, 2]);
+    assert_eq!(platform.redis("EXISTS", &format!("last-seen:{{{}}}", set_of(&odd)), &[]), "0");
+    platform.apply(&some, [std::slice::from_ref(&some), &[]], 0).await;
+    assert_eq!(platform.known(&[some]).await, [(true, None)]);
+    assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 1, seen: 0 });
+}
+
+/// Members whom no gateway holds, as after a node lost writes.
+#[tokio::test]
+async fn strays_who_are_taken_out_were_seen_until_now() {
+    let platform = Platform::on_redis().await;
+    let (stray, hidden) = (user(1), (2..).map(user).find(|user| set_of(user) == set_of(&self::user(1))).unwrap());
+    platform.come(std::slice::from_ref(&stray)).await;
+    platform.come_invisible(std::slice::from_ref(&hidden)).await;
+    let slice = SliceId { set: OnlineSet::Users, index: stray.slice_index(SLICES), of: SLICES };
+    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Count).await.unwrap().strays, 2);
+    assert_eq!(platform.known(&[stray.clone(), hidden.clone()]).await, [(true, None), (false, None)]);
+    let before = unix_now();
+    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Drop).await.unwrap().strays, 2);
+    let known = platform.known(&[stray, hidden]).await;
+    assert!(!known[0].0 && known[0].1.is_some_and(|at| at + 5_000 >= before) && known[1] == (false, None), "{known:?}");
+}
+
+#[tokio::test]
 async fn the_first_gateway_fixes_how_ids_are_kept() {
     let server = RedisServer::start().await;
     let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
@@ -409,7 +445,7 @@ async fn whereabouts_that_another_program_wrote_say_nothing() {
     let mut asked: Vec<UserId> = (0..300).map(user).collect();
     asked.retain(|user| *user != known);
     asked.insert(7, known.clone());
-    for words in ["", "no words", "gw-a 42 7,gw-b {42}", "+", "caf\\xe9 1", "\\x00\\xff,a 42"] {
+    for words in ["", "nowords", "gw-a 42 7,gw-b {42}", "+", "caf\\233 1", "\\0\\255,a 42"] {
         let script = format!("return redis.call('HSET', KEYS[1], ARGV[1], \"{words}\")");
         server.cli(&["EVAL", &script, "1", &key, known.as_str()]);
         let found = platform.store.presence_of(&asked).await.unwrap();

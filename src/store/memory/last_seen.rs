@@ -15,7 +15,7 @@ use crate::store::{
 };
 
 impl MemoryStore {
-    fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
+    pub(super) fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
         let place = slice.saturating_sub(1) % USERS_SLICES;
         self.user_slices[place as usize].lock()
     }
@@ -35,9 +35,8 @@ impl LastSeen for MemoryStore {
         let mut unchanged = Vec::new();
         for (user, at) in seen {
             let slice = user.slice_index(USERS_SLICES);
-            let online = self.online_slice(slice, |online| online.is_listed(user));
             let mut known = self.user_slice(slice);
-            if online {
+            if self.online_slice(slice, |online| online.is_listed(user)) {
                 known.forget(user);
             } else if let Some(at_before) = known.note(user, *at, apart) {
                 unchanged.push((user.clone(), at_before));
@@ -74,9 +73,9 @@ impl OnlineUsers for MemoryStore {
     async fn count_online(&self, span: Span) -> StoreResult<OnlineCount> {
         let mut count = OnlineCount::default();
         for slice in 1..=USERS_SLICES {
+            let known = self.user_slice(slice);
             let (online, invisible) =
                 self.online_slice(slice, |online| (online.card(), online.invisible().cloned().collect::<Vec<_>>()));
-            let known = self.user_slice(slice);
             // They are online, although their last visit before is remembered.
             let seen = |user: &&UserId| known.seen.get(*user).is_some_and(|at| (span.from..=span.to).contains(at));
             count.online += online;
@@ -88,8 +87,8 @@ impl OnlineUsers for MemoryStore {
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         let presence = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
-            let online = self.online_slice(slice, |online| online.is_listed(user));
             let known = self.user_slice(slice);
+            let online = self.online_slice(slice, |online| online.is_listed(user));
             let last_seen = known.seen.get(user).copied().filter(|_| !online);
             let lives = known.lives.get(user).filter(|_| online).cloned().unwrap_or_default();
             UserPresence { online, last_seen, lives }

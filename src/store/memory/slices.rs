@@ -1,12 +1,15 @@
-//! The calls on slices of the embedded store, and when it forgets closed ones. The slices themselves are the model,
+//! The calls on slices of the embedded store, and when it forgets closed ones. Whoever needs what is known of users and
+//! a slice at a time locks the users first. The slices themselves are the model,
 //! [`crate::store::slice`].
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::place::Place;
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
     Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, SliceSurvey, Slices, StoreResult, Strays, StraysPage,
@@ -26,6 +29,43 @@ impl MemoryStore {
             timed: slice.set.keeps_since().then(|| found.timed()),
             ..found.read(gateway)
         })
+    }
+
+    /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users were
+    /// seen last change in the same step: of those of `concerned` who are listed no longer it is noted that they were
+    /// seen at `left`, or now if they are here and became invisible, and nothing is noted of those who are listed now.
+    fn change<T>(
+        &self,
+        slice: &SliceId,
+        (concerned, left): (impl FnOnce(&Slice) -> Vec<UserId>, impl Fn(&UserId) -> UnixMillis),
+        change: impl FnOnce(&mut Slice) -> T,
+    ) -> T {
+        let place = Place::from(slice);
+        let mut known = (slice.set == OnlineSet::Users).then(|| self.user_slice(slice.index));
+        let mut found = self.slices.entry(place.clone()).or_default();
+        let users = if known.is_some() { concerned(&found) } else { Vec::new() };
+        let before: Vec<(UserId, bool)> =
+            users.into_iter().map(|user| (user.clone(), found.is_listed(&user))).collect();
+        let changed = change(&mut found);
+        let now = self.now();
+        if let Some(known) = &mut known {
+            for (user, was_listed) in &before {
+                match (*was_listed, found.is_listed(user)) {
+                    (false, true) => known.forget(user),
+                    (true, false) => {
+                        let at = if found.contains(user) { now } else { left(user) };
+                        known.note(user, at, Duration::ZERO);
+                    }
+                    (true, true) | (false, false) => {}
+                }
+            }
+        }
+        let unused = found.fence().is_none();
+        drop(found);
+        if unused {
+            self.slices.remove_if(&place, |_, slice| slice.fence().is_none());
+        }
+        changed
     }
 
     /// Puts a closed slice in line and drops those that are due; each close pays for at most two others.
@@ -49,15 +89,13 @@ impl MemoryStore {
 impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
-        let mut slice = self.slices.entry(Place::from(&call.slice)).or_default();
+        let changed = || call.joins.iter().chain(&call.leaves).cloned().collect();
+        let left = |user: &UserId| {
+            let place = call.leaves.iter().position(|gone| gone == user);
+            place.and_then(|place| call.left.as_ref()?.get(place).copied()).unwrap_or(now)
+        };
         // No call is delayed here, so none is late.
-        let reply = slice.apply(call, now, now);
-        let unused = slice.fence().is_none();
-        drop(slice);
-        if unused {
-            self.slices.remove_if(&Place::from(&call.slice), |_, slice| slice.fence().is_none());
-        }
-        Ok(reply)
+        Ok(self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, now, now)))
     }
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
@@ -76,10 +114,8 @@ impl Slices for MemoryStore {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept> {
         let now = self.now();
-        Ok(match self.slices.get_mut(&Place::from(slice)) {
-            Some(mut found) => found.sweep(gateway, most, last_heard, now),
-            None => Slice::default().sweep(gateway, most, last_heard, now),
-        })
+        let held = |slice: &Slice| slice.held(gateway).cloned().collect();
+        Ok(self.change(slice, (held, |_: &UserId| last_heard), |slice| slice.sweep(gateway, most, last_heard, now)))
     }
 
     async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
@@ -91,10 +127,8 @@ impl Slices for MemoryStore {
 
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
         let now = self.now();
-        Ok(match self.slices.get_mut(&Place::from(slice)) {
-            Some(mut found) => found.strays(cursor, most, strays, now),
-            None => Slice::default().strays(cursor, most, strays, now),
-        })
+        let members = |slice: &Slice| slice.members().cloned().collect();
+        Ok(self.change(slice, (members, |_: &UserId| now), |slice| slice.strays(cursor, most, strays, now)))
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {

@@ -320,6 +320,14 @@ impl Keys {
         self.with_since(slice, keys)
     }
 
+    /// As [`Self::with_companions`], for a script that also notes when those whom it removes were there last: among the
+    /// users of the platform it needs the times when users were seen.
+    pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
+        let mut keys = self.with_companions(slice, keys);
+        keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
+        keys
+    }
+
     /// Adds the last key of a script that reads members: since when each is there, if the set keeps it.
     pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         keys.extend(slice.set.keeps_since().then(|| self.since(slice)));

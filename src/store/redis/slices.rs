@@ -9,14 +9,14 @@ use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
     Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView, Slices,
     StoreError, StoreResult, Strays, StraysPage, Swept,
 };
 
-fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
+fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     debug_assert!(call.left.as_ref().is_none_or(|left| left.len() == call.leaves.len()));
     debug_assert_eq!(call.since.len(), if call.slice.set.keeps_since() { call.joins.len() } else { 0 });
     let mut args = args![
@@ -28,8 +28,10 @@ fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
         keys::SLICE_TTL.as_secs(),
         keys.held_prefix(&call.slice),
         keys::ATTENDANCE_TTL.as_secs(),
+        form,
         call.joins.len(),
-        call.invisible
+        call.invisible,
+        call.leaves.len()
     ];
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
@@ -134,6 +136,11 @@ impl RedisStore {
         vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)]
     }
 
+    /// How ids of users seen are written, for scripts that change a slice; empty for all but the users of the platform.
+    fn seen_form(&self, slice: &SliceId) -> &'static str {
+        if slice.set == OnlineSet::Users { self.seen_ids().as_str() } else { "" }
+    }
+
     /// The answer of the script of listings, of a page or of some users.
     async fn ask_listed(&self, slice: &SliceId, args: Vec<Value>) -> StoreResult<Reply> {
         self.router.script(&scripts::LISTED, vec![self.keys().slice(slice), self.keys().invisible(slice)], args).await
@@ -170,13 +177,13 @@ impl RedisStore {
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let mut on = self.keys().with_companions(&call.slice, self.slice_keys(&call.slice, &call.gateway));
-        if call.left.is_some() {
+        let mut on = self.keys().with_ends(&call.slice, self.slice_keys(&call.slice, &call.gateway));
+        if call.keeps_sessions() {
             on.extend([self.keys().stays(&call.slice, call.epoch), self.keys().sessions(&call.slice, call.epoch)]);
         }
         let mut not_after = if call.follows.is_some() { 0 } else { self.router.not_after(&on[0]).await? };
         for _ in 0..2 {
-            let args = apply_args(self.keys(), call, not_after);
+            let args = apply_args((self.keys(), self.seen_form(&call.slice)), call, not_after);
             let reply = apply_reply(self.router.script(&scripts::APPLY, on.clone(), args).await?)?;
             let ApplyReply::Late(now) = reply else { return Ok(reply) };
             not_after = self.router.note_time(&on[0], now);
@@ -193,10 +200,11 @@ impl RedisStore {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
             },
-            self.keys().stays_prefix(slice)
+            self.keys().stays_prefix(slice),
+            self.seen_form(slice)
         ];
         let keys = self.keys();
-        let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let on = keys.with_ends(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
@@ -239,9 +247,10 @@ impl Slices for RedisStore {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept> {
         let keys = self.keys();
-        let args = args![gateway, most, keys.held_prefix(slice), keys.stays_prefix(slice), last_heard];
+        let (held, stays) = (keys.held_prefix(slice), keys.stays_prefix(slice));
+        let args = args![gateway, most, held, stays, last_heard, self.seen_form(slice)];
         let steps = async {
-            let on = self.keys().with_companions(slice, self.slice_keys(slice, gateway));
+            let on = self.keys().with_ends(slice, self.slice_keys(slice, gateway));
             let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;
             let (released, done) = (reply.number()?, reply.flag()?);
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })

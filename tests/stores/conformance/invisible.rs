@@ -157,7 +157,6 @@ async fn an_invisible_user_who_is_seen_without_a_socket_is_remembered(store: Arc
     let one = user(1);
     let seen = async || store.presence_of(std::slice::from_ref(&one)).await.unwrap().remove(0).last_seen;
     let mut a = Caller { slice: online_with(&one), ..Caller::new(&store, "a") };
-    a.registers(std::slice::from_ref(&one)).await;
     hides(&mut a, std::slice::from_ref(&one), &[]).await;
     for (at, known) in [(700, 700), (900, 900), (800, 900)] {
         store.note_seen(&[(one.clone(), at)], Duration::ZERO).await.unwrap();
@@ -170,7 +169,6 @@ async fn an_invisible_user_who_is_seen_without_a_socket_is_remembered(store: Arc
     a.joins(std::slice::from_ref(&one)).await;
     store.note_seen(&[(one.clone(), 950)], Duration::ZERO).await.unwrap();
     assert_eq!(store.count_online(Span::ALL).await.unwrap(), OnlineCount { online: 1, seen: 0 });
-    a.leaves(std::slice::from_ref(&one)).await;
     assert_eq!(seen().await, None);
 }
 

@@ -1,10 +1,13 @@
 -- One gateway's change to one slice.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
---       6 since when members are there, if the set keeps it  7 stays  8 sessions, both if the live has attendance
+--       6 since when members are there, if the set keeps it; last seen, if they are the users of the platform
+--       7 stays  8 sessions, both if the live has attendance
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
---       8 lifetime of sessions, s  9 count of joins  10 how many of them are invisible, the first ones
---       11… joins, then, with key 6, as many times in ms, then leaves, then, with key 7, as many times in ms
+--       8 lifetime of sessions, s  9 text | u32 of the users of the platform, otherwise empty  10 count of joins
+--       11 how many of them are invisible, the first ones  12 count of leaves
+--       13… joins, then, if the set keeps since when they are there, as many times in ms, then leaves, then, if it is
+--       known when they were there last, as many times in ms
 -- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
@@ -40,7 +43,37 @@ local function begin_listed_stays(joins, last_join, id)
   end
 end
 
+-- Notes of users of the platform who are about to become invisible that they are seen now: they will seem to have left.
+local function note_visible(seen, form, users)
+  local there, hidden = redis.call('SMISMEMBER', KEYS[1], unpack(users)), hidden_of(KEYS[5], users)
+  for i, is_there in ipairs(there) do
+    hidden[i] = (is_there == 0 or hidden[i] == 1) and 1 or 0
+  end
+  local now = clock()
+  note_last_seen(seen, form, users, hidden, function() return now end)
+end
+
+-- Forgets of users of the platform when they were seen last, now that everybody may see that they are here.
+local function forget_last_seen(seen, form, users)
+  local hidden, here = hidden_of(KEYS[5], users), {}
+  for i, user in ipairs(users) do
+    if hidden[i] ~= 1 then
+      here[#here + 1] = seen_member(form, user)
+    end
+  end
+  if #here > 0 then
+    redis.call('ZREM', seen, unpack(here))
+  end
+end
+
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local form = ARGV[9]
+local seen, since
+if form ~= '' then
+  seen = KEYS[6]
+else
+  since = KEYS[6]
+end
 local phase, fenced, version = read_fence(KEYS[4])
 if fenced > epoch then
   return { 'newer', whole(fenced) }
@@ -57,7 +90,7 @@ if not entry then
   local refused = follows ~= '' and { 'unknown' } or now > tonumber(ARGV[5]) and { 'late', whole(now) }
   if refused then
     if lost then
-      wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6])
+      wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since)
     end
     return refused
   end
@@ -65,11 +98,11 @@ elseif entry ~= follows then
   return { 'old' }
 end
 
-local last_join = 10 + tonumber(ARGV[9])
-local last_time = KEYS[6] and last_join + tonumber(ARGV[9]) or last_join
-local last_leave = KEYS[7] and (#ARGV + last_time) / 2 or #ARGV
+local last_join = 12 + tonumber(ARGV[10])
+local last_time = since and last_join + tonumber(ARGV[10]) or last_join
+local last_leave = last_time + tonumber(ARGV[12])
 local leaves = { unpack(ARGV, last_time + 1, last_leave) }
-if last_join == 10 or #leaves > 0 then
+if last_join == 12 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
@@ -77,34 +110,40 @@ version = next_version(version)
 -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
 redis.call('SET', KEYS[4], 'open:' .. whole(epoch) .. ':' .. version, 'EX', ARGV[6])
 if begins or lost then
-  wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6])
+  wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since)
 end
 redis.call('HSET', KEYS[3], me, number)
-if last_join > 10 then
-  local joins = { unpack(ARGV, 11, last_join) }
-  if KEYS[6] then
-    note_since(KEYS[1], KEYS[6], joins, last_join)
+if last_join > 12 then
+  local joins, invisible = { unpack(ARGV, 13, last_join) }, tonumber(ARGV[11])
+  if since then
+    note_since(KEYS[1], since, joins, last_join)
   end
-  if ARGV[10] ~= '0' then
-    redis.call('SADD', KEYS[5], unpack(joins, 1, tonumber(ARGV[10])))
+  if invisible > 0 then
+    local hidden = { unpack(joins, 1, invisible) }
+    if seen then
+      note_visible(seen, form, hidden)
+    end
+    redis.call('SADD', KEYS[5], unpack(hidden))
   end
   if KEYS[7] then
     begin_listed_stays(joins, last_join, version)
   end
   redis.call('SADD', KEYS[2], unpack(joins))
   redis.call('SADD', KEYS[1], unpack(joins))
+  if seen then
+    forget_last_seen(seen, form, joins)
+  end
 end
 if #leaves > 0 then
   local left = {}
   for i, user in ipairs(leaves) do
     left[user] = tonumber(ARGV[last_leave + i])
   end
-  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6], leaves, KEYS[7] and function(gone)
-    end_stays(KEYS[7], gone, function(user) return left[user] end)
-  end)
+  local ended = on_end(KEYS[7], seen, form, function(user) return left[user] or clock() end)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since, leaves, ended)
 end
 for i, key in ipairs(KEYS) do
-  if i ~= 4 then
+  if i ~= 4 and key ~= seen then
     redis.call('EXPIRE', key, i < 7 and ARGV[6] or ARGV[8])
   end
 end

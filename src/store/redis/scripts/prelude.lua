@@ -158,18 +158,58 @@ local function end_stays(stays, gone, at)
   end
 end
 
--- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it,
--- and `ended` is told of them, unless it is nil.
+-- Which of some users are invisible: 1 for each who is. Mostly nobody is, and there is no set.
+local function hidden_of(key, users)
+  return redis.call('EXISTS', key) == 1 and redis.call('SMISMEMBER', key, unpack(users)) or {}
+end
+
+-- A user as a member of last-seen: the id, or four bytes. An id that is no such number gives a member that none is.
+local function seen_member(form, user)
+  if form ~= 'u32' then
+    return user
+  end
+  local number = (user == '0' or string.match(user, '^[1-9]%d*$')) and #user <= 10 and tonumber(user)
+  return number and number < 4294967296 and struct.pack('>I4', number) or ''
+end
+
+-- Notes when users, at most 1,000, were seen last, but for those who are hidden. Of two times the later one stays.
+local function note_last_seen(seen, form, users, hidden, at)
+  local noted = {}
+  for i, user in ipairs(users) do
+    local member = seen_member(form, user)
+    if hidden[i] ~= 1 and member ~= '' then
+      noted[#noted + 1] = whole(at(user))
+      noted[#noted + 1] = member
+    end
+  end
+  if #noted > 0 then
+    redis.call('ZADD', seen, 'GT', unpack(noted))
+  end
+end
+
+-- What is told of members who are removed: it ends their sessions in `stays`, or notes when users of the platform were
+-- seen last, at the times that `at` gives. Nil if the slice keeps neither.
+local function on_end(stays, seen, form, at)
+  if stays then
+    return function(gone) end_stays(stays, gone, at) end
+  elseif seen then
+    return function(gone, hidden) note_last_seen(seen, form, gone, hidden, at) end
+  end
+end
+
+-- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it.
+-- `ended`, unless it is nil, is told of them, and with a 1 which of them were invisible.
 local function drop_members(slice, invisible, since, gone, ended)
+  local hidden = hidden_of(invisible, gone)
   redis.call('SREM', slice, unpack(gone))
-  if redis.call('EXISTS', invisible) == 1 then
+  if #hidden > 0 then
     redis.call('SREM', invisible, unpack(gone))
   end
   if since then
     redis.call('HDEL', since, unpack(gone))
   end
   if ended then
-    ended(gone)
+    ended(gone, hidden)
   end
 end
 
@@ -250,15 +290,6 @@ local function note(keys, last, entry, before, most, lifetime)
   return number
 end
 
--- A user as a member of last-seen: the id, or four bytes. An id that is no such number gives a member that none is.
-local function seen_member(form, user)
-  if form ~= 'u32' then
-    return user
-  end
-  local number = (user == '0' or string.match(user, '^[1-9]%d*$')) and #user <= 10 and tonumber(user)
-  return number and number < 4294967296 and struct.pack('>I4', number) or ''
-end
-
 -- The users in an argument, which has a space after each.
 local function names_of(argument)
   local names, n = {}, 0
@@ -267,11 +298,6 @@ local function names_of(argument)
     names[n] = name
   end
   return names
-end
-
--- Which of some users are invisible: 1 for each who is. Mostly nobody is, and there is no set.
-local function hidden_of(key, users)
-  return redis.call('EXISTS', key) == 1 and redis.call('SMISMEMBER', key, unpack(users)) or {}
 end
 
 -- The words of a user's whereabouts, but those of some gateways.

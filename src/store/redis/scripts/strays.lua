@@ -1,16 +1,18 @@
 -- Looks through a page of a slice for members whom no gateway holds, and takes them out if told to.
--- KEYS  1 slice  2 gateways  3 fence  4 invisible members  5 since when members are there, if the set keeps it
+-- KEYS  1 slice  2 gateways  3 fence  4 invisible members
+--       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop  5 prefix of stays, or empty
+--       6 text | u32 of the users of the platform, otherwise empty
 -- Returns  {next cursor, looked at, strays, card, members of all held sets, version, up to 10 strays…}
 local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
 local next, members = page[1], page[2]
 local names, strays = {}, 0
 local _, epoch, version = read_fence(KEYS[3])
 version = whole(version)
-local ended = ARGV[5] ~= '' and function(gone)
-  local now = clock()
-  end_stays(ARGV[5] .. whole(epoch), gone, function() return now end)
-end
+local is_platform = ARGV[6] ~= ''
+local now = clock()
+local stays, seen = ARGV[5] ~= '' and ARGV[5] .. whole(epoch), is_platform and KEYS[5]
+local ended = on_end(stays, seen, ARGV[6], function() return now end)
 -- SSCAN returns a set that Redis stores in one block as one page, however large.
 for first = 1, #members, 1000 do
   local left = unheld(KEYS[2], ARGV[3], { unpack(members, first, math.min(first + 999, #members)) })
@@ -19,7 +21,7 @@ for first = 1, #members, 1000 do
     names[#names + 1] = left[i]
   end
   if ARGV[4] == 'drop' and #left > 0 then
-    drop_members(KEYS[1], KEYS[4], KEYS[5], left, ended)
+    drop_members(KEYS[1], KEYS[4], not is_platform and KEYS[5], left, ended)
     version = move_on(KEYS[3])
   end
 end

@@ -1,8 +1,8 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
---       6 since when members are there, if the set keeps it
+--       6 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of stays, or empty
---       5 when the gateway was there last, ms
+--       5 when the gateway was there last, ms  6 text | u32 of the users of the platform, otherwise empty
 -- Returns  {released, 1 when nothing is left to sweep, card, version}
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
 local done = redis.call('EXISTS', KEYS[2]) == 0
@@ -12,9 +12,10 @@ end
 local _, epoch, version = read_fence(KEYS[4])
 version = whole(version)
 if #gone > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], KEYS[6], gone, ARGV[4] ~= '' and function(left)
-    end_stays(ARGV[4] .. whole(epoch), left, function() return tonumber(ARGV[5]) end)
-  end)
+  local is_platform = ARGV[6] ~= ''
+  local stays, seen = ARGV[4] ~= '' and ARGV[4] .. whole(epoch), is_platform and KEYS[6]
+  local ended = on_end(stays, seen, ARGV[6], function() return tonumber(ARGV[5]) end)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], not is_platform and KEYS[6], gone, ended)
   version = move_on(KEYS[4])
 end
 return { #gone, done and 1 or 0, redis.call('SCARD', KEYS[1]), version }
