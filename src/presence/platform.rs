@@ -17,8 +17,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
-/// The most users of one slice who wait to be noted as seen, beside those who are here; while the store is away, others
-/// are not noted.
+/// The most users of one slice who wait to be noted as seen; while the store is away, others are not noted.
 const MAX_SEEN: usize = 65_536;
 
 /// The users online on the platform.
@@ -196,8 +195,7 @@ impl Platform {
 
 impl Users {
     fn note_seen(&mut self, user: &UserId, heard: Millis) {
-        // Those who are here are as few as the sockets.
-        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) || self.here.contains_key(user) {
+        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) {
             let there = self.seen.entry(user.clone()).or_insert(heard);
             *there = heard.max(*there);
         }
