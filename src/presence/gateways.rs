@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::own_lease::OwnLease;
-use crate::base::clock::{Millis, millis};
+use crate::base::clock::{Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::store::{Burial, Leases, MAX_BATCH};
 
@@ -53,6 +53,8 @@ pub struct Gateways {
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the burial.
     unswept: Mutex<HashMap<GatewayId, Millis>>,
+    /// When dead gateways renewed their leases last, by the store's clock.
+    renewed: Mutex<HashMap<GatewayId, UnixMillis>>,
     buried: Notify,
 }
 
@@ -74,6 +76,7 @@ impl Gateways {
             roster: ArcSwap::default(),
             observer: Mutex::new(Observer { lease, refresh, ..Observer::default() }),
             unswept: Mutex::default(),
+            renewed: Mutex::default(),
             buried: Notify::new(),
         }
     }
@@ -109,6 +112,12 @@ impl Gateways {
     /// When this gateway learned of a burial whose sweep is not over.
     pub(crate) fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
         self.unswept.lock().get(gateway).copied()
+    }
+
+    /// When a dead gateway renewed its lease last, by the store's clock. Tells people when its users were here last, and
+    /// decides nothing.
+    pub(crate) fn renewed_at(&self, gateway: &GatewayId) -> Option<UnixMillis> {
+        self.renewed.lock().get(gateway).copied()
     }
 
     /// The time since the oldest burial whose sweep is not over.
@@ -161,7 +170,7 @@ impl Gateways {
         let roster = Roster {
             living: leases.living.iter().map(|(gateway, _)| gateway).chain(observer.vanished.keys()).cloned().collect(),
             late: observer.late(now),
-            dead: leases.dead.iter().cloned().collect(),
+            dead: leases.dead.iter().map(|(gateway, _)| gateway).cloned().collect(),
             just_heard: BTreeSet::new(),
         };
         let change =
@@ -170,6 +179,7 @@ impl Gateways {
             self.roster.store(Arc::new(roster));
         }
         if !change.died.is_empty() {
+            *self.renewed.lock() = leases.dead.iter().cloned().collect();
             let mut unswept = self.unswept.lock();
             for gateway in &change.died {
                 unswept.entry(gateway.clone()).or_insert(now);
@@ -234,7 +244,7 @@ impl Observer {
         for gateway in before.into_keys().filter(|gateway| !self.seen.contains_key(gateway)) {
             self.vanished.entry(gateway).or_insert(now);
         }
-        for gateway in leases.dead.iter().chain([own]) {
+        for gateway in leases.dead.iter().map(|(gateway, _)| gateway).chain([own]) {
             self.vanished.remove(gateway);
             self.unlisted.remove(gateway);
         }
@@ -266,7 +276,7 @@ mod tests {
         Leases {
             own: Lease { born: 0, count: 1 },
             living: living.iter().map(|(name, count)| (id(name), *count)).collect(),
-            dead: dead.iter().map(|name| id(name)).collect(),
+            dead: dead.iter().map(|name| (id(name), 0)).collect(),
         }
     }
 

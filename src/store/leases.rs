@@ -5,6 +5,7 @@
 //! on under a new id. So no decision depends on a clock of the store.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -63,8 +64,9 @@ pub struct Leases {
     pub own: Lease,
     /// The living gateways with the counts of their leases, the caller among them.
     pub living: Vec<(GatewayId, u64)>,
-    /// Those that were buried within [`DEATH_TTL`].
-    pub dead: Vec<GatewayId>,
+    /// Those that were buried within [`DEATH_TTL`], each with the time, by the store's clock, of the last renewal of its
+    /// lease, or of its burial if it had none.
+    pub dead: Vec<(GatewayId, UnixMillis)>,
 }
 
 /// Gateways' leases.
@@ -86,49 +88,72 @@ enum Field {
 }
 
 /// The leases of all gateways: the model.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct LeaseTable(BTreeMap<GatewayId, Field>);
+///
+/// Two tables are equal if the same gateways live and are dead. The times of renewals decide nothing.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseTable {
+    fields: BTreeMap<GatewayId, Field>,
+    renewed: BTreeMap<GatewayId, UnixMillis>,
+}
+
+impl PartialEq for LeaseTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields == other.fields
+    }
+}
+
+impl Eq for LeaseTable {}
+
+impl Hash for LeaseTable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fields.hash(state);
+    }
+}
 
 impl LeaseTable {
     /// See [`LeaseStore::end_lease`].
     pub fn end(&mut self, gateway: &GatewayId, now: UnixMillis) {
-        self.0.insert(gateway.clone(), Field::Dead { at: now });
+        self.fields.insert(gateway.clone(), Field::Dead { at: now });
     }
 
     /// See [`LeaseStore::renew_lease`].
     pub fn renew(&mut self, renewal: &RenewLease, now: UnixMillis) -> LeaseReply {
         let RenewLease { gateway, held, burials } = renewal;
-        let own = match (self.0.get(gateway), held) {
+        let own = match (self.fields.get(gateway), held) {
             (Some(Field::Dead { .. }), _) => return LeaseReply::Dead,
             (Some(Field::Living(there)), Some(held)) if there.born == held.born && there.count >= held.count => {
                 Lease { count: there.count + 1, ..*there }
             }
             (Some(Field::Living(_)), _) => {
-                self.0.insert(gateway.clone(), Field::Dead { at: now });
+                self.fields.insert(gateway.clone(), Field::Dead { at: now });
                 return LeaseReply::Dead;
             }
             (None, held) => Lease { born: now, count: held.map_or(0, |held| held.count) + 1 },
         };
-        self.0.insert(gateway.clone(), Field::Living(own));
+        self.fields.insert(gateway.clone(), Field::Living(own));
+        self.renewed.insert(gateway.clone(), now);
         for Burial { gateway, count } in burials {
-            let there = match self.0.get(gateway) {
+            let there = match self.fields.get(gateway) {
                 Some(Field::Living(lease)) => Some(lease.count),
                 Some(Field::Dead { .. }) => continue,
                 None => None,
             };
             if there == *count {
-                self.0.insert(gateway.clone(), Field::Dead { at: now });
+                self.fields.insert(gateway.clone(), Field::Dead { at: now });
             }
         }
-        self.0.retain(|_, field| match field {
+        self.fields.retain(|_, field| match field {
             Field::Living(_) => true,
             Field::Dead { at } => now.saturating_sub(*at) <= millis(DEATH_TTL),
         });
+        self.renewed.retain(|gateway, _| self.fields.contains_key(gateway));
         let mut leases = Leases { own, living: Vec::new(), dead: Vec::new() };
-        for (gateway, field) in &self.0 {
+        for (gateway, field) in &self.fields {
             match field {
                 Field::Living(lease) => leases.living.push((gateway.clone(), lease.count)),
-                Field::Dead { .. } => leases.dead.push(gateway.clone()),
+                Field::Dead { at } => {
+                    leases.dead.push((gateway.clone(), self.renewed.get(gateway).copied().unwrap_or(*at)));
+                }
             }
         }
         LeaseReply::Renewed(leases)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, UnixMillis, millis};
 use crate::base::ids::{GatewayId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
@@ -46,8 +46,7 @@ impl Sweeper {
     /// Removes all members that a dead gateway holds in a slice, call by call.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
         let mut released = 0;
-        let last_heard = self.clock.unix().saturating_sub(self.clock.now().saturating_sub(self.last_heard(gateway)));
-        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), last_heard);
+        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), self.last_heard(gateway));
         let result = loop {
             match calls.try_next().await {
                 Ok(Some(swept)) => {
@@ -76,10 +75,13 @@ impl Sweeper {
         result
     }
 
-    /// When a dead gateway gave its last sign of life: a lease before its burial.
-    fn last_heard(&self, gateway: &GatewayId) -> Millis {
+    /// When a dead gateway gave its last sign of life: the last renewal of its lease. It cannot be later than a lease
+    /// before its burial, whatever the clock of the store says.
+    fn last_heard(&self, gateway: &GatewayId) -> UnixMillis {
         let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
-        buried_at.saturating_sub(millis(self.lease))
+        let silent = self.clock.now().saturating_sub(buried_at) + millis(self.lease);
+        let latest = self.clock.unix().saturating_sub(silent);
+        self.gateways.renewed_at(gateway).map_or(latest, |renewed| renewed.min(latest))
     }
 
     /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.

@@ -68,7 +68,7 @@ impl Gateway {
         let leases = Leases {
             own: self.lease.unwrap_or(Lease { born: 0, count: 0 }),
             living: self.seen.iter().map(|(id, count)| (id.name(), *count)).collect(),
-            dead: self.dead.iter().map(|id| id.name()).collect(),
+            dead: self.dead.iter().map(|id| (id.name(), 0)).collect(),
         };
         let liveness = Gateways::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
         liveness.looked(&own.name(), &leases, (0, 0));

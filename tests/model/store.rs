@@ -291,7 +291,7 @@ impl Store {
             LeaseReply::Renewed(leases) => Answer::Renewed {
                 own: leases.own,
                 living: leases.living.iter().map(|(id, count)| (Id::of(id), *count)).collect(),
-                dead: leases.dead.iter().map(Id::of).collect(),
+                dead: leases.dead.iter().map(|(gateway, _)| Id::of(gateway)).collect(),
             },
         }
     }
@@ -304,7 +304,7 @@ impl Store {
             return Default::default();
         };
         let living = living.iter().filter(|(id, _)| *id != *NOBODY).map(|(id, count)| (Id::of(id), *count));
-        (living.collect(), dead.iter().map(Id::of).collect())
+        (living.collect(), dead.iter().map(|(gateway, _)| Id::of(gateway)).collect())
     }
 
     fn sweep(&mut self, of: Id) -> Answer {

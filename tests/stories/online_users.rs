@@ -128,6 +128,29 @@ async fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the_next_one_started() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        let crowd = (doomed.viewer("u1").await, doomed.viewer("u2").await);
+        online_become(&redis, &["u1", "u2"], PATIENCE).await;
+        let killed = now_ms();
+        doomed.process().kill();
+        drop(crowd);
+        // Nobody buries the gateway for so long.
+        tokio::time::sleep(doomed.config.lease * 2).await;
+        let next = World::beside(redis.clone(), |_| ()).await;
+        online_become(&redis, &[], next.sweep_bound()).await;
+        for user in ["u1", "u2"] {
+            let at = redis.last_seen(user).await.expect("a user who left the set was seen");
+            let early = killed - (next.config.lease_refresh * 2).as_millis() as u64;
+            assert!((early..=killed).contains(&at), "{user}: {at}, and not {killed}");
+        }
+    })
+    .await;
+}
+
 on_redis! {
     async fn everybody_is_online_again_soon_after_redis_lost_its_data(world) {
         let redis = world.redis().clone();

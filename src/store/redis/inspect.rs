@@ -259,7 +259,7 @@ impl RedisStore {
 fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
     let age = |at: &str| Some(Duration::from_millis(now.saturating_sub(at.parse().ok()?)));
     match *value.split(':').collect::<Vec<_>>() {
-        ["dead", at] => Some(LeaseInside::Dead { age: age(at)? }),
+        ["dead", at] | ["dead", at, _] => Some(LeaseInside::Dead { age: age(at)? }),
         [_, renewed, count] => Some(LeaseInside::Living { age: age(renewed)?, count: count.parse().ok()? }),
         _ => None,
     }

@@ -25,7 +25,7 @@ impl RedisStore {
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
-                let (living, dead) = (reply.list()?.counted_gateways()?, reply.list()?.gateways()?);
+                let (living, dead) = (reply.list()?.counted_gateways()?, reply.list()?.counted_gateways()?);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
             "dead" => Ok(LeaseReply::Dead),

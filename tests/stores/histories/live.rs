@@ -317,7 +317,8 @@ impl Side {
             LeaseReply::Renewed(mut leases) => {
                 self.leases.insert(who, leases.own);
                 leases.living.sort();
-                format!("{} {:?} {:?}", leases.own.count, leases.living, sorted(leases.dead))
+                let dead: Vec<GatewayId> = leases.dead.into_iter().map(|(gateway, _)| gateway).collect();
+                format!("{} {:?} {:?}", leases.own.count, leases.living, sorted(dead))
             }
         }
     }

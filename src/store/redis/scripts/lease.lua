@@ -3,33 +3,35 @@
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 how long a burial is remembered, ms
 --       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease
--- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway…}}
+-- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway, last renewal or burial in ms…}}
 local me, now = ARGV[1], whole((clock()))
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('HDEL', KEYS[1], '')
 
--- A lease as (when it began, count), ('dead', when), or nil for what a former version of this program wrote.
+-- A lease as (when it began, count, last renewal), ('dead', when, last renewal), or nil for what a former version of
+-- this program wrote.
 local function read(value)
-  local born, count = string.match(value or '', '^(%d+):%d+:(%d+)$')
+  local born, renewed, count = string.match(value or '', '^(%d+):(%d+):(%d+)$')
   if born then
-    return born, tonumber(count)
+    return born, tonumber(count), renewed
   end
-  local died = string.match(value or '', '^dead:(%d+)$')
+  local died, last = string.match(value or '', '^dead:(%d+):?(%d*)$')
   if died then
-    return 'dead', tonumber(died)
+    return 'dead', tonumber(died), last ~= '' and last or died
   end
 end
 
-local function bury(gateway)
-  redis.call('HSET', KEYS[1], gateway, 'dead:' .. now)
+-- Buries a gateway whose lease was renewed last at some time, if it had one.
+local function bury(gateway, renewed)
+  redis.call('HSET', KEYS[1], gateway, 'dead:' .. now .. (renewed and ':' .. renewed or ''))
 end
 
-local born, count = read(redis.call('HGET', KEYS[1], me))
+local born, count, renewed = read(redis.call('HGET', KEYS[1], me))
 if born == 'dead' then
   return { 'dead' }
 end
 if born and (born ~= ARGV[2] or count < tonumber(ARGV[3])) then
-  bury(me)
+  bury(me, renewed)
   return { 'dead' }
 end
 born, count = born or now, (count or tonumber(ARGV[3])) + 1
@@ -37,20 +39,21 @@ redis.call('HSET', KEYS[1], me, born .. ':' .. now .. ':' .. whole(count))
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 for i = 6, #ARGV, 2 do
   local there = redis.call('HGET', KEYS[1], ARGV[i])
-  local began, last = read(there)
+  local began, last, at = read(there)
   if (ARGV[i + 1] == '' and not there) or (began and began ~= 'dead' and last == tonumber(ARGV[i + 1])) then
-    bury(ARGV[i])
+    bury(ARGV[i], at)
   end
 end
 local living, dead = {}, {}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local began, last = read(all[i + 1])
+  local began, last, at = read(all[i + 1])
   if began == 'dead' then
     if now - last > tonumber(ARGV[4]) then
       redis.call('HDEL', KEYS[1], all[i])
     else
       dead[#dead + 1] = all[i]
+      dead[#dead + 1] = at
     end
   elseif began then
     living[#living + 1] = all[i]
