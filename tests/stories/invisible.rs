@@ -180,12 +180,17 @@ on_redis! {
 on_both_stores! {
     async fn a_live_of_an_invisible_streamer_is_in_no_feed(world) {
         let backend = world.backend();
-        for streamer in ["ghost", "s1", "s2"] {
+        for streamer in ["ghost", "s1", "s2", "s3"] {
             backend.follow("u1", streamer).await;
         }
         let mut ghost = world.person("ghost", "streamer", "&invisible=true").await;
         ghost.ask(json!({"type": "open", "live_id": "42"})).await;
         backend.put("/v1/lives/43", json!({"streamer_id": "s1", "invisible": true})).await.is(201);
+        // A streamer who joins a live so is invisible from then on.
+        let mut late = world.person("s3", "streamer", "").await;
+        late.say(json!({"type": "join", "live_id": "43", "invisible": true})).await;
+        late.expect("joined").await;
+        late.ask(json!({"type": "open", "live_id": "45"})).await;
         backend.put("/v1/lives/44", json!({"streamer_id": "s2", "invisible": false})).await.is(201);
         let feed = async || {
             let items = world.backend().list("/v1/users/u1/feed", 10).await;
