@@ -1,6 +1,7 @@
-//! The publisher sends messages to the peers. A room's counts go out at most once per flush interval, after a quiet
-//! time at once; all other messages go out at once. Each message has one attempt. A live whose counts could not be sent
-//! is checked a moment later, and the counts are sent again then.
+//! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
+//! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
+//! live whose counts could not be sent is checked a moment later, and the counts are sent again then. Moves and
+//! invisible users that could not be told go into the next message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,11 +51,12 @@ impl Publisher {
                 () = stop.cancelled() => return,
                 () = self.outbox.messages.wait() => self.send_messages().await,
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
+                () = self.outbox.hidden.wait(), if !woken => woken = true,
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
-                    stream::iter(rooms.clone()).for_each_concurrent(AT_A_TIME, |room| self.publish(room)).await;
+                    tokio::join!(self.tell_hidden(), self.publish_all(rooms.clone()));
                     self.count_uniques(&rooms).await;
                 }
             }
@@ -76,6 +78,23 @@ impl Publisher {
         let reached = self.store.publish(on, message.text(own)).await?;
         self.metrics.words_sent.inc();
         Ok(reached)
+    }
+
+    /// Tells who is in no list from now on.
+    async fn tell_hidden(&self) {
+        stream::iter(self.outbox.take_hidden())
+            .for_each_concurrent(AT_A_TIME, |users| async move {
+                let message = PeerMessage::Hidden { users: users.clone() };
+                if let Err(why) = self.send(&Channel::Gateways, &message, &self.gateways.id()).await {
+                    tracing::debug!(error = %why, "invisible users were not told, will try again");
+                    self.outbox.hidden(&users);
+                }
+            })
+            .await;
+    }
+
+    async fn publish_all(&self, rooms: Vec<Arc<Room>>) {
+        stream::iter(rooms).for_each_concurrent(AT_A_TIME, |room| self.publish(room)).await;
     }
 
     /// Sends a room's counts if they changed.

@@ -299,6 +299,30 @@ on_redis! {
 }
 
 on_redis! {
+    async fn friends_are_told_of_an_invisible_user_once_messages_can_be_sent_again(world) {
+        world.open("42").await;
+        let (other, redis) = (world.another_gateway().await, world.redis());
+        world.backend().follow("me", "u1").await;
+        let mut me = world.viewer("me").await;
+        me.say(json!({"type": "join", "live_id": "42", "friends": true})).await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+        let _plain = world.viewer_in("u1", "42").await;
+        assert_eq!(me.expect("friends").await["user_ids"], json!(["u1"]));
+        redis.ask(&["ACL", "SETUSER", "default", "-spublish"]).await;
+        let _ghost = other.person("u1", "viewer", "&invisible=true").await;
+        until("Redis knows that the user is invisible", PATIENCE, || async {
+            same(redis.keys("{online-users*}:invisible").await.len(), 1)
+        }).await;
+        redis.ask(&["ACL", "LOG", "RESET"]).await;
+        until("Redis refuses a message", PATIENCE, || async {
+            same(redis.ask(&["ACL", "LOG"]).await.to_string().contains("spublish"), true)
+        }).await;
+        redis.ask(&["ACL", "SETUSER", "default", "+spublish"]).await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+    }
+}
+
+on_redis! {
     async fn a_user_who_becomes_invisible_through_another_gateway_was_seen_until_then(world) {
         let other = world.another_gateway().await;
         let plain = world.viewer("u1").await;
