@@ -223,8 +223,9 @@ impl Parts {
             streamer_timeout: config.streamer_timeout,
         });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
+        let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
         let upkeep =
-            share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
+            share!(Upkeep { rooms, gateways, checks, streamers, store, checker, seen, metrics, clock, fans, fan_ttl });
         let whereabouts_teller = share!(WhereaboutsTeller {
             whereabouts,
             gateways,
@@ -316,10 +317,7 @@ impl Parts {
                 events_kept,
             }),
             sessions,
-            online: OnlineSettings::new(
-                config,
-                Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART)),
-            ),
+            online: OnlineSettings::new(config, seen),
             admission: Admission::new(config),
             browsers: Browsers::new(config),
             metrics,
