@@ -256,6 +256,7 @@ impl Parts {
                 search: Mutex::default(),
             })
         });
+        let follows = Arc::new(share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }));
         let walk = share!(Walk {
             users: users,
             attendance: share!(AttendanceUpkeep { store, clock, form: config.attendance }),
@@ -265,6 +266,7 @@ impl Parts {
             lives,
             sweeper,
             feeds,
+            follows,
             outbox,
             streamer_timeout,
             clock,
@@ -305,7 +307,7 @@ impl Parts {
             gateways,
             lives,
             feeds,
-            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }),
+            follows,
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover {
                 store: store_for_clients.clone(),
