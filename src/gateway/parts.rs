@@ -214,8 +214,9 @@ impl Parts {
             streamer_timeout: config.streamer_timeout,
         });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
+        let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
         let upkeep =
-            share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
+            share!(Upkeep { rooms, gateways, checks, streamers, store, checker, seen, metrics, clock, fans, fan_ttl });
         let whereabouts_teller = share!(WhereaboutsTeller {
             whereabouts,
             gateways,
@@ -246,6 +247,7 @@ impl Parts {
                 search: Mutex::default(),
             })
         });
+        let follows = Arc::new(share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }));
         let walk = share!(Walk {
             users: users,
             attendance: share!(AttendanceUpkeep { store, clock, form: config.attendance }),
@@ -255,6 +257,7 @@ impl Parts {
             lives,
             sweeper,
             feeds,
+            follows,
             outbox,
             streamer_timeout,
             clock,
@@ -295,7 +298,7 @@ impl Parts {
             gateways,
             lives,
             feeds,
-            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }),
+            follows,
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover {
                 store: store_for_clients.clone(),
@@ -307,10 +310,7 @@ impl Parts {
                 events_kept,
             }),
             sessions,
-            online: OnlineSettings::new(
-                config,
-                Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART)),
-            ),
+            online: OnlineSettings::new(config, seen),
             admission: Admission::new(config),
             browsers: Browsers::new(config),
             metrics,

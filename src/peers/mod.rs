@@ -1,9 +1,9 @@
 //! What gateways tell each other over the store's channels: counts, changed records, follows, moves, doubt
 //! ([`message`]).
 //!
-//! No message is repeated. One call writes a gateway's viewers to the store and publishes them; a script that changes a
-//! record publishes that in the same step. So only a gateway that was cut off misses a message. It knows that it was
-//! cut off, and checks everything that it holds.
+//! No message is repeated once it was published. One call writes a gateway's viewers to the store and publishes them; a
+//! script that changes a record publishes that in the same step. So only a gateway that was cut off misses a message. It
+//! knows that it was cut off, and checks everything that it holds.
 //!
 //! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
 //! only on change. The room is only marked until then; the publisher sends the counts as they are at that moment.
@@ -20,6 +20,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
+use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
 use crate::store::Channel;
 use message::PeerMessage;
@@ -27,6 +28,9 @@ use survey::Surveys;
 
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
+
+/// About the most hidden users who may wait to be told; further ones are dropped and counted.
+const MAX_HIDDEN: usize = 65_536;
 
 /// Each gateway numbers its announcements of viewers from a random number below this one. Checks compare the sum of
 /// several gateways' numbers, so numbers of different announcements must not coincide. A script can still hold the sum
@@ -39,6 +43,8 @@ pub struct Outbox {
     metrics: Arc<Metrics>,
     number: AtomicU64,
     messages: Queue<(Channel, PeerMessage)>,
+    /// The users who are in no list from now on, until the gateways were told.
+    hidden: Queue<UserId>,
 }
 
 impl Outbox {
@@ -48,6 +54,7 @@ impl Outbox {
             metrics,
             number: AtomicU64::new(rand::random_range(1..FIRST_NUMBER)),
             messages: Queue::default(),
+            hidden: Queue::default(),
         }
     }
 
@@ -63,12 +70,26 @@ impl Outbox {
 
     /// Tells whoever asked for their friends in a live that users came to it or left it.
     pub fn moved(&self, live: LiveId, users: Vec<UserId>) {
-        self.post(Channel::Moves(live), PeerMessage::Moved { users, anybody: false });
+        for users in users.chunks(MOST_USERS) {
+            let message = PeerMessage::Moved { users: users.to_owned(), anybody: false };
+            self.post(Channel::Moves(live.clone()), message);
+        }
     }
 
     /// Tells all gateways, this one too, that these users are in no list from now on.
     pub fn hidden(&self, users: &[UserId]) {
-        self.post(Channel::Gateways, PeerMessage::Hidden { users: users.to_owned() });
+        for user in users {
+            if self.hidden.len() < MAX_HIDDEN {
+                self.hidden.push(user.clone());
+            } else {
+                self.drop_one();
+            }
+        }
+    }
+
+    /// The users who wait to be told by [`Self::hidden`], as many at a time as go into one message.
+    fn take_hidden(&self) -> Vec<Vec<UserId>> {
+        self.hidden.take().chunks(MOST_USERS).map(<[UserId]>::to_vec).collect()
     }
 
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
@@ -87,8 +108,12 @@ impl Outbox {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push((on, message));
         } else {
-            Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
+            self.drop_one();
         }
+    }
+
+    fn drop_one(&self) {
+        Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
     }
 
     // ---------------------------------------------------- the texts that scripts publish when they change a record
@@ -118,5 +143,31 @@ impl Outbox {
     /// Taken before the viewers are counted, so that a later change is announced with a higher number.
     fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::MAX_MESSAGE;
+
+    #[test]
+    fn messages_about_many_users_with_the_longest_ids_fit() {
+        let gateways = Arc::new(Gateways::new(Duration::from_secs(10), Duration::from_secs(2)));
+        let (outbox, own) = (Outbox::new(gateways.clone(), Arc::default()), gateways.id());
+        let users: Vec<UserId> = (0..1_000).map(|n| UserId::parse(&format!("{n:0>64}")).unwrap()).collect();
+        outbox.hidden(&users);
+        outbox.moved(LiveId::parse(&"9".repeat(64)).unwrap(), users.clone());
+        let hidden = outbox.take_hidden().into_iter().map(|users| PeerMessage::Hidden { users });
+        let (mut told, moved) = (Vec::new(), outbox.messages.take().into_iter().map(|(_, message)| message));
+        for message in hidden.chain(moved) {
+            let text = message.text(&own);
+            assert!(text.len() <= MAX_MESSAGE, "{} bytes", text.len());
+            let (PeerMessage::Hidden { users } | PeerMessage::Moved { users, .. }) = message else { unreachable!() };
+            told.extend(users);
+        }
+        assert_eq!(told, [users.clone(), users].concat());
     }
 }

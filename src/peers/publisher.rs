@@ -1,6 +1,7 @@
-//! The publisher sends messages to the peers. A room's counts go out at most once per flush interval, after a quiet
-//! time at once; all other messages go out at once. Each message has one attempt. A live whose counts could not be sent
-//! is checked a moment later, and the counts are sent again then.
+//! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
+//! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
+//! live whose counts could not be sent is checked a moment later, and the counts are sent again then. Moves and
+//! invisible users that could not be told go into the next message.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
@@ -117,12 +118,15 @@ impl Publisher {
                     work.messages.extend(self.outbox.messages.take());
                 }
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
+                () = self.outbox.hidden.wait(), if !woken => woken = true,
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
                     came.extend(rooms.iter().cloned());
                     work.rooms.extend(rooms);
+                    let hidden = self.outbox.take_hidden().into_iter();
+                    work.messages.extend(hidden.map(|users| (Channel::Gateways, PeerMessage::Hidden { users })));
                 }
             }
         }
@@ -138,6 +142,9 @@ impl Publisher {
             work.jobs.spawn(in_place(place, async move {
                 if let Err(why) = this.send(&on, &message, &this.gateways.id()).await {
                     tracing::debug!(error = %why, "a message was not sent");
+                    if let PeerMessage::Hidden { users } = &message {
+                        this.outbox.hidden(users);
+                    }
                 }
                 None
             }));

@@ -90,9 +90,15 @@ impl SliceState {
         if self.invisible.is_empty() {
             return;
         }
-        for user in users.iter().filter(|user| !self.desired.contains(user) && self.desired.is_settled(user)) {
+        for user in users.iter().filter(|user| self.desired.is_rid_of(user)) {
             self.invisible.remove(user);
         }
+    }
+
+    /// As [`Self::forget_invisible`], of all users.
+    fn forget_all_invisible(&mut self) {
+        let desired = &self.desired;
+        self.invisible.retain(|user| !desired.is_rid_of(user));
     }
 
     /// Whether a user is in no list, until the store knows that the user left.
@@ -237,6 +243,7 @@ impl SliceState {
         let lost = self.desired.is_lost();
         if lost {
             self.desired.reassert();
+            self.forget_all_invisible();
         }
         lost
     }
@@ -246,6 +253,9 @@ impl SliceState {
         let mut difference = self.desired.reconcile(entry, &held.users);
         difference.missing += self.desired.resend(&held.missing);
         self.drift = difference.total();
+        self.forget_all_invisible();
+        // A store that came back with older data may hold them as users whom everybody may see.
+        self.desired.resend(&Vec::from_iter(self.invisible.iter().cloned()));
         difference
     }
 
@@ -356,5 +366,56 @@ mod tests {
         other.add_invisible(&user);
         other.remove(&user);
         assert_eq!(other.sort_invisible(&mut [user]), 0);
+    }
+
+    fn held(users: &[&UserId]) -> HeldMembers {
+        HeldMembers { users: users.iter().map(|&user| user.clone()).collect(), ..HeldMembers::default() }
+    }
+
+    #[test]
+    fn an_invisible_user_is_sent_again_after_the_store_was_read() {
+        let (mut state, user, other) = (SliceState::new(0), UserId::parse("u1").unwrap(), UserId::parse("u2").unwrap());
+        [&user, &other].into_iter().for_each(|user| state.add(user));
+        let (first, _) = draft(&mut state).unwrap();
+        done(&mut state, &first, 2);
+        state.add_invisible(&user);
+        let (hidden, _) = draft(&mut state).unwrap();
+        done(&mut state, &hidden, 2);
+        // The store comes back as it was before that call.
+        state.desired.require_read_back();
+        assert_eq!(state.reconcile(Some(first.number), &held(&[&user, &other])).total(), 0, "this is no drift");
+        let (again, invisible) = draft(&mut state).unwrap();
+        assert_eq!((again.joins.clone(), invisible), (vec![user], 1));
+        done(&mut state, &again, 2);
+        assert!(draft(&mut state).is_none());
+    }
+
+    #[test]
+    fn an_invisible_user_whom_the_store_has_lost_is_forgotten_with_the_last_visit() {
+        let user = UserId::parse("u1").unwrap();
+        let leaving = || {
+            let mut state = SliceState::new(0);
+            state.add_invisible(&user);
+            let (first, _) = draft(&mut state).unwrap();
+            done(&mut state, &first, 1);
+            state.remove(&user);
+            (state, first.number)
+        };
+        let is_forgotten = |mut state: SliceState| {
+            assert!(!state.is_invisible(&user));
+            state.add(&user);
+            assert_eq!(draft(&mut state).unwrap().1, 0, "the next visit is another one");
+        };
+        let (mut state, number) = leaving();
+        state.desired.require_read_back();
+        state.reconcile(Some(number), &held(&[&user]));
+        assert!(state.is_invisible(&user), "the store holds the user still");
+        state.desired.require_read_back();
+        state.reconcile(Some(number), &held(&[]));
+        is_forgotten(state);
+        let (mut state, _) = leaving();
+        state.desired.lose_entry();
+        assert!(state.is_invisible(&user) && state.reassert());
+        is_forgotten(state);
     }
 }

@@ -168,9 +168,8 @@ impl Whereabouts {
     /// something, [`Self::found`] is to be called once [`Self::resync_at`] says so.
     pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> Noted {
         let mut slice = self.slice(call.slice).lock();
-        let known = slice.told.filter(|(incarnation, _)| *incarnation == own.number).map_or(0, |(_, number)| number);
-        // A later number is that of a call whose answer was lost.
-        slice.lost |= before < known;
+        // A later number is that of a call whose answer was lost, and the store may have lost its data before that call.
+        slice.lost |= slice.told.is_some_and(|known| known.0 == own.number && known.1 != before);
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);
         let told =
@@ -275,6 +274,12 @@ mod tests {
         (UserId::parse("u1").unwrap(), LiveId::parse(name).unwrap())
     }
 
+    /// Users whose words are in this slice.
+    fn of_slice(index: u32) -> impl Iterator<Item = UserId> {
+        let users = (0..).map(|n| UserId::parse(&format!("u{n}")).unwrap());
+        users.filter(move |user| user.slice_index(USERS_SLICES) == index)
+    }
+
     fn own(number: u32) -> Incarnation {
         Incarnation { id: GatewayId::parse(&format!("g{number}")).unwrap(), number }
     }
@@ -288,10 +293,11 @@ mod tests {
         Some(call.users.into_iter().map(|(_, lives)| lives).collect())
     }
 
-    /// Who moved where, as the store is told now.
+    /// Who moved where, as the store is told now; the last call that it knows of is the last that was answered.
     fn moved(whereabouts: &Whereabouts, own: &Incarnation) -> Moved {
         let call = whereabouts.calls(own).pop().unwrap();
-        let mut moved = whereabouts.noted(&call, own, call.number - 1).moved;
+        let before = whereabouts.slice(call.slice).lock().told.map_or(0, |(_, number)| number);
+        let mut moved = whereabouts.noted(&call, own, before).moved;
         moved.users.sort();
         moved
     }
@@ -326,7 +332,6 @@ mod tests {
         whereabouts.joined(&user, &two);
         let call = whereabouts.calls(&own).pop().unwrap();
         whereabouts.left(&user, &two);
-        // Nobody knows whether that call was carried out.
         whereabouts.failed(&call);
         assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one), there(&two)], anybody: false });
         for n in 0..=MOST_LEFT {
@@ -345,8 +350,23 @@ mod tests {
         let call = whereabouts.calls(&own).pop().unwrap();
         whereabouts.left(&user, &live);
         whereabouts.failed(&call);
-        // The call was carried out all the same.
+        // The call was carried out all the same. It was the first, so nothing was there to lose before it.
         assert_eq!(told(&whereabouts, &own, Some(call.number)), Some(vec![vec![]]));
+        assert_eq!(told(&whereabouts, &own, None), None);
+    }
+
+    #[test]
+    fn a_store_that_lost_its_data_before_a_call_without_an_answer_is_told_everything() {
+        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
+        let other = of_slice(user.slice_index(USERS_SLICES)).find(|other| *other != user).unwrap();
+        whereabouts.joined(&user, &live);
+        assert!(told(&whereabouts, &own, None).is_some());
+        whereabouts.joined(&other, &live);
+        let call = whereabouts.calls(&own).pop().unwrap();
+        whereabouts.failed(&call);
+        // The store lost the word of the first user, and then carried the call out.
+        assert_eq!(told(&whereabouts, &own, Some(call.number)), Some(vec![vec![live.clone()]]), "the other user");
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![live.clone()], vec![live]]));
         assert_eq!(told(&whereabouts, &own, None), None);
     }
 
@@ -410,9 +430,7 @@ mod tests {
     fn changes_during_a_long_outage_are_bounded_and_made_up_for() {
         let (whereabouts, own) = (Whereabouts::default(), own(1));
         let live = LiveId::parse("42").unwrap();
-        let of_slice = |n: &usize| UserId::parse(&format!("u{n}")).unwrap().slice_index(USERS_SLICES) == 1;
-        for n in (0..).filter(of_slice).take(MOST_UNTOLD + 100) {
-            let user = UserId::parse(&format!("u{n}")).unwrap();
+        for user in of_slice(1).take(MOST_UNTOLD + 100) {
             whereabouts.joined(&user, &live);
             whereabouts.left(&user, &live);
         }

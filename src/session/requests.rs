@@ -211,7 +211,7 @@ impl<S: Transport> Session<S> {
         if by == OpenedBy::Streamer && slices.is_some() {
             return Err(forbidden("only a service chooses the number of slices"));
         }
-        let invisible = by == OpenedBy::Streamer && self.memberships.conn.identity.invisible;
+        let invisible = by == OpenedBy::Streamer && self.memberships.conn.is_invisible();
         let wish = OpenWish { live, streamer, slices, by, terms: Terms { invisible, ..Terms::default() } };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());

@@ -81,7 +81,7 @@ pub use lives::{
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
-pub use profiles::{Profile, Profiles, PutProfile};
+pub use profiles::{FinishedChanges, Profile, Profiles, PutProfile};
 pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,

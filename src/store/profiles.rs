@@ -28,6 +28,15 @@ pub enum PutProfile {
     LoginTaken,
 }
 
+/// Changes of several keys that [`Profiles::finish_changes`] finished.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FinishedChanges {
+    /// How many they are.
+    pub count: u64,
+    /// The follows and unfollows among them: who followed or unfollowed, and whom.
+    pub follows: Vec<(UserId, UserId)>,
+}
+
 /// Profiles and logins.
 #[async_trait]
 pub trait Profiles: Sync {
@@ -39,6 +48,6 @@ pub trait Profiles: Sync {
     async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>;
 
     /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not reach a key.
-    /// Answers how many it finished; an error means that at least one is left.
-    async fn finish_changes(&self) -> StoreResult<u64>;
+    /// Answers which it finished; an error means that at least one is left.
+    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>);
 }

@@ -1,12 +1,13 @@
 //! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan,
-//! sockets of the user that asked for friends look again whom the user follows, and the user's timelines follow.
+//! sockets of the user that asked for friends look again whom the user follows, and the user's timelines follow. The
+//! walk tells the gateways, too, once it has finished a change that was left.
 
 use std::sync::Arc;
 
 use crate::base::ids::UserId;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
-use crate::store::{Store, StoreResult};
+use crate::store::{Store, StoreError, StoreResult};
 use crate::sync::feeds::Feeds;
 
 pub struct Follows {
@@ -19,21 +20,28 @@ pub struct Follows {
 impl Follows {
     /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let changed = self.store.follow(user, streamer).await?;
-        self.tell(user, streamer);
+        let changed = self.tell_of(self.store.follow(user, streamer).await, user, streamer)?;
         self.feeds.followed(user, streamer).await?;
         Ok(changed)
     }
 
     /// True if there was a follow.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let changed = self.store.unfollow(user, streamer).await?;
-        self.tell(user, streamer);
+        let changed = self.tell_of(self.store.unfollow(user, streamer).await, user, streamer)?;
         self.feeds.unfollowed(user, streamer).await?;
         Ok(changed)
     }
 
-    fn tell(&self, user: &UserId, streamer: &UserId) {
+    /// Tells of a change that the store made, or may have made. A change that it makes later is told by the walk.
+    fn tell_of(&self, changed: StoreResult<bool>, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        if !changed.as_ref().is_err_and(StoreError::did_nothing) {
+            self.tell(user, streamer);
+        }
+        changed
+    }
+
+    /// Has all gateways look again whether a user follows a streamer.
+    pub fn tell(&self, user: &UserId, streamer: &UserId) {
         self.rooms.check_fan_again(user, streamer);
         self.rooms.follows_changed(user);
         self.outbox.follow(user, streamer);

@@ -1,8 +1,10 @@
 //! Notes users as seen without a socket, for platforms that see HTTP requests only. A user is written at most once a
 //! minute: within the minute, a further sign of life tells nothing new. The store sees to that over all gateways. A
-//! gateway remembers the times that the store has, and does not ask while it knows the answer.
+//! gateway remembers the times that the store has, and does not ask while it knows the answer. After every doubt it asks
+//! again, because the store may have lost them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moka::sync::Cache;
@@ -21,31 +23,40 @@ pub struct SeenUsers {
     store: Arc<dyn Store>,
     clock: Clock,
     apart: Duration,
-    /// The time that the store has.
-    written: Cache<UserId, UnixMillis>,
+    /// How often [`Self::forget`] was called.
+    forgotten: AtomicU64,
+    /// The time that the store has, and the value of `forgotten` when the store was asked. With a value from before, it
+    /// does not count.
+    written: Cache<UserId, (UnixMillis, u64)>,
 }
 
 impl SeenUsers {
     pub fn new(store: Arc<dyn Store>, clock: Clock, apart: Duration) -> Self {
-        Self { store, clock, apart, written: Cache::builder().max_capacity(MOST).time_to_live(apart).build() }
+        let written = Cache::builder().max_capacity(MOST).time_to_live(apart).build();
+        Self { store, clock, apart, forgotten: AtomicU64::new(0), written }
     }
 
-    /// Notes that the store was told to forget users, so that those of the last minute are written again.
+    /// Notes that the store may have lost times, or was told to forget them, so that users of the last minute are
+    /// written again.
     pub fn forget(&self) {
-        self.written.invalidate_all();
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Notes that these users are there now.
     pub async fn note(&self, users: Vec<UserId>) -> StoreResult<()> {
         let now = self.clock.unix();
-        let is_due =
-            |user: &UserId| self.written.get(user).is_none_or(|at| at.saturating_add(millis(self.apart)) <= now);
+        // Before the store is asked: it may lose meanwhile what it answers.
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        let is_due = |user: &UserId| {
+            let known = self.written.get(user).filter(|(_, when)| *when == forgotten);
+            known.is_none_or(|(at, _)| at.saturating_add(millis(self.apart)) <= now)
+        };
         let due: Vec<(UserId, UnixMillis)> = users.into_iter().filter(is_due).map(|user| (user, now)).collect();
         if due.is_empty() {
             return Ok(());
         }
         let unchanged = self.store.note_seen(&due, self.apart).await?;
-        due.into_iter().chain(unchanged).for_each(|(user, at)| self.written.insert(user, at));
+        due.into_iter().chain(unchanged).for_each(|(user, at)| self.written.insert(user, (at, forgotten)));
         Ok(())
     }
 }
@@ -82,5 +93,18 @@ mod tests {
         }
         let next = last_seen(&u2).await.unwrap();
         assert!(next >= first + 3_000, "after {} ms", next - first);
+    }
+    #[tokio::test]
+    async fn an_answer_that_the_store_may_have_lost_since_does_not_count() {
+        let clock = Clock::start();
+        let store = Arc::new(MemoryStore::new(clock));
+        let seen = SeenUsers::new(store.clone(), clock, APART);
+        let user = UserId::parse("u1").unwrap();
+        // The doubt comes between the store's answer and the moment when it is remembered.
+        let asked = seen.forgotten.load(Ordering::Acquire);
+        seen.forget();
+        seen.written.insert(user.clone(), (clock.unix(), asked));
+        seen.note(vec![user.clone()]).await.unwrap();
+        assert!(store.presence_of(&[user]).await.unwrap()[0].last_seen.is_some());
     }
 }

@@ -17,6 +17,7 @@ use crate::store::{Doubt, Health, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
 use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
+use crate::sync::seen::SeenUsers;
 
 /// A room that nobody has used for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
@@ -31,6 +32,7 @@ pub struct Upkeep {
     pub streamers: Arc<Streamers>,
     pub store: Arc<dyn Store>,
     pub checker: Arc<Checker>,
+    pub seen: Arc<SeenUsers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub fans: Arc<FanCheck>,
@@ -129,9 +131,10 @@ impl Upkeep {
         }
     }
 
-    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow may lie in any slot.
+    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow, and who was seen, may lie in any slot.
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
+        self.seen.forget();
         self.rooms.befriend_where(|room| room.friends.doubt_follows());
         let list = doubt.covers(self.store.slot_of_list());
         let mut rooms = self.rooms.all();

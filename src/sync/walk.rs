@@ -29,6 +29,7 @@ use crate::sync::count::count_nobody;
 use crate::sync::events::announce;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::feeds::Feeds;
+use crate::sync::follows::Follows;
 use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
@@ -64,6 +65,7 @@ pub struct Walk {
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
     pub feeds: Arc<Feeds>,
+    pub follows: Arc<Follows>,
     pub outbox: Arc<Outbox>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if it is not tracked who is online on the platform.
@@ -215,10 +217,13 @@ impl Walk {
 
     /// Finishes follows and other changes of several keys that a gateway left half done.
     async fn finish_changes(&self) {
-        match self.store.finish_changes().await {
-            Ok(0) => {}
-            Ok(changes) => tracing::info!(changes, "finished changes that a gateway left"),
-            Err(why) => tracing::debug!(error = %why, "a change that a gateway left could not be finished"),
+        let (finished, all) = self.store.finish_changes().await;
+        finished.follows.iter().for_each(|(user, streamer)| self.follows.tell(user, streamer));
+        if finished.count > 0 {
+            tracing::info!(changes = finished.count, "finished changes that a gateway left");
+        }
+        if let Err(why) = all {
+            tracing::debug!(error = %why, "a change that a gateway left could not be finished");
         }
     }
 

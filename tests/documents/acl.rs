@@ -18,10 +18,10 @@ use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
     Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
-    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, History,
-    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
-    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post,
-    Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishedChanges, Followed,
+    Follows, History, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
+    MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks,
+    Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
     Sessions, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts, Terms, Timeline,
     Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo, find_attendees,
 };
@@ -278,7 +278,7 @@ async fn follows(store: &RedisStore) {
         let put = store.put_profile(&user("u1"), &Login::parse(login).unwrap(), "Ann").await.unwrap();
         assert_eq!(store.profile(&user("u1")).await.unwrap().unwrap().login.as_str(), login, "{put:?}");
     }
-    assert_eq!(store.finish_changes().await.unwrap(), 0);
+    assert_eq!(store.finish_changes().await, (FinishedChanges::default(), Ok(())));
     let first = store.follow_page(&user("s1"), Edge::Followers, None, 1).await.unwrap();
     for last in [first[0].clone(), Followed { user: user("gone"), at: first[0].at }] {
         store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();

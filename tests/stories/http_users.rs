@@ -198,6 +198,24 @@ async fn an_unfollow_whose_gateway_dies_half_way_is_finished() {
     within_deadline(is_finished_after_a_kill(false)).await;
 }
 
+on_redis! {
+    /// The gateway that left them tells nobody any more.
+    async fn follows_that_were_left_half_way_are_told_to_all_gateways_once_they_are_finished(world) {
+        world.open("42").await;
+        let other = world.another_gateway().await;
+        let mut here = world.viewer_in("u1", "42").await;
+        let mut there = other.viewer_in("u2", "42").await;
+        for viewer in [&mut here, &mut there] {
+            world.acks_become(viewer, Some(false), 2, 0).await;
+        }
+        for user in ["u1", "u2"] {
+            let key = format!("rollcall:changes:{}", UserId::parse(user).unwrap().xxh3() % 64);
+            world.redis().ask(&["HSET", &key, &format!("{user} s1"), "1000 follow"]).await;
+        }
+        world.fans_become("42", &["u1", "u2"]).await;
+    }
+}
+
 /// Another program wrote follows at one end only, and logins that no profile carries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {

@@ -180,12 +180,17 @@ on_redis! {
 on_both_stores! {
     async fn a_live_of_an_invisible_streamer_is_in_no_feed(world) {
         let backend = world.backend();
-        for streamer in ["ghost", "s1", "s2"] {
+        for streamer in ["ghost", "s1", "s2", "s3"] {
             backend.follow("u1", streamer).await;
         }
         let mut ghost = world.person("ghost", "streamer", "&invisible=true").await;
         ghost.ask(json!({"type": "open", "live_id": "42"})).await;
         backend.put("/v1/lives/43", json!({"streamer_id": "s1", "invisible": true})).await.is(201);
+        // A streamer who joins a live so is invisible from then on.
+        let mut late = world.person("s3", "streamer", "").await;
+        late.say(json!({"type": "join", "live_id": "43", "invisible": true})).await;
+        late.expect("joined").await;
+        late.ask(json!({"type": "open", "live_id": "45"})).await;
         backend.put("/v1/lives/44", json!({"streamer_id": "s2", "invisible": false})).await.is(201);
         let feed = async || {
             let items = world.backend().list("/v1/users/u1/feed", 10).await;
@@ -289,6 +294,30 @@ on_redis! {
         let _plain = world.viewer_in("u1", "42").await;
         assert_eq!(me.expect("friends").await["user_ids"], json!(["u1"]));
         let _ghost = other.person("u1", "viewer", "&invisible=true").await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+    }
+}
+
+on_redis! {
+    async fn friends_are_told_of_an_invisible_user_once_messages_can_be_sent_again(world) {
+        world.open("42").await;
+        let (other, redis) = (world.another_gateway().await, world.redis());
+        world.backend().follow("me", "u1").await;
+        let mut me = world.viewer("me").await;
+        me.say(json!({"type": "join", "live_id": "42", "friends": true})).await;
+        assert_eq!(me.expect("friends").await["count"], 0);
+        let _plain = world.viewer_in("u1", "42").await;
+        assert_eq!(me.expect("friends").await["user_ids"], json!(["u1"]));
+        redis.ask(&["ACL", "SETUSER", "default", "-spublish"]).await;
+        let _ghost = other.person("u1", "viewer", "&invisible=true").await;
+        until("Redis knows that the user is invisible", PATIENCE, || async {
+            same(redis.keys("{online-users*}:invisible").await.len(), 1)
+        }).await;
+        redis.ask(&["ACL", "LOG", "RESET"]).await;
+        until("Redis refuses a message", PATIENCE, || async {
+            same(redis.ask(&["ACL", "LOG"]).await.to_string().contains("spublish"), true)
+        }).await;
+        redis.ask(&["ACL", "SETUSER", "default", "+spublish"]).await;
         assert_eq!(me.expect("friends").await["count"], 0);
     }
 }

@@ -144,6 +144,19 @@ on_redis! {
 }
 
 on_redis! {
+    async fn a_user_without_a_socket_is_noted_again_when_redis_lost_its_data(world) {
+        world.post("/v1/beat?user_id=u1", json!({})).await;
+        assert!(world.redis().last_seen("u1").await.is_some());
+        world.redis().ask(&["FLUSHALL"]).await;
+        until("the user is noted again", PATIENCE, async || {
+            world.post("/v1/beat?user_id=u1", json!({})).await;
+            same(world.redis().last_seen("u1").await.is_some(), true)
+        })
+        .await;
+    }
+}
+
+on_redis! {
     tuned(|config| config.remember = Duration::from_secs(3_600))
     async fn those_seen_too_long_ago_are_forgotten(world) {
         world.post("/v1/online/seen", json!({"user_ids": ["u1"]})).await;

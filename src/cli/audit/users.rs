@@ -63,8 +63,9 @@ impl UserInspector<'_> {
     pub(super) async fn fix(store: &RedisStore, finding: &AuditFinding) -> StoreResult<Option<String>> {
         let done = match (finding.kind, &finding.key, &finding.subject.user_id) {
             (FindingKind::UnfinishedChange, ..) => {
-                let finished = store.finish_changes().await?;
-                (finished > 0).then(|| format!("{finished} changes finished"))
+                let (finished, all) = store.finish_changes().await;
+                all?;
+                (finished.count > 0).then(|| format!("{} changes finished", finished.count))
             }
             (FindingKind::HalfFollow, Some(key), _) => {
                 let mut added = 0;

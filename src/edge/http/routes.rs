@@ -28,8 +28,8 @@ use crate::auth::permissions::Action;
 /// The largest request body; a useful one has some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// The largest body that names users: a thousand of the longest ids, with room for white space.
-const MAX_USERS_BODY: usize = 96 << 10;
+/// The largest body that names many users or lives: a thousand of the longest ids, with room for white space.
+const MAX_IDS_BODY: usize = 96 << 10;
 
 const SOCKET: &str = "/ws";
 
@@ -72,7 +72,7 @@ impl Routes {
 
     fn api(self) -> Self {
         self.only_for(Action::ListLives, routes!(live_lists::list))
-            .only_for(Action::ListLives, routes!(live_lists::query))
+            .only_for(Action::ListLives, with_many_ids(routes!(live_lists::query)))
             .only_for(Action::Open, routes!(lives::open))
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
@@ -104,8 +104,8 @@ impl Routes {
             .only_for(Action::ReadOnline, routes!(online::count))
             .only_for(Action::ReadOnline, routes!(online::list))
             .only_for(Action::ForgetSeen, routes!(online::forget))
-            .only_for(Action::ReadOnline, with_many_users(routes!(online::query)))
-            .only_for(Action::NoteSeen, with_many_users(routes!(beats::seen)))
+            .only_for(Action::ReadOnline, with_many_ids(routes!(online::query)))
+            .only_for(Action::NoteSeen, with_many_ids(routes!(beats::seen)))
             .only_for(Action::Beat, routes!(beats::beat))
             .only_for(Action::ReadGateway, routes!(gateway::slices))
             .only_for(Action::ReadGateway, routes!(gateway::viewer))
@@ -176,10 +176,10 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .with_state(state)
 }
 
-/// A route whose body names a thousand users.
-fn with_many_users(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
+/// A route whose body names up to a thousand users or lives.
+fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
     let (schemas, paths, methods) = route;
-    (schemas, paths, methods.layer(DefaultBodyLimit::max(MAX_USERS_BODY)))
+    (schemas, paths, methods.layer(DefaultBodyLimit::max(MAX_IDS_BODY)))
 }
 
 async fn not_found() -> Problem {

@@ -46,7 +46,7 @@ pub(crate) struct AppState {
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) feeds: Arc<Feeds>,
-    pub(crate) follows: Follows,
+    pub(crate) follows: Arc<Follows>,
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,

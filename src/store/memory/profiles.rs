@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::{Login, UserId};
-use crate::store::{Profile, Profiles, PutProfile, StoreResult};
+use crate::store::{FinishedChanges, Profile, Profiles, PutProfile, StoreResult};
 
 #[async_trait]
 impl Profiles for MemoryStore {
@@ -17,7 +17,7 @@ impl Profiles for MemoryStore {
         Ok(self.users.lock().profile(user))
     }
 
-    async fn finish_changes(&self) -> StoreResult<u64> {
-        Ok(0)
+    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+        (FinishedChanges::default(), Ok(()))
     }
 }

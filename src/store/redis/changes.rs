@@ -14,7 +14,7 @@ use super::reply::{Reply, nonsense};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Login, UserId};
-use crate::store::{MAX_BATCH, StoreError, StoreResult};
+use crate::store::{FinishedChanges, MAX_BATCH, StoreError, StoreResult};
 
 /// Over how many keys the notes are spread.
 pub const PARTITIONS: u64 = 64;
@@ -83,6 +83,14 @@ impl Change {
     fn user(&self) -> &UserId {
         match self {
             Self::Follow { user, .. } | Self::Unfollow { user, .. } | Self::Login { user, .. } => user,
+        }
+    }
+
+    /// Who follows or unfollows, and whom; `None` for another change.
+    fn into_follow(self) -> Option<(UserId, UserId)> {
+        match self {
+            Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => Some((user, streamer)),
+            Self::Login { .. } => None,
         }
     }
 
@@ -194,16 +202,24 @@ impl RedisStore {
     }
 
     /// Finishes every change that was left.
-    pub(super) async fn do_finish_changes(&self) -> StoreResult<u64> {
-        let (mut finished, mut failed) = (0, None);
-        for (change, _) in self.router.call("noted_changes", self.noted_changes()).await? {
+    pub(super) async fn do_finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+        let (mut finished, mut all) = (FinishedChanges::default(), Ok(()));
+        let noted = match self.router.call("noted_changes", self.noted_changes()).await {
+            Ok(noted) => noted,
+            Err(why) => return (finished, Err(why)),
+        };
+        for (change, _) in noted {
             match self.router.call("finish_change", self.finish_change(&change)).await {
-                Ok(done) => finished += u64::from(done),
+                Ok(true) => {
+                    finished.count += 1;
+                    finished.follows.extend(change.into_follow());
+                }
+                Ok(false) => {}
                 // One key that is away must not keep the others waiting.
-                Err(why) => failed = Some(why),
+                Err(why) => all = Err(why),
             }
         }
-        failed.map_or(Ok(finished), Err)
+        (finished, all)
     }
 }
 

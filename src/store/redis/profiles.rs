@@ -9,7 +9,7 @@ use super::reply::{Reply, nonsense, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
-use crate::store::{Profile, Profiles, PutProfile, StoreResult};
+use crate::store::{FinishedChanges, Profile, Profiles, PutProfile, StoreResult};
 
 impl RedisStore {
     async fn do_put(&self, user: &UserId, login: &Login, name: &str) -> StoreResult<PutProfile> {
@@ -82,7 +82,7 @@ impl Profiles for RedisStore {
         self.router.call("profile", self.read_profile(user)).await
     }
 
-    async fn finish_changes(&self) -> StoreResult<u64> {
+    async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
         self.do_finish_changes().await
     }
 }

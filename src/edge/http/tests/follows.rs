@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use super::world::World;
+use crate::base::gcra::Rate;
+use crate::base::ids::LiveId;
+use crate::testing::conn;
 
 #[tokio::test(start_paused = true)]
 async fn following_is_seen_from_both_ends_newest_first() {
@@ -25,4 +28,18 @@ async fn following_is_seen_from_both_ends_newest_first() {
     assert_eq!((&state["following"], &state["changed"]), (&false.into(), &true.into()));
     assert_eq!(world.delete("/v1/users/u1/following/s1").await.is(200)["changed"], false);
     assert_eq!(world.pages("/v1/users/s1/followers", 10, "user_id").await, [["u2"]]);
+}
+
+#[tokio::test]
+async fn a_follow_that_the_store_may_have_taken_is_told() {
+    let world = World::new();
+    world.opens("42", 1).await;
+    let room = world.app.rooms.get(&LiveId::parse("42").unwrap()).unwrap();
+    room.join(&conn("u1"), Rate::per_second(0), (0, 0)).unwrap();
+    assert_eq!(room.take_unchecked(0).len(), 1);
+    world.store.breaks();
+    world.put("/v1/users/u1/following/s1", "").await.is_problem(503, "store_unavailable");
+    assert_eq!(room.take_unchecked(0).len(), 1, "it is asked again whether the user is a fan");
+    world.delete("/v1/users/u1/following/s1").await.is_problem(503, "store_unavailable");
+    assert_eq!(room.take_unchecked(0).len(), 1);
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::world::World;
 
 #[tokio::test]
@@ -34,6 +36,16 @@ async fn a_back_end_opens_and_closes_a_live() {
 
     let reopened = world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is(201);
     assert!(reopened["epoch"].as_u64().unwrap() > epoch, "{reopened}");
+}
+
+#[tokio::test]
+async fn a_thousand_lives_with_the_longest_ids_are_asked_about_at_once() {
+    let world = World::new();
+    let many = |n: usize| json!({"live_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string();
+    let answer = world.post("/v1/lives/query", &many(1_000)).await.is(200);
+    assert_eq!(answer["unknown"].as_array().unwrap().len(), 1_000);
+    world.post("/v1/lives/query", &many(1_001)).await.is_problem(400, "bad_message");
+    world.post("/v1/lives/query", &many(2_000)).await.is_problem(413, "body_too_large");
 }
 
 #[tokio::test]

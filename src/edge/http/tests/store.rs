@@ -342,7 +342,10 @@ answered_by_the_embedded_store! {
     Profiles {
         fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
         fn profile(&self, user: &UserId) -> Option<Profile>;
-        fn finish_changes(&self) -> u64;
+        else
+        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+            self.inner.finish_changes().await
+        }
     }
 }
 
