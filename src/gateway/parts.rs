@@ -129,7 +129,7 @@ impl Parts {
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
         let whereabouts = (config.track_online == Switch::On).then(Arc::<Whereabouts>::default);
-        let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), clock, *lease));
+        let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), clock));
 
         // peers and dashboards
         let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));
@@ -201,17 +201,8 @@ impl Parts {
             resync_limit,
             fan_events,
         }));
-        let lease_keeper = share!(LeaseKeeper {
-            gateways,
-            store,
-            rooms,
-            checks,
-            streamers,
-            metrics,
-            clock,
-            lease,
-            refresh: *lease_refresh,
-        });
+        let lease_keeper =
+            share!(LeaseKeeper { gateways, store, rooms, checks, streamers, metrics, clock, refresh: *lease_refresh });
         let streamer_presence = share!(StreamerPresence {
             streamers,
             gateways,

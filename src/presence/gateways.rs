@@ -49,6 +49,8 @@ impl Roster {
 #[derive(Debug)]
 pub struct Gateways {
     pub(crate) own: Arc<OwnLease>,
+    /// A lease that was not renewed for so long is late.
+    late: Duration,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the burial.
@@ -68,9 +70,11 @@ pub struct RosterChange {
 impl Gateways {
     /// Knows of no other gateway yet. Leases have the length `lease`, and gateways renew them every `refresh`.
     pub fn new(lease: Duration, refresh: Duration) -> Self {
+        let late = lease / 2;
         let (lease, refresh) = (millis(lease), millis(refresh));
         Self {
             own: Arc::default(),
+            late,
             roster: ArcSwap::default(),
             observer: Mutex::new(Observer { lease, refresh, ..Observer::default() }),
             unswept: Mutex::default(),
@@ -80,6 +84,16 @@ impl Gateways {
 
     pub(crate) fn id(&self) -> GatewayId {
         self.own.id()
+    }
+
+    /// Whether this gateway's own lease is late. Then it does not see which peers live.
+    pub(crate) fn own_lease_is_late(&self, now: Millis) -> bool {
+        self.own.is_late(now, self.late)
+    }
+
+    /// Whether this gateway's first lease is late. Without one it makes no entries, so its fans are not in the store.
+    pub(crate) fn has_no_lease(&self, now: Millis) -> bool {
+        !self.own.was_ever_renewed() && self.own_lease_is_late(now)
     }
 
     /// The most members that one call may remove from a slice: the store looks for each of them at every gateway.

@@ -26,8 +26,10 @@ pub struct OwnLease {
     incarnation: ArcSwap<Incarnation>,
     /// The ids under which this gateway was buried.
     former: Mutex<Vec<GatewayId>>,
-    /// When the gateway asked for the last renewal that was answered; 0 is never.
+    /// When the gateway asked for the last renewal that was answered, under the present id; 0 is never.
     renewed: AtomicU64,
+    /// The same under a former id.
+    renewed_before: AtomicU64,
     /// When the last renewal ended, with an answer or without; 0 is never.
     tried: AtomicU64,
     /// A slice answered that it knows nothing of this gateway, and the lease was not renewed since.
@@ -69,6 +71,13 @@ impl OwnLease {
         renewed != 0 && now.saturating_sub(renewed) <= millis(within)
     }
 
+    /// Whether no lease was renewed for so long, under this id or a former one. If none ever was, the time counts from
+    /// the start.
+    pub fn is_late(&self, now: Millis, after: Duration) -> bool {
+        let last = self.renewed_at().max(self.renewed_before.load(Ordering::Relaxed));
+        now.saturating_sub(last) > millis(after)
+    }
+
     /// Whether the lease was ever renewed under the present id.
     pub fn was_ever_renewed(&self) -> bool {
         self.renewed_at() != 0
@@ -107,6 +116,7 @@ impl OwnLease {
         let former = self.incarnation();
         let next = Arc::new(Incarnation { id: GatewayId::random(), number: former.number + 1 });
         self.former.lock().push(former.id.clone());
+        self.renewed_before.fetch_max(self.renewed_at(), Ordering::Relaxed);
         self.renewed.store(0, Ordering::Relaxed);
         self.incarnation.store(next.clone());
         next
@@ -130,6 +140,17 @@ mod tests {
         assert!(lease.may_register(20_000, FRESH), "the node of the leases is away");
         lease.doubt();
         assert!(!lease.may_register(20_000, FRESH), "a slice knew nothing of this gateway");
+    }
+
+    #[test]
+    fn a_lease_is_late_too_if_it_was_never_renewed() {
+        let (lease, late) = (OwnLease::default(), Duration::from_secs(7));
+        assert!(!lease.is_late(7_000, late), "the gateway has just started");
+        assert!(lease.is_late(7_001, late));
+        lease.note_renewal(8_000);
+        assert!(!lease.is_late(15_000, late) && lease.is_late(15_001, late));
+        lease.begin_anew();
+        assert!(!lease.is_late(15_000, late) && lease.is_late(15_001, late), "a new id is no lease");
     }
 
     #[test]

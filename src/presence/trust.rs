@@ -1,7 +1,6 @@
 //! How far the figures of a live can be trusted now.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::figures::Quality;
 use super::gateways::Gateways;
@@ -13,14 +12,11 @@ pub struct Trust {
     store: Arc<dyn Store>,
     gateways: Arc<Gateways>,
     clock: Clock,
-    /// A lease that was not renewed for so long is late.
-    late: Duration,
 }
 
 impl Trust {
-    /// `lease` is the length of leases: one that was not renewed for half of it is late.
-    pub fn new(store: Arc<dyn Store>, gateways: Arc<Gateways>, clock: Clock, lease: Duration) -> Self {
-        Self { store, gateways, clock, late: lease / 2 }
+    pub fn new(store: Arc<dyn Store>, gateways: Arc<Gateways>, clock: Clock) -> Self {
+        Self { store, gateways, clock }
     }
 
     pub fn quality(&self, room: &Room) -> Quality {
@@ -28,8 +24,7 @@ impl Trust {
             return Quality::Stale;
         }
         // A gateway that cannot renew its lease cannot see which peers live.
-        let own = &self.gateways.own;
-        if own.was_ever_renewed() && !own.is_fresh(self.clock.now(), self.late) {
+        if self.gateways.own_lease_is_late(self.clock.now()) {
             return Quality::Partial;
         }
         let parts = self.store.parts().borrow().clone();

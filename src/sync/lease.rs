@@ -29,14 +29,13 @@ pub struct LeaseKeeper {
     pub streamers: Arc<Streamers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
-    pub lease: Duration,
     pub refresh: Duration,
 }
 
 impl LeaseKeeper {
     pub async fn run(self, stop: CancellationToken) {
         let mut held: Option<Lease> = None;
-        let mut was_fresh = true;
+        let mut was_late = false;
         loop {
             let asked = self.clock.now();
             let wait = self.renew(&mut held).await;
@@ -45,14 +44,25 @@ impl LeaseKeeper {
             if took <= SLOWEST_CALL + self.refresh {
                 self.gateways.own.note_attempt(self.clock.now());
             }
-            let fresh = self.gateways.own.is_fresh(self.clock.now(), self.lease / 2);
-            if std::mem::replace(&mut was_fresh, fresh) != fresh {
+            let late = self.gateways.own_lease_is_late(self.clock.now());
+            if std::mem::replace(&mut was_late, late) != late {
                 self.rooms.count_all();
+                self.report(late);
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
+        }
+    }
+
+    fn report(&self, late: bool) {
+        if !late {
+            tracing::info!("this gateway renewed its lease");
+        } else if self.gateways.own.was_ever_renewed() {
+            tracing::warn!("this gateway has not renewed its lease in time, so its counts are partial");
+        } else {
+            tracing::warn!("this gateway has no lease: its counts are partial, and its fans are not in the store");
         }
     }
 

@@ -368,3 +368,22 @@ on_redis! {
         assert!(dashboard.log.iter().all(|c| c.json["quality"] == "exact"), "{}", dashboard.seen());
     }
 }
+
+/// A gateway whose first renewal is refused, as when the node of the leases is away, sees no peer and makes no entry.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_gets_no_lease_is_not_ready_and_its_counts_are_partial() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        redis.ask(&["SET", "rollcall:leases", "no hash"]).await;
+        let world = World::beside(redis, |_| {}).await;
+        world.open("42").await;
+        let mut dashboard = world.dashboard("42").await;
+        dashboard.sees_quality("partial").await;
+        world.readyz_becomes(503).await;
+        assert_eq!(world.backend().get("/readyz").await.is(503).body["wrong"], json!(["no_lease"]));
+        world.redis().ask(&["DEL", "rollcall:leases"]).await;
+        dashboard.sees_quality("exact").await;
+        world.readyz_becomes(200).await;
+    })
+    .await;
+}

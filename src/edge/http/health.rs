@@ -40,7 +40,7 @@ pub(super) struct Alive {
 pub(super) struct Readiness {
     /// True with 200, false with 503.
     ready: bool,
-    /// What is wrong: `store_unavailable`, `draining`. Empty when ready.
+    /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready.
     #[schema(example = json!(["draining"]))]
     wrong: Vec<&'static str>,
     /// This process.
@@ -65,15 +65,20 @@ pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
 /// Whether to send clients here
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations",
     responses(
-        (status = 200, description = "The store answers and no drain has begun", body = Readiness),
+        (status = 200, body = Readiness,
+            description = "The store answers, the gateway has a lease, and no drain has begun"),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
     ))]
 pub(super) async fn readyz(State(state): State<Arc<AppState>>) -> Response {
     let store_down = *state.store.health().borrow() == Health::Down;
-    let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (state.sessions.is_draining(), Kind::Draining)]
-        .into_iter()
-        .filter_map(|(applies, kind)| applies.then_some(kind.code()))
-        .collect();
+    let wrong: Vec<&str> = [
+        (store_down, Kind::StoreUnavailable.code()),
+        (state.gateways.has_no_lease(state.clock.now()), "no_lease"),
+        (state.sessions.is_draining(), Kind::Draining.code()),
+    ]
+    .into_iter()
+    .filter_map(|(applies, code)| applies.then_some(code))
+    .collect();
     let ready = wrong.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(Readiness { ready, wrong, gateway_id: state.gateways.id() })).into_response()

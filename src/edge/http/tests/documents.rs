@@ -23,6 +23,21 @@ async fn probes_say_what_is_wrong() {
     assert_eq!(alive["gateway_id"], world.app.gateways.id().as_str());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_gets_no_lease_is_not_ready_until_it_has_one() {
+    let world = World::new();
+    let half_a_lease = Config::default().lease / 2;
+    tokio::time::advance(half_a_lease).await;
+    world.get("/readyz").await.is(200);
+    tokio::time::advance(half_a_lease).await;
+    let ready = world.get("/readyz").await.is(503);
+    assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(false), &json!(["no_lease"])));
+    world.app.gateways.own.note_renewal(world.app.clock.now());
+    world.get("/readyz").await.is(200);
+    tokio::time::advance(half_a_lease * 2).await;
+    world.get("/readyz").await.is(200);
+}
+
 #[tokio::test]
 async fn answers_are_counted_by_route_and_never_by_path() {
     let world = World::new();
