@@ -60,6 +60,19 @@ async fn become_sessions(world: &World, live: &str, wanted: &[(&str, bool)]) -> 
     .await
 }
 
+on_redis! {
+    async fn in_a_full_redis_a_live_with_attendance_closes(world) {
+        open(&world, "42").await;
+        world.follow(&["u1"]).await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        become_those_who_came(&world, "live_ids=42", &["u1"]).await;
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        world.backend().close("42").await;
+        viewer.expect("closed").await;
+        assert_eq!(came(&world, "live_ids=42").await, names(&["u1"]));
+    }
+}
+
 on_both_stores! {
     async fn fans_are_found_by_the_lives_to_which_they_came(world) {
         world.follow(&["u1", "u2", "u3"]).await;

@@ -71,15 +71,24 @@ impl RedisStore {
     }
 
     async fn do_begin(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
-        let (key, list) = (self.keys().attended(of), self.keys().attended_lives(&attended.streamer));
+        let list = self.keys().attended_lives(&attended.streamer);
         let Attended { streamer, slices, opened_at, .. } = attended;
-        let fields = args![key, "streamer_id", streamer, "slices", slices, "opened_at", opened_at];
         // First of all: it leads to the others when it is time to forget them.
         let due = opened_at + millis(ATTENDANCE_RENEWED);
-        self.router.command("ZADD", args![self.keys().attendance_due(), "NX", due, of]).await?;
-        let mut commands = with_lifetime(&key, ("HSET", fields));
-        commands.extend(with_lifetime(&list, ("ZADD", args![list, opened_at, of])));
-        self.all_done(commands).await
+        self.list_attended(self.keys().attendance_due(), args!["NX", due, of]).await?;
+        self.write_attended(of, args!["streamer_id", streamer, "slices", slices, "opened_at", opened_at]).await?;
+        self.list_attended(list.clone(), args![opened_at, of]).await?;
+        self.router.command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()]).await.map(drop)
+    }
+
+    async fn write_attended(&self, of: &LiveEpoch, fields: Vec<Value>) -> StoreResult<()> {
+        let mut args = args![keys::ATTENDANCE_TTL.as_secs()];
+        args.extend(fields);
+        self.router.script(&scripts::WRITE_ATTENDED, vec![self.keys().attended(of)], args).await.map(drop)
+    }
+
+    async fn list_attended(&self, list: String, entry: Vec<Value>) -> StoreResult<()> {
+        self.router.script(&scripts::LIST_ATTENDED, vec![list], entry).await.map(drop)
     }
 
     /// Writes some users of each part with `write`; answers those who were not written.
@@ -293,10 +302,9 @@ impl RedisStore {
     }
 
     async fn do_end(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
-        let key = self.keys().attended(of);
-        self.all_done(with_lifetime(&key, ("HSET", args![key, "closed_at", closed_at]))).await?;
+        self.write_attended(of, args!["closed_at", closed_at]).await?;
         let due = closed_at + millis(ATTENDANCE_KEPT);
-        self.router.command("ZADD", args![self.keys().attendance_due(), due, of]).await.map(drop)
+        self.list_attended(self.keys().attendance_due(), args![due, of]).await
     }
 
     /// Reads a sorted set of epochs by score.
@@ -422,8 +430,8 @@ impl Attendance for RedisStore {
         all.push(self.keys().attended_lives(&attended.streamer));
         let ttl = keys::ATTENDANCE_TTL.as_secs();
         self.for_each_key("renew_attendance", &all, |key| ("EXPIRE", args![key, ttl])).await?;
-        let due = self.router.command("ZADD", args![self.keys().attendance_due(), "XX", next, of]);
-        self.router.call("renew_attendance", due).await.map(drop)
+        let due = self.list_attended(self.keys().attendance_due(), args!["XX", next, of]);
+        self.router.call("renew_attendance", due).await
     }
 
     async fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<()> {

@@ -105,6 +105,8 @@ scripts! {
     KEEP_FANOUT = "keep_fanout.lua",
     FINISH_FANOUT = "finish_fanout.lua",
     ATTENDEES = "attendees.lua",
+    WRITE_ATTENDED = "write_attended.lua",
+    LIST_ATTENDED = "list_attended.lua",
     STRAY_SESSIONS = "stray_sessions.lua",
     PROBE = "probe.lua",
     NOTE_COUNTS = "note_counts.lua",

@@ -1,0 +1,8 @@
+-- Writes what is known of an epoch whose attendance is kept.
+-- KEYS  1 it
+-- ARGV  1 its lifetime, s  2... fields and values
+-- This write comes first: it needs no memory, so that a live can close although Redis is full (see prelude.lua).
+redis.call('HDEL', KEYS[1], '')
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return 1
