@@ -17,6 +17,9 @@ use crate::store::{GatewayViewers, ViewerTotals};
 /// The most gateways that a room remembers; further ones are ignored.
 const MAX_PEERS: usize = 1_024;
 
+/// The number of a gateway that said nothing. What gateways say has higher numbers.
+const SAID_NOTHING: u64 = 0;
+
 /// What a gateway last said.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
@@ -113,7 +116,7 @@ impl RemoteViewers {
     pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         let mut known = self.0.lock();
         for gateway in gateways {
-            known.note(gateway, Peer { viewers: 1, moving: 0, away: 0, number: 0, missing_in_store: false });
+            known.note(gateway, Peer { viewers: 1, moving: 0, away: 0, number: SAID_NOTHING, missing_in_store: false });
         }
         known.sum_up(roster)
     }
@@ -123,10 +126,14 @@ impl RemoteViewers {
         self.0.lock().sum_up(roster)
     }
 
-    /// The other living gateways that have viewers.
+    /// The other living gateways that said they have viewers. A gateway that has an entry in a slice of all viewers and
+    /// said nothing may have let go of the live, and would never say that it has none.
     pub(crate) fn with_viewers(&self, roster: &Roster) -> Vec<GatewayId> {
         let known = self.0.lock();
-        let with_some = known.peers.iter().filter(|(gateway, peer)| peer.viewers > 0 && roster.counts(gateway));
+        let with_some = known
+            .peers
+            .iter()
+            .filter(|(gateway, peer)| peer.viewers > 0 && peer.number > SAID_NOTHING && roster.counts(gateway));
         with_some.map(|(gateway, _)| gateway.clone()).collect()
     }
 
@@ -232,6 +239,18 @@ mod tests {
         assert_eq!((peers.viewers().viewers, peers.said(&all)), (3, ViewerTotals { viewers: 3, numbers: 1 }));
         assert!(!peers.read(&[], &all) && !peers.read(&[said("b", 3, 1)], &all) && !peers.read(&[], &all));
         assert_eq!(peers.viewers().viewers, 3);
+    }
+
+    #[test]
+    fn a_peer_with_an_entry_is_taken_to_have_viewers_when_its_lease_is_late_but_not_to_write_figures() {
+        let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
+        peers.holds(&[gateway("a"), gateway("b")], &all);
+        assert_eq!(peers.with_viewers(&all), []);
+        assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])) && peers.in_doubt());
+        peers.heard(&gateway("b"), count(1), 7, &all);
+        assert_eq!(peers.with_viewers(&all), [gateway("b")]);
+        peers.heard(&gateway("b"), count(0), 8, &all);
+        assert_eq!(peers.with_viewers(&all), []);
     }
 
     #[test]
