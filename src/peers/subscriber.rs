@@ -65,8 +65,12 @@ impl Subscriber {
                 }
                 Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
+                    for room in self.rooms.all() {
+                        // A `Ready` may be among what was lost. A channel that is still silent is reported again.
+                        room.check.hears();
+                        self.note_friends_asked(&room);
+                    }
                     self.checks.check_all_soon();
-                    self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
                     self.rooms.befriend_where(|room| room.friends.hears() | room.friends.doubt_follows());
                 }
                 None => return,
@@ -177,5 +181,40 @@ impl Subscriber {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::store::Bus;
+    use crate::store::memory::MemoryStore;
+    use crate::testing::{open_live, parts_on};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_room_whose_ready_was_lost_is_not_deaf_for_ever() {
+        let store = Arc::new(MemoryStore::new(Clock::start()));
+        let parts = parts_on(&Config::default(), store.clone());
+        let room = open_live(&parts.app.sessions, "42").await;
+        let subscriber = tokio::spawn(parts.subscriber.run(CancellationToken::new()));
+        tokio::task::yield_now().await;
+        room.check.set_deaf();
+        // The subscriber does not run meanwhile, so the first of these are lost to it.
+        for _ in 0..5_000 {
+            store.publish(&Channel::Gateways, String::new()).now_or_never().unwrap().unwrap();
+        }
+        let hears = async {
+            while room.check.is_deaf() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), hears).await.expect("the room hears again");
+        assert!(room.check.at() <= parts.app.clock.now(), "what the lost messages said is read");
+        subscriber.abort();
     }
 }

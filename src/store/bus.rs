@@ -55,7 +55,8 @@ pub enum BusEvent {
     Ready(Channel),
     /// No messages come from channels in these slots until a channel is [`BusEvent::Ready`] again.
     Deaf(Doubt),
-    /// Messages were lost, on unknown channels: the receiver must read the store.
+    /// Messages were lost, on unknown channels, and other events with them: the receiver must read the store. If some
+    /// channels are silent, [`BusEvent::Deaf`] comes again with the next vain attempt to subscribe.
     Lost,
 }
 

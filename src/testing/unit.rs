@@ -33,6 +33,11 @@ pub(crate) fn app_with(config: &Config, verifiers: Verifiers, store: Arc<impl St
     Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).unwrap().app
 }
 
+/// The parts of a gateway on this store, of which none runs yet.
+pub(crate) fn parts_on(config: &Config, store: Arc<dyn Store>) -> Parts {
+    Parts::new(config, Verifiers::default(), &store, &Arc::default(), &TaskTracker::new()).unwrap()
+}
+
 /// What the sessions of such a gateway share.
 pub(crate) fn sessions() -> Arc<SessionContext> {
     app().sessions.clone()
