@@ -142,11 +142,21 @@ impl Subscriptions {
         *channel == Channel::Gateways || self.wanted.lock().contains_key(channel)
     }
 
-    /// Every wanted channel with its ticket.
-    pub(super) fn wanted(&self) -> Vec<(Channel, u64)> {
+    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next to nothing if there
+    /// are none. The gateways' channel, which is always wanted, has no ticket.
+    pub(super) fn wanted_after(&self, seen: &mut u64) -> Vec<(Channel, u64)> {
+        if self.newest_ticket() <= *seen {
+            return Vec::new();
+        }
         let wanted = self.wanted.lock();
-        let wanted = wanted.iter().map(|(channel, ticket)| (channel.clone(), *ticket));
-        std::iter::once((Channel::Gateways, 0)).chain(wanted).collect()
+        let newer = wanted.iter().filter(|(_, ticket)| **ticket > *seen);
+        let newer = newer.map(|(channel, ticket)| (channel.clone(), *ticket)).collect();
+        *seen = self.newest_ticket();
+        newer
+    }
+
+    fn newest_ticket(&self) -> u64 {
+        self.tickets.load(Ordering::Relaxed) - 1
     }
 
     /// Notifies when the set of wanted channels changes.

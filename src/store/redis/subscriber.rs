@@ -9,7 +9,7 @@
 //! [`BusEvent::Ready`] anew. A channel whose slot goes to another master is subscribed to there as soon as the map of
 //! slots says so.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client::connect;
 use super::errors::ServerError;
-use super::slots::slot_of;
+use super::slots::{SlotMap, slot_of};
 use super::topology::Topology;
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
@@ -111,6 +111,43 @@ struct Confirmed {
     latest: Option<Instant>,
 }
 
+/// The channels to confirm in one pass, each with its ticket. Those without a confirmation come first, also if they are
+/// wanted only while the pass is under way: until then, a live that somebody joined hears nothing.
+struct Pass {
+    new: VecDeque<(Channel, u64)>,
+    /// Their last confirmation is old.
+    due: VecDeque<(Channel, u64)>,
+    /// The newest ticket that was looked at.
+    seen: u64,
+}
+
+impl Pass {
+    /// `every` says how often a channel is confirmed.
+    fn begin(subscriptions: &Subscriptions, confirmed: &Confirmed, every: impl Fn(&Channel) -> Duration) -> Self {
+        let (mut new, mut due, mut seen) = (VecDeque::new(), Vec::new(), 0);
+        let lives = subscriptions.wanted_after(&mut seen);
+        for (channel, ticket) in std::iter::once((Channel::Gateways, 0)).chain(lives) {
+            match confirmed.channels.get(&channel) {
+                Some((at, known)) if *known == ticket => {
+                    if at.elapsed() >= every(&channel) {
+                        due.push((*at, (channel, ticket)));
+                    }
+                }
+                _ => new.push_back((channel, ticket)),
+            }
+        }
+        due.sort_by_key(|(at, _)| *at);
+        Self { new, due: due.into_iter().map(|(_, due)| due).collect(), seen }
+    }
+
+    fn next(&mut self, subscriptions: &Subscriptions) -> Option<(Channel, u64)> {
+        if self.new.is_empty() {
+            self.new.extend(subscriptions.wanted_after(&mut self.seen));
+        }
+        self.new.pop_front().or_else(|| self.due.pop_front())
+    }
+}
+
 impl Task {
     async fn run(mut self) {
         let mut wait = RETRY.0;
@@ -168,8 +205,10 @@ impl Task {
         loop {
             wanted.mark_unchanged();
             map.mark_unchanged();
-            if let Err(why) = self.subscribe(client, &mut confirmed).await {
-                return why.to_string();
+            match self.subscribe(client, &mut confirmed, &map).await {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => return why.to_string(),
             }
             // Messages before this were missed, so what they announced must be read from the store.
             if std::mem::take(&mut in_doubt) {
@@ -189,7 +228,13 @@ impl Task {
         self.topology.map().owner(slot).is_some_and(|node| *node.host() == self.host)
     }
 
-    async fn subscribe(&self, client: &Client, confirmed: &mut Confirmed) -> Result<(), Error> {
+    /// False if the map of slots changed meanwhile: channels that came here with a slot do not wait for the rest.
+    async fn subscribe(
+        &self,
+        client: &Client,
+        confirmed: &mut Confirmed,
+        map: &watch::Receiver<Arc<SlotMap>>,
+    ) -> Result<bool, Error> {
         let known: Vec<Channel> = confirmed.channels.keys().cloned().collect();
         for channel in known {
             let mine = self.is_mine(&channel);
@@ -203,14 +248,19 @@ impl Task {
             }
         }
         let cluster = *self.topology.layout() == Layout::Cluster;
-        for (channel, ticket) in self.subscriptions.wanted() {
-            let every = match channel {
-                Channel::Gateways => PULSE,
-                Channel::Live(_) | Channel::Moves(_) if cluster => CONFIRM.0,
-                Channel::Live(_) | Channel::Moves(_) => CONFIRM.1,
-            };
-            let last = confirmed.channels.get(&channel).filter(|(_, known)| *known == ticket).map(|(at, _)| *at);
-            if last.is_none_or(|at| at.elapsed() >= every) && self.is_mine(&channel) {
+        let every = |channel: &Channel| match channel {
+            Channel::Gateways => PULSE,
+            Channel::Live(_) | Channel::Moves(_) if cluster => CONFIRM.0,
+            Channel::Live(_) | Channel::Moves(_) => CONFIRM.1,
+        };
+        let mut pass = Pass::begin(&self.subscriptions, confirmed, every);
+        while let Some((channel, ticket)) = pass.next(&self.subscriptions) {
+            if map.has_changed().unwrap_or(false) {
+                return Ok(false);
+            }
+            // It may have been wanted anew meanwhile, and subscribed to.
+            let is_newer = confirmed.channels.get(&channel).is_some_and(|(_, known)| *known > ticket);
+            if !is_newer && self.is_mine(&channel) {
                 self.confirm(client, confirmed, (channel, ticket)).await?;
             }
         }
@@ -221,7 +271,7 @@ impl Task {
             let oldest = (channel.clone(), *ticket);
             self.confirm(client, confirmed, oldest).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Subscribes, or confirms a subscription. One channel a call: the library takes each answer for a whole call's.
@@ -286,5 +336,37 @@ async fn within(call: impl Future<Output = Result<(), Error>>) -> Result<(), Err
     match timeout(SUBSCRIBE_DEADLINE, call).await {
         Ok(done) => done,
         Err(_) => Err(Error::new(fred::error::ErrorKind::Timeout, "no answer to a subscription")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::LiveId;
+
+    fn live(name: &str) -> Channel {
+        Channel::Live(LiveId::parse(name).unwrap())
+    }
+
+    #[test]
+    fn channels_without_a_confirmation_come_first_also_in_the_middle_of_a_pass() {
+        let (subscriptions, mut confirmed) = (Subscriptions::default(), Confirmed::default());
+        let now = Instant::now();
+        confirmed.channels.insert(Channel::Gateways, (now, 0));
+        for (place, name) in ["old", "older"].into_iter().enumerate() {
+            subscriptions.add(live(name));
+            let at = now - Duration::from_secs(60 + place as u64);
+            confirmed.channels.insert(live(name), (at, place as u64 + 1));
+        }
+        subscriptions.add(live("new"));
+        let mut pass = Pass::begin(&subscriptions, &confirmed, |_| Duration::from_secs(30));
+        assert_eq!(pass.next(&subscriptions), Some((live("new"), 3)));
+        assert_eq!(pass.next(&subscriptions), Some((live("older"), 2)));
+        subscriptions.add(live("newer"));
+        subscriptions.add(live("short-lived"));
+        subscriptions.remove(&live("short-lived"));
+        assert_eq!(pass.next(&subscriptions), Some((live("newer"), 4)));
+        assert_eq!(pass.next(&subscriptions), Some((live("old"), 1)));
+        assert_eq!(pass.next(&subscriptions), None);
     }
 }
