@@ -1,11 +1,18 @@
 //! The publisher sends messages to the peers. A room's counts go out at most once per flush interval, after a quiet
 //! time at once; all other messages go out at once. Each message has one attempt. A live whose counts could not be sent
 //! is checked a moment later, and the counts are sent again then.
+//!
+//! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
+use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Outbox;
@@ -20,8 +27,14 @@ use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
 use crate::store::{AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, Store, StoreResult};
 
-/// Messages sent at a time.
-const AT_A_TIME: usize = 32;
+/// Jobs at a time. A job that has taken longer than [`SLOW`] gives up its place: it waits for a node that hangs.
+const AT_A_TIME: usize = 128;
+
+/// A job that takes this long is waiting for a node that hangs.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// The most jobs at a time, slow ones included. They leave room for other calls to the node that hangs.
+const MAX_JOBS: usize = 512;
 
 /// Rooms whose users one call counts.
 const ROOMS_A_CALL: usize = 100;
@@ -40,35 +53,105 @@ pub struct Publisher {
     pub flush: Duration,
 }
 
+/// What waits for a place, and what has one.
+#[derive(Default)]
+struct Work {
+    messages: VecDeque<(Channel, PeerMessage)>,
+    rooms: VecDeque<Arc<Room>>,
+    /// Rooms with a job under way, by their address, and whether they are to be published once more after it.
+    busy: HashMap<usize, bool>,
+    /// Each returns its room, if it has one.
+    jobs: JoinSet<Option<Arc<Room>>>,
+}
+
+impl Work {
+    fn is_waiting(&self) -> bool {
+        !(self.messages.is_empty() && self.rooms.is_empty())
+    }
+}
+
+fn address(room: &Arc<Room>) -> usize {
+    Arc::as_ptr(room).addr()
+}
+
+/// Does a job, which gives up its place when it becomes slow.
+async fn in_place<T>(place: OwnedSemaphorePermit, job: impl Future<Output = T>) -> T {
+    let mut job = pin!(job);
+    if let Ok(done) = timeout(SLOW, &mut job).await {
+        return done;
+    }
+    drop(place);
+    job.await
+}
+
 impl Publisher {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
         let mut next_round: Millis = 0;
         let mut woken = false;
+        let places = Arc::new(Semaphore::new(AT_A_TIME));
+        let mut work = Work::default();
+        // The rooms whose users are to be counted next, after those of the count that is under way.
+        let mut came: Vec<Arc<Room>> = Vec::new();
+        let mut counting = JoinSet::new();
         loop {
+            if counting.is_empty() && !came.is_empty() {
+                let (this, rooms) = (self.clone(), std::mem::take(&mut came));
+                counting.spawn(async move { this.count_uniques(&rooms).await });
+            }
             tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.outbox.messages.wait() => self.send_messages().await,
+                () = stop.cancelled() => break,
+                Some(done) = work.jobs.join_next(), if !work.jobs.is_empty() => {
+                    // A job that panicked is a bug, and the wiring stops the process.
+                    let Ok(room) = done else { return };
+                    let again = room.filter(|room| work.busy.remove(&address(room)) == Some(true));
+                    work.rooms.extend(again);
+                }
+                Some(counted) = counting.join_next(), if !counting.is_empty() => {
+                    let Ok(()) = counted else { return };
+                }
+                Ok(place) = places.clone().acquire_owned(), if work.is_waiting() && work.jobs.len() < MAX_JOBS => {
+                    self.start_next(&mut work, place);
+                }
+                () = self.outbox.messages.wait(), if work.messages.is_empty() => {
+                    work.messages.extend(self.outbox.messages.take());
+                }
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
-                    stream::iter(rooms.clone()).for_each_concurrent(AT_A_TIME, |room| self.publish(room)).await;
-                    self.count_uniques(&rooms).await;
+                    came.extend(rooms.iter().cloned());
+                    work.rooms.extend(rooms);
                 }
             }
         }
+        // What is under way ends, so that the goodbye knows what the peers were told.
+        while work.jobs.join_next().await.is_some() {}
+        while counting.join_next().await.is_some() {}
     }
 
-    async fn send_messages(&self) {
-        stream::iter(self.outbox.messages.take())
-            .for_each_concurrent(AT_A_TIME, |(on, message)| async move {
-                if let Err(why) = self.send(&on, &message, &self.gateways.id()).await {
+    /// Starts the next job. Messages go first. A room has one job at a time, which sends what is true by then.
+    fn start_next(self: &Arc<Self>, work: &mut Work, place: OwnedSemaphorePermit) {
+        let this = self.clone();
+        if let Some((on, message)) = work.messages.pop_front() {
+            work.jobs.spawn(in_place(place, async move {
+                if let Err(why) = this.send(&on, &message, &this.gateways.id()).await {
                     tracing::debug!(error = %why, "a message was not sent");
                 }
-            })
-            .await;
+                None
+            }));
+        } else if let Some(room) = work.rooms.pop_front() {
+            if let Some(again) = work.busy.get_mut(&address(&room)) {
+                *again = true;
+                return;
+            }
+            work.busy.insert(address(&room), false);
+            work.jobs.spawn(in_place(place, async move {
+                this.publish(room.clone()).await;
+                Some(room)
+            }));
+        }
     }
 
     /// Answers how many gateways were subscribed.
@@ -264,5 +347,69 @@ fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Ne
         moving: count.moving,
         number,
         message: counts(room, number, count, slices).text(own),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::edge::http::tests::store::FaultyStore;
+    use crate::store::{Bus, BusEvent, BusEvents};
+    use crate::testing::{open_live, parts_on};
+
+    /// Waits for what a gateway publishes of a live.
+    async fn heard(events: &mut BusEvents, live: &str) {
+        loop {
+            match events.next().await.unwrap() {
+                BusEvent::Message { channel: Channel::Live(on), .. } if on.as_str() == live => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// A live with a node that hangs for its calls, and one with a node that answers.
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_node_that_hangs_holds_up_nothing_else() {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let sessions = &parts.app.sessions;
+        for n in 0..AT_A_TIME * 2 {
+            let room = open_live(sessions, &format!("hung{n}")).await;
+            store.hangs(&room.record.live);
+            room.announced.require();
+            parts.app.rooms.publish(&room);
+        }
+        let (answers, told) = (open_live(sessions, "answers").await, open_live(sessions, "told").await);
+        let mut events = store.events();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
+        tokio::time::sleep(SLOW / 2).await;
+        parts.publisher.outbox.doubt(&told.record.live);
+        answers.announced.require();
+        parts.app.rooms.publish(&answers);
+        // Half of those that hang wait for a place until the others are slow.
+        timeout(SLOW * 2, heard(&mut events, "told")).await.expect("a message");
+        timeout(SLOW * 2 + Config::default().flush, heard(&mut events, "answers")).await.expect("counts");
+        stop.cancel();
+        running.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_room_has_one_job_at_a_time_and_the_next_one_sends_what_is_true_then() {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let room = open_live(&parts.app.sessions, "42").await;
+        store.hangs(&room.record.live);
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
+        for _ in 0..3 {
+            room.announced.require();
+            parts.app.rooms.publish(&room);
+            tokio::time::sleep(SLOW * 4).await;
+        }
+        assert_eq!(store.hanging(), 1);
+        stop.cancel();
+        running.await.unwrap();
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,11 +21,18 @@ use crate::store::*;
 /// Members of a page; small, so that a scan takes several.
 const SCAN_PAGE: usize = 3;
 
+/// How long a call waits for a node that hangs.
+const CALL_DEADLINE: Duration = Duration::from_secs(1);
+
 /// The store.
 pub(crate) struct FaultyStore {
     inner: MemoryStore,
     health: watch::Sender<Health>,
     broken: AtomicBool,
+    /// Lives whose announcements of viewers hang.
+    hung: Mutex<HashSet<LiveId>>,
+    /// How many announcements hang.
+    hanging: AtomicU64,
     /// Numbers for the calls of the gateway that tests speak for.
     numbers: AtomicU64,
     /// How many reads of a slice began.
@@ -39,6 +47,8 @@ impl FaultyStore {
             inner: MemoryStore::new(Clock::start()),
             health: watch::Sender::new(Health::Up),
             broken: AtomicBool::default(),
+            hung: Mutex::default(),
+            hanging: AtomicU64::default(),
             numbers: AtomicU64::new(1),
             scans: AtomicU64::default(),
             calls: AtomicU64::default(),
@@ -49,6 +59,15 @@ impl FaultyStore {
     pub(crate) fn breaks(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.health.send_replace(Health::Down);
+    }
+
+    /// From now on, announcements of this live's viewers get no answer.
+    pub(crate) fn hangs(&self, live: &LiveId) {
+        self.hung.lock().insert(live.clone());
+    }
+
+    pub(crate) fn hanging(&self) -> u64 {
+        self.hanging.load(Ordering::SeqCst)
     }
 
     /// Another gateway puts a user into the slice that is theirs.
@@ -197,10 +216,20 @@ answered_by_the_embedded_store! {
 
 answered_by_the_embedded_store! {
     Viewers {
-        fn announce_viewers(&self, say: &AnnounceViewers) -> AnnounceReply;
         fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
         fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> u64;
         else
+        async fn announce_viewers(&self, say: &AnnounceViewers) -> StoreResult<AnnounceReply> {
+            self.works()?;
+            if self.hung.lock().contains(&say.live) {
+                self.hanging.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(CALL_DEADLINE).await;
+                self.hanging.fetch_sub(1, Ordering::SeqCst);
+                return Err(StoreError::Timeout);
+            }
+            self.inner.announce_viewers(say).await
+        }
+
         async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
             self.inner.survey_viewers(lives).await
         }
