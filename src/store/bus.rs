@@ -142,8 +142,8 @@ impl Subscriptions {
         *channel == Channel::Gateways || self.wanted.lock().contains_key(channel)
     }
 
-    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next to nothing if there are
-    /// none. The gateways' channel, which is always wanted, has no ticket.
+    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next to nothing if there
+    /// are none. The gateways' channel, which is always wanted, has no ticket.
     pub(super) fn wanted_after(&self, seen: &mut u64) -> Vec<(Channel, u64)> {
         if self.newest_ticket() <= *seen {
             return Vec::new();

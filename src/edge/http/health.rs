@@ -65,7 +65,8 @@ pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
 /// Whether to send clients here
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations",
     responses(
-        (status = 200, description = "The store answers, the gateway has a lease, and no drain has begun", body = Readiness),
+        (status = 200, body = Readiness,
+            description = "The store answers, the gateway has a lease, and no drain has begun"),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
     ))]
 pub(super) async fn readyz(State(state): State<Arc<AppState>>) -> Response {
