@@ -1,6 +1,7 @@
-//! The publisher sends messages to the peers. A room's counts go out at most once per flush interval, after a quiet
-//! time at once; all other messages go out at once. Each message has one attempt. A live whose counts could not be sent
-//! is checked a moment later, and the counts are sent again then.
+//! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
+//! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
+//! live whose counts could not be sent is checked a moment later, and the counts are sent again then. Moves and
+//! invisible users that could not be told go into the next message.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
@@ -124,6 +125,8 @@ impl Publisher {
                     let rooms = self.rooms.to_publish.take();
                     came.extend(rooms.iter().cloned());
                     work.rooms.extend(rooms);
+                    let hidden = self.outbox.take_hidden().into_iter();
+                    work.messages.extend(hidden.map(|users| (Channel::Gateways, PeerMessage::Hidden { users })));
                 }
             }
         }
