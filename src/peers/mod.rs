@@ -69,7 +69,7 @@ impl Outbox {
     }
 
     /// Tells whoever asked for their friends in a live that users came to it or left it.
-    pub fn moved(&self, live: LiveId, users: Vec<UserId>) {
+    pub fn moved(&self, live: &LiveId, users: &[UserId]) {
         for users in users.chunks(MOST_USERS) {
             let message = PeerMessage::Moved { users: users.to_owned(), anybody: false };
             self.post(Channel::Moves(live.clone()), message);
@@ -159,7 +159,7 @@ mod tests {
         let (outbox, own) = (Outbox::new(gateways.clone(), Arc::default()), gateways.id());
         let users: Vec<UserId> = (0..1_000).map(|n| UserId::parse(&format!("{n:0>64}")).unwrap()).collect();
         outbox.hidden(&users);
-        outbox.moved(LiveId::parse(&"9".repeat(64)).unwrap(), users.clone());
+        outbox.moved(&LiveId::parse(&"9".repeat(64)).unwrap(), &users);
         let hidden = outbox.take_hidden().into_iter().map(|users| PeerMessage::Hidden { users });
         let (mut told, moved) = (Vec::new(), outbox.messages.take().into_iter().map(|(_, message)| message));
         for message in hidden.chain(moved) {

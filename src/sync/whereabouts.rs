@@ -139,7 +139,7 @@ impl WhereaboutsTeller {
         for (live, user) in self.rooms.moved(moved.users) {
             elsewhere.entry(live).or_default().push(user);
         }
-        elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(live, users));
+        elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(&live, &users));
     }
 
     /// Everybody of whom the store has a word of this gateway. Drops what the dead say: a gateway that was buried while
