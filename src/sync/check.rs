@@ -20,7 +20,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::{Audience, End, Platform, Room, Rooms};
 use crate::store::{
-    CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, SliceSurvey, Store, StoreError,
+    CheckLive, Checked, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, SliceSurvey, Store, StoreError,
     StoreResult,
 };
 use crate::sync::keep::Keeper;
@@ -74,10 +74,7 @@ impl Checker {
         for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
             self.checks.checked(room);
-            let handled = match answer {
-                Ok(findings) => self.handle(expected, findings).await,
-                Err(why) => Err(why),
-            };
+            let handled = self.handle(expected, answer).await;
             match handled.and(swept) {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
@@ -173,20 +170,21 @@ impl Checker {
         Expected { live, places, room }
     }
 
-    /// Repairs what a check found.
-    async fn handle(&self, expected: &Expected, findings: Vec<Finding>) -> StoreResult<()> {
+    /// Repairs what a check found. Where something could not be read, the check confirms nothing.
+    async fn handle(&self, expected: &Expected, Checked { findings, complete }: Checked) -> StoreResult<()> {
         let Expected { room, live, places } = expected;
         if room.end().is_some() {
             return Ok(());
         }
         let now = self.clock.now();
-        let mut result = Ok(());
-        if findings.contains(&Finding::Record) || room.has_new_peaks() {
-            result = self.keeper.keep(room).await;
-        } else {
+        let is_complete = complete.is_ok();
+        let mut result = complete;
+        if findings.contains(&Finding::Record) || is_complete && room.has_new_peaks() {
+            result = result.and(self.keeper.keep(room).await);
+        } else if is_complete {
             room.note_confirmed_open(now);
         }
-        let mut as_expected = vec![true; places.len()];
+        let mut as_expected = vec![is_complete; places.len()];
         // A part that cannot be repaired now must not hold up the others.
         for finding in findings {
             if room.end().is_some() {
