@@ -26,9 +26,6 @@ const AT_A_TIME: usize = 32;
 /// Rooms whose users one call counts.
 const ROOMS_A_CALL: usize = 100;
 
-/// A live whose counts could not be sent is checked after this time, in ms.
-const AGAIN: Millis = 1_000;
-
 pub struct Publisher {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
@@ -91,7 +88,7 @@ impl Publisher {
             news.into_iter().for_each(|(slice, _)| slice.set_news());
             room.announced.forget();
             room.announced.require();
-            self.checks.check_at(&room, self.clock.now() + AGAIN);
+            self.checks.check_at(&room, self.clock.now() + room.check.wait());
         }
         self.tell_moves(&room).await;
     }

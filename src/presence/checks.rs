@@ -118,6 +118,7 @@ impl Checks {
         let now = self.clock.now();
         for room in rooms {
             room.check.doubt();
+            room.check.answered();
             self.check_at(&room, now + rand::random_range(0..=spread));
         }
     }
@@ -141,6 +142,13 @@ impl Checks {
             room.check.by(at);
             self.wheel.lock().file(at, Due::Check(room.clone()));
         }
+    }
+
+    /// Notes that a check got no answer, and schedules it once more.
+    pub fn unanswered(&self, room: &Arc<Room>) {
+        room.check.doubt();
+        self.check_at(room, self.clock.now() + room.check.wait());
+        room.check.unanswered();
     }
 
     /// Schedules further looks at a live whose room has ended: what this gateway had in the store must not come back.

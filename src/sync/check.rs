@@ -30,7 +30,7 @@ use crate::sync::sweep::Sweeper;
 /// Slices that are swept at a time.
 const AT_A_TIME: usize = 64;
 
-/// A check without an answer is due again after this time, in ms.
+/// What a check left open is looked at again after this time, in ms.
 const AGAIN: Millis = 1_000;
 /// Totals of a gateway are folded only when it has been without a lease for much longer.
 const SURELY_UNFOLDED: Duration = Duration::from_secs(600);
@@ -78,6 +78,7 @@ impl Checker {
             match handled.and(swept) {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
+                    room.check.answered();
                     self.note_swept(room, &swept);
                 }
                 Err(StoreError::Nonsense(what)) => {
@@ -90,8 +91,7 @@ impl Checker {
                         live_id = %room.record.live, error = %why,
                         "a live was not checked, will try again"
                     );
-                    room.check.doubt();
-                    self.checks.check_at(room, self.clock.now() + AGAIN);
+                    self.checks.unanswered(room);
                 }
             }
         }

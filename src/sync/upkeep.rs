@@ -1,6 +1,7 @@
 //! What rooms need from time to time: renews fan checks, has due rooms checked, and evicts idle rooms. Also reacts to
 //! the store's health and doubts. The schedule is in [`crate::presence::checks`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,11 @@ pub struct Upkeep {
     pub fan_ttl: Duration,
 }
 
+/// Takes the rooms of one call: those that have waited longest.
+fn next_checked<T>(due: &mut VecDeque<T>) -> Vec<T> {
+    due.drain(..due.len().min(MAX_CHECKED)).collect()
+}
+
 impl Upkeep {
     pub async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + self.checks.until_tick(), TICK);
@@ -46,7 +52,7 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();
         let mut calls = JoinSet::new();
-        let mut due: Vec<Arc<Room>> = Vec::new();
+        let mut due: VecDeque<Arc<Room>> = VecDeque::new();
         let mut expired: Vec<Expired> = Vec::new();
         let mut doubts = self.store.doubts();
         let mut parts = self.store.parts();
@@ -107,7 +113,7 @@ impl Upkeep {
                 calls.spawn(async move { fans.renew(expired).await });
             }
             while !due.is_empty() && calls.len() < MAX_CALLS {
-                let rooms = due.split_off(due.len().saturating_sub(MAX_CHECKED));
+                let rooms = next_checked(&mut due);
                 let checker = self.checker.clone();
                 calls.spawn(async move { checker.check(rooms).await });
             }
@@ -172,5 +178,17 @@ impl Upkeep {
             expired.extend(room.expire_checks(place, then, together).map(|fans| (room.clone(), place, fans)));
             self.rooms.check_fans(room, place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rooms_that_have_waited_longest_are_checked_first() {
+        let mut due: VecDeque<usize> = (0..=MAX_CHECKED).collect();
+        assert_eq!(next_checked(&mut due), (0..MAX_CHECKED).collect::<Vec<_>>());
+        assert_eq!(next_checked(&mut due), [MAX_CHECKED]);
     }
 }
