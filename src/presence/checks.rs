@@ -159,6 +159,13 @@ impl Checks {
         }
     }
 
+    /// Schedules a look at a live whose room has ended once more: it got no answer.
+    pub fn recheck_ended_again(&self, room: Arc<Room>) {
+        let at = self.clock.now() + room.check.wait();
+        room.check.unanswered();
+        self.wheel.lock().file(at, Due::Ended(room));
+    }
+
     /// Notes that a check was made, and schedules the next.
     pub fn checked(&self, room: &Arc<Room>) {
         let now = self.clock.now();
