@@ -40,9 +40,6 @@ const MAX_JOBS: usize = 512;
 /// Rooms whose users one call counts.
 const ROOMS_A_CALL: usize = 100;
 
-/// A live whose counts could not be sent is checked after this time, in ms.
-const AGAIN: Millis = 1_000;
-
 pub struct Publisher {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
@@ -181,7 +178,7 @@ impl Publisher {
             news.into_iter().for_each(|(slice, _)| slice.set_news());
             room.announced.forget();
             room.announced.require();
-            self.checks.check_at(&room, self.clock.now() + AGAIN);
+            self.checks.check_at(&room, self.clock.now() + room.check.wait());
         }
         self.tell_moves(&room).await;
     }
@@ -361,9 +358,8 @@ fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Ne
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::edge::http::tests::store::FaultyStore;
     use crate::store::{Bus, BusEvent, BusEvents};
-    use crate::testing::{open_live, parts_on};
+    use crate::testing::{FaultyStore, open_live, parts_on};
 
     /// Waits for what a gateway publishes of a live.
     async fn heard(events: &mut BusEvents, live: &str) {
@@ -383,7 +379,7 @@ mod tests {
         let sessions = &parts.app.sessions;
         for n in 0..AT_A_TIME * 2 {
             let room = open_live(sessions, &format!("hung{n}")).await;
-            store.hangs(&room.record.live);
+            store.hangs_for(&room.record.live);
             room.announced.require();
             parts.app.rooms.publish(&room);
         }
@@ -407,7 +403,7 @@ mod tests {
         let store = Arc::new(FaultyStore::new());
         let parts = parts_on(&Config::default(), store.clone());
         let room = open_live(&parts.app.sessions, "42").await;
-        store.hangs(&room.record.live);
+        store.hangs_for(&room.record.live);
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         for _ in 0..3 {
@@ -415,7 +411,7 @@ mod tests {
             parts.app.rooms.publish(&room);
             tokio::time::sleep(SLOW * 4).await;
         }
-        assert_eq!(store.hanging(), 1);
+        assert_eq!(store.announcing(), 1);
         stop.cancel();
         running.await.unwrap();
     }

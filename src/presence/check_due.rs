@@ -4,6 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::clock::Millis;
 
+/// A check without an answer is made again after so long, in ms: at first, and at most. Each time without an answer
+/// doubles the wait.
+const TRY_AGAIN: (Millis, Millis) = (1_000, 10_000);
+
 /// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time.
 const OWN_CHECK: u64 = 30;
 
@@ -18,6 +22,8 @@ pub struct CheckDue {
     deaf: AtomicBool,
     /// How often the walk confirmed the live since this gateway checked it itself.
     confirmed: AtomicU64,
+    /// How long the next check without an answer waits before it is made again.
+    wait: AtomicU64,
     /// The room's last turn of fan checks.
     fan_turn: AtomicU64,
 }
@@ -29,6 +35,7 @@ impl Default for CheckDue {
             doubted: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
             confirmed: AtomicU64::new(rand::random_range(0..OWN_CHECK)),
+            wait: AtomicU64::new(TRY_AGAIN.0),
             fan_turn: AtomicU64::new(0),
         }
     }
@@ -72,6 +79,22 @@ impl CheckDue {
         self.doubted.swap(false, Ordering::AcqRel)
     }
 
+    /// How long to wait after a call without an answer, in ms.
+    pub fn wait(&self) -> Millis {
+        self.wait.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a check got no answer: the wait after the next one is longer.
+    pub fn unanswered(&self) {
+        let longer = |wait: Millis| Some((wait * 2).min(TRY_AGAIN.1));
+        let _ = self.wait.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+    }
+
+    /// Notes that the store answered, or should now: the next check without an answer is made again soon.
+    pub fn answered(&self) {
+        self.wait.store(TRY_AGAIN.0, Ordering::Relaxed);
+    }
+
     /// Notes that this gateway receives the live's messages again.
     pub fn hears(&self) {
         self.deaf.store(false, Ordering::Relaxed);
@@ -94,5 +117,21 @@ impl CheckDue {
 
     pub fn is_deaf(&self) -> bool {
         self.deaf.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_without_an_answer_waits_longer_until_one_is_answered() {
+        let due = CheckDue::default();
+        for wait in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+            assert_eq!(due.wait(), wait);
+            due.unanswered();
+        }
+        due.answered();
+        assert_eq!(due.wait(), 1_000);
     }
 }

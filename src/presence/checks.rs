@@ -118,6 +118,7 @@ impl Checks {
         let now = self.clock.now();
         for room in rooms {
             room.check.doubt();
+            room.check.answered();
             self.check_at(&room, now + rand::random_range(0..=spread));
         }
     }
@@ -143,12 +144,26 @@ impl Checks {
         }
     }
 
+    /// Notes that a check got no answer, and schedules it once more.
+    pub fn unanswered(&self, room: &Arc<Room>) {
+        room.check.doubt();
+        self.check_at(room, self.clock.now() + room.check.wait());
+        room.check.unanswered();
+    }
+
     /// Schedules further looks at a live whose room has ended: what this gateway had in the store must not come back.
     pub fn recheck_ended(&self, room: &Arc<Room>) {
         let mut wheel = self.wheel.lock();
         for later in RECHECK_ENDED_AFTER {
             wheel.file(self.clock.now() + millis(later), Due::Ended(room.clone()));
         }
+    }
+
+    /// Schedules a look at a live whose room has ended once more: it got no answer.
+    pub fn recheck_ended_again(&self, room: Arc<Room>) {
+        let at = self.clock.now() + room.check.wait();
+        room.check.unanswered();
+        self.wheel.lock().file(at, Due::Ended(room));
     }
 
     /// Notes that a check was made, and schedules the next.

@@ -84,18 +84,38 @@ pub enum Finding {
     Slice(usize, SliceReading),
 }
 
+/// The result of a check of one live. The keys of a live may lie on several nodes, of which one may be away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// What is not as expected, among what could be read.
+    pub findings: Vec<Finding>,
+    /// The first error, if something could not be read.
+    pub complete: StoreResult<()>,
+}
+
+impl Default for Checked {
+    fn default() -> Self {
+        Self { findings: Vec::new(), complete: Ok(()) }
+    }
+}
+
+impl Checked {
+    /// Takes in what one part of the live told.
+    pub fn take(&mut self, part: StoreResult<Vec<Finding>>) {
+        match part {
+            Ok(findings) => self.findings.extend(findings),
+            Err(why) => self.complete = self.complete.clone().and(Err(why)),
+        }
+    }
+}
+
 /// Checks of many lives.
 #[async_trait]
 pub trait Checks {
     /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. Only the `living` gateways'
     /// announcements count. The call does not read everything in one step, so a change at the same moment may be
-    /// reported as a difference. A live that shares a key with another program is an error.
-    async fn check(
-        &self,
-        gateway: &GatewayId,
-        living: &[GatewayId],
-        lives: &[CheckLive],
-    ) -> Vec<StoreResult<Vec<Finding>>>;
+    /// reported as a difference. A key that a live shares with another program is an error.
+    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked>;
 
     /// The same for slices that belong to no live: for each that is not as expected, its content now.
     async fn check_slices(

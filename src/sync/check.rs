@@ -20,8 +20,8 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::{Audience, End, Platform, Room, Rooms};
 use crate::store::{
-    CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, SliceSurvey, Store, StoreError,
-    StoreResult,
+    CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
+    Store, StoreError, StoreResult,
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
@@ -30,7 +30,10 @@ use crate::sync::sweep::Sweeper;
 /// Slices that are swept at a time.
 const AT_A_TIME: usize = 64;
 
-/// A check without an answer is due again after this time, in ms.
+/// Lives whose rooms have ended that are looked at at a time.
+const LOOKS_AT_A_TIME: usize = 16;
+
+/// What a check left open is looked at again after this time, in ms.
 const AGAIN: Millis = 1_000;
 /// Totals of a gateway are folded only when it has been without a lease for much longer.
 const SURELY_UNFOLDED: Duration = Duration::from_secs(600);
@@ -74,13 +77,11 @@ impl Checker {
         for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
             self.checks.checked(room);
-            let handled = match answer {
-                Ok(findings) => self.handle(expected, findings).await,
-                Err(why) => Err(why),
-            };
+            let handled = self.handle(expected, answer).await;
             match handled.and(swept) {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
+                    room.check.answered();
                     self.note_swept(room, &swept);
                 }
                 Err(StoreError::Nonsense(what)) => {
@@ -93,8 +94,7 @@ impl Checker {
                         live_id = %room.record.live, error = %why,
                         "a live was not checked, will try again"
                     );
-                    room.check.doubt();
-                    self.checks.check_at(room, self.clock.now() + AGAIN);
+                    self.checks.unanswered(room);
                 }
             }
         }
@@ -173,20 +173,21 @@ impl Checker {
         Expected { live, places, room }
     }
 
-    /// Repairs what a check found.
-    async fn handle(&self, expected: &Expected, findings: Vec<Finding>) -> StoreResult<()> {
+    /// Repairs what a check found. Where something could not be read, the check confirms nothing.
+    async fn handle(&self, expected: &Expected, Checked { findings, complete }: Checked) -> StoreResult<()> {
         let Expected { room, live, places } = expected;
         if room.end().is_some() {
             return Ok(());
         }
         let now = self.clock.now();
-        let mut result = Ok(());
-        if findings.contains(&Finding::Record) || room.has_new_peaks() {
-            result = self.keeper.keep(room).await;
-        } else {
+        let is_complete = complete.is_ok();
+        let mut result = complete;
+        if findings.contains(&Finding::Record) || is_complete && room.has_new_peaks() {
+            result = result.and(self.keeper.keep(room).await);
+        } else if is_complete {
             room.note_confirmed_open(now);
         }
-        let mut as_expected = vec![true; places.len()];
+        let mut as_expected = vec![is_complete; places.len()];
         // A part that cannot be repaired now must not hold up the others.
         for finding in findings {
             if room.end().is_some() {
@@ -362,34 +363,73 @@ impl Checker {
         Ok(())
     }
 
-    /// Looks again at a live whose room has ended here: a failover may have brought its keys back.
-    pub async fn check_ended(&self, room: &Arc<Room>) {
-        if let Err(why) = self.look_at_ended(room).await {
-            tracing::debug!(live_id = %room.record.live, error = %why, "could not look at a live whose room has ended");
+    /// Looks again at lives whose rooms have ended here, some at a time: a failover may have brought their keys back.
+    pub async fn check_ended(&self, rooms: Vec<Arc<Room>>) {
+        stream::iter(rooms).for_each_concurrent(LOOKS_AT_A_TIME, |room| self.check_one_ended(room)).await;
+    }
+
+    async fn check_one_ended(&self, room: Arc<Room>) {
+        let looked = match room.end() {
+            Some(End::Closed(closed)) => self.look_at_closed(&room.record, closed).await,
+            _ => self.look_at_evicted(&room.record).await,
+        };
+        match looked {
+            Ok(()) => room.check.answered(),
+            Err(StoreError::Nonsense(what)) => {
+                tracing::warn!(live_id = %room.record.live, what, "cannot look at a live whose room has ended");
+            }
+            Err(why) => {
+                tracing::debug!(
+                    live_id = %room.record.live, error = %why,
+                    "could not look at a live whose room has ended, will try again"
+                );
+                // Whatever keeps the store from an answer may be what brings the live back.
+                self.checks.recheck_ended_again(room);
+            }
         }
     }
 
-    async fn look_at_ended(&self, room: &Arc<Room>) -> StoreResult<()> {
-        let record = &room.record;
-        let here = self.rooms.get(&record.live);
-        let closed = match room.end() {
-            Some(End::Closed(closed)) if here.as_ref().is_none_or(|here| here.record.epoch == record.epoch) => {
-                Some(closed)
-            }
-            _ if here.is_some() => return Ok(()),
-            _ => None,
-        };
-        let Some(present) = self.store.load_live(&record.live).await? else { return Ok(()) };
-        if (present.epoch, present.state) != (record.epoch, LiveState::Open) {
-            return Ok(());
-        }
-        if let Some(closed) = closed {
+    /// Closes what is open again of an epoch that is over: the record, or slices alone, which may lie on other nodes.
+    async fn look_at_closed(&self, record: &LiveRecord, closed: &LiveRecord) -> StoreResult<()> {
+        let present = self.store.load_live(&record.live).await?;
+        let is_open = |present: LiveRecord| (present.epoch, present.state) == (record.epoch, LiveState::Open);
+        // A room of a newer epoch writes its own record over this one.
+        let is_superseded = self.rooms.get(&record.live).is_some_and(|here| here.record.epoch != record.epoch);
+        if !is_superseded && present.is_some_and(is_open) {
             tracing::warn!(
                 live_id = %record.live, epoch = %record.epoch,
                 "a live that was closed is open again; closing it once more"
             );
             let reason = closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
             return self.lives.close_quietly(record, reason).await;
+        }
+        let slices: Vec<SliceId> = record.all_slices().collect();
+        let found = self.store.survey(&slices).await;
+        let mut result = Ok(());
+        for (slice, found) in slices.iter().zip(found) {
+            let closed = match found.map(|found| found.fence) {
+                Ok(Some(Fence::Open(epoch))) if epoch <= record.epoch => {
+                    tracing::warn!(
+                        live_id = %record.live, set = %slice.set, slice = slice.index, %epoch,
+                        "a slice of a closed live is open again; closing it once more"
+                    );
+                    self.store.close_slice(slice, record.epoch).await
+                }
+                found => found.map(drop),
+            };
+            result = result.and(closed);
+        }
+        result
+    }
+
+    /// Takes what this gateway had in a live that it let go of, if the store holds that again.
+    async fn look_at_evicted(&self, record: &LiveRecord) -> StoreResult<()> {
+        if self.rooms.get(&record.live).is_some() {
+            return Ok(());
+        }
+        let Some(present) = self.store.load_live(&record.live).await? else { return Ok(()) };
+        if (present.epoch, present.state) != (record.epoch, LiveState::Open) {
+            return Ok(());
         }
         let own = self.gateways.id();
         let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
@@ -404,3 +444,6 @@ impl Checker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

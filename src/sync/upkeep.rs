@@ -1,6 +1,7 @@
 //! What rooms need from time to time: renews fan checks, has due rooms checked, and evicts idle rooms. Also reacts to
 //! the store's health and doubts. The schedule is in [`crate::presence::checks`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,11 @@ pub struct Upkeep {
     pub fan_ttl: Duration,
 }
 
+/// Takes the rooms of one call: those that have waited longest.
+fn next_checked<T>(due: &mut VecDeque<T>) -> Vec<T> {
+    due.drain(..due.len().min(MAX_CHECKED)).collect()
+}
+
 impl Upkeep {
     pub async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + self.checks.until_tick(), TICK);
@@ -48,7 +54,10 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();
         let mut calls = JoinSet::new();
-        let mut due: Vec<Arc<Room>> = Vec::new();
+        // At most one, which looks at many lives. Checks do not wait for it.
+        let mut looks = JoinSet::new();
+        let mut due: VecDeque<Arc<Room>> = VecDeque::new();
+        let mut ended: Vec<Arc<Room>> = Vec::new();
         let mut expired: Vec<Expired> = Vec::new();
         let mut doubts = self.store.doubts();
         let mut parts = self.store.parts();
@@ -70,7 +79,7 @@ impl Upkeep {
             if std::mem::replace(&mut known, present) != present {
                 self.note_health(present);
             }
-            while let Some(done) = calls.try_join_next() {
+            while let Some(done) = calls.try_join_next().or_else(|| looks.try_join_next()) {
                 // A call that panicked is a bug, and the wiring stops the process.
                 if done.is_err() {
                     return;
@@ -87,15 +96,16 @@ impl Upkeep {
                         }
                     }
                     Due::Check(room) => due.extend((room.end().is_none() && room.check.take(now)).then_some(room)),
-                    Due::Ended(room) => {
-                        let checker = self.checker.clone();
-                        calls.spawn(async move { checker.check_ended(&room).await });
-                    }
+                    Due::Ended(room) => ended.push(room),
                 }
             }
             // While the store is away a check learns nothing; every room is checked when the store is back.
             if present == Health::Down {
                 due.drain(..).for_each(|room| self.checks.checked(&room));
+            }
+            if present == Health::Up && !ended.is_empty() && looks.is_empty() {
+                let (checker, ended) = (self.checker.clone(), std::mem::take(&mut ended));
+                looks.spawn(async move { checker.check_ended(ended).await });
             }
             if let Some(platform) = self.rooms.platform.as_ref().filter(|_| self.checks.platform.take(now)) {
                 self.checks.platform_checked();
@@ -109,7 +119,7 @@ impl Upkeep {
                 calls.spawn(async move { fans.renew(expired).await });
             }
             while !due.is_empty() && calls.len() < MAX_CALLS {
-                let rooms = due.split_off(due.len().saturating_sub(MAX_CHECKED));
+                let rooms = next_checked(&mut due);
                 let checker = self.checker.clone();
                 calls.spawn(async move { checker.check(rooms).await });
             }
@@ -175,5 +185,53 @@ impl Upkeep {
             expired.extend(room.expire_checks(place, then, together).map(|fans| (room.clone(), place, fans)));
             self.rooms.check_fans(room, place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::LiveId;
+    use crate::config::Config;
+    use crate::store::CloseReason;
+    use crate::testing::{FaultyStore, open_live, parts_on};
+
+    #[test]
+    fn the_rooms_that_have_waited_longest_are_checked_first() {
+        let mut due: VecDeque<usize> = (0..=MAX_CHECKED).collect();
+        assert_eq!(next_checked(&mut due), (0..MAX_CHECKED).collect::<Vec<_>>());
+        assert_eq!(next_checked(&mut due), [MAX_CHECKED]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checks_do_not_wait_for_looks_at_ended_lives() {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let (lives, sessions) = (parts.app.lives.clone(), parts.app.sessions.clone());
+        let (checks, clock) = (parts.upkeep.checks.clone(), parts.app.clock);
+        for n in 0..2 * MAX_CALLS {
+            open_live(&sessions, &format!("ended{n}")).await;
+            lives.close(&LiveId::parse(&format!("ended{n}")).unwrap(), CloseReason::Requested).await.unwrap();
+        }
+        let room = open_live(&sessions, "42").await;
+        // Only these looks read a record.
+        store.hangs("load_live");
+        let stop = CancellationToken::new();
+        let upkeep = tokio::spawn(parts.upkeep.run(stop.clone()));
+        let calls = || store.calls.load(std::sync::atomic::Ordering::SeqCst);
+        let before = calls();
+        let until = async |wished: &dyn Fn() -> bool| {
+            let looks = async {
+                while !wished() {
+                    tokio::time::sleep(TICK).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), looks).await.unwrap();
+        };
+        until(&|| calls() >= before + MAX_CALLS as u64).await;
+        checks.check_soon(vec![room.clone()]);
+        until(&|| room.check.at() != Millis::MAX && room.check.at() > clock.now() + 30_000).await;
+        stop.cancel();
+        upkeep.await.unwrap();
     }
 }

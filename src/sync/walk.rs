@@ -192,7 +192,11 @@ impl Walk {
             // Until every live was reached, the dead may still have members in the others.
             Ok(()) if memory.failed.is_empty() && !memory.platform_failed => self.gateways.swept(&buried),
             Ok(()) => {}
-            Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
+            Err(why) => {
+                // The next turn walks from the beginning: nobody has looked after the lives behind the error.
+                memory.next = None;
+                tracing::debug!(error = %why, "could not walk the open lives");
+            }
         }
     }
 
@@ -235,13 +239,7 @@ impl Walk {
         memory.failed.clear();
         let mut gone: HashSet<LiveId> = memory.cursors.keys().filter_map(|slice| slice.live().cloned()).collect();
         loop {
-            let page = match self.store.lives_page(after.as_ref(), PAGE).await {
-                Ok(page) => page,
-                Err(why) => {
-                    memory.next = None;
-                    return Err(why);
-                }
-            };
+            let page = self.store.lives_page(after.as_ref(), PAGE).await?;
             let Some(last) = page.last().cloned() else { break };
             for listed in &page {
                 gone.remove(&listed.live);
@@ -479,12 +477,64 @@ impl Walk {
         }
     }
 
+    /// The slices of a live, its record and its streamer's presence may lie on different nodes: an error in one of them
+    /// does not keep the others from being looked after.
     async fn look_after_open(
         &self,
         record: &LiveRecord,
         read: Vec<ReadSlice>,
         to_forget: &[GatewayId],
     ) -> StoreResult<WalkedLive> {
+        let mut result = Ok(());
+        let mut slices = Vec::with_capacity(read.len());
+        let mut users = 0;
+        for (slice, found) in read {
+            users += found.as_ref().map_or(0, |found| found.card);
+            match self.look_after_slice_of(record, slice, found).await {
+                Ok(walked) => slices.extend(walked),
+                Err(why) => result = result.and(Err(why)),
+            }
+        }
+        // Nobody announces the viewers of such a live, and the last of them went with a dead gateway.
+        let is_empty = record.exact_viewers && users == 0 && result.is_ok();
+        result = result.and(self.forget_viewers(record, to_forget).await);
+        if is_empty && record.counted.is_some_and(|counted| !counted.figures.is_zero()) {
+            // If it is too early, the next walk does it.
+            let counted = count_nobody(self.store.as_ref(), &record.live, record.epoch).await;
+            result = result.and(counted.map(drop));
+        }
+        result.and(self.judge_streamer(record).await)?;
+        Ok(WalkedLive::Open(slices))
+    }
+
+    /// Looks after a slice of an open live, or closes it if it is of an older epoch.
+    async fn look_after_slice_of(
+        &self,
+        record: &LiveRecord,
+        slice: SliceId,
+        found: StoreResult<SliceSurvey>,
+    ) -> StoreResult<Option<WalkedSlice>> {
+        let SliceSurvey { fence, parts, card } = found?;
+        if let Some(Fence::Open(older)) = fence.filter(|fence| fence.epoch() < record.epoch) {
+            tracing::warn!(
+                live_id = %record.live, slice = slice.index, epoch = %older,
+                "closing a slice of an older epoch"
+            );
+            self.store.close_slice(&slice, older).await?;
+            return Ok(None);
+        }
+        self.look_after_slice(slice, card, parts).await.map(Some)
+    }
+
+    /// Drops what dead gateways said of their viewers.
+    async fn forget_viewers(&self, record: &LiveRecord, dead: &[GatewayId]) -> StoreResult<()> {
+        if !dead.is_empty() && self.store.forget_viewers(&record.live, dead).await? > 0 {
+            self.count_if_empty(record).await?;
+        }
+        Ok(())
+    }
+
+    async fn judge_streamer(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.streamer_timeout.timeout_of(record).is_some() {
             if self.streamer_timeout.is_connected(record).await? {
                 self.streamers.found_present(&record.live);
@@ -492,30 +542,7 @@ impl Walk {
                 self.streamers.found_absent(&record.live, self.clock.now());
             }
         }
-        let mut slices = Vec::with_capacity(read.len());
-        let mut users = 0;
-        for (slice, found) in read {
-            let SliceSurvey { fence, parts, card } = found?;
-            users += card;
-            if let Some(Fence::Open(older)) = fence.filter(|fence| fence.epoch() < record.epoch) {
-                tracing::warn!(
-                    live_id = %record.live, slice = slice.index, epoch = %older,
-                    "closing a slice of an older epoch"
-                );
-                self.store.close_slice(&slice, older).await?;
-                continue;
-            }
-            slices.push(self.look_after_slice(slice, card, parts).await?);
-        }
-        if !to_forget.is_empty() && self.store.forget_viewers(&record.live, to_forget).await? > 0 {
-            self.count_if_empty(record).await?;
-        }
-        // Nobody announces the viewers of such a live, and the last of them went with a dead gateway.
-        if record.exact_viewers && users == 0 && record.counted.is_some_and(|counted| !counted.figures.is_zero()) {
-            // If it is too early, the next walk does it.
-            count_nobody(self.store.as_ref(), &record.live, record.epoch).await?;
-        }
-        Ok(WalkedLive::Open(slices))
+        Ok(())
     }
 }
 
@@ -582,6 +609,80 @@ struct WalkedSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::UserId;
+    use crate::config::Config;
+    use crate::gateway::parts::Parts;
+    use crate::store::{AnnounceViewers, Lease, Leases, LiveStore, OpenedBy, Slices, Terms, Viewers};
+    use crate::sync::lives::OpenWish;
+    use crate::testing::{ELSEWHERE, FaultyStore, open_live, parts_on};
+
+    /// A gateway beside one that was buried. Its tasks do not run.
+    fn beside_a_dead_one() -> (Parts, Arc<FaultyStore>) {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let (own, dead) = (Lease { born: 0, count: 1 }, vec![(GatewayId::parse(ELSEWHERE).unwrap(), 0)]);
+        let gateways = &parts.walk.gateways;
+        gateways.looked(&gateways.id(), &Leases { own, living: Vec::new(), dead }, (0, 0));
+        (parts, store)
+    }
+
+    /// How many members these slices have.
+    async fn cards(store: &FaultyStore, slices: impl Iterator<Item = SliceId>) -> Vec<u64> {
+        let found = store.survey(&slices.collect::<Vec<_>>()).await;
+        found.into_iter().map(|found| found.unwrap().card).collect()
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_away_keeps_no_slice_on_another_from_being_swept() {
+        let (parts, store) = beside_a_dead_one();
+        let (live, streamer) = (LiveId::parse("42").unwrap(), UserId::parse("s1").unwrap());
+        let terms = Terms { streamer_timeout: Some(Duration::from_secs(60)), ..Terms::default() };
+        let wish = OpenWish { live: live.clone(), streamer, slices: Some(2), by: OpenedBy::Service, terms };
+        parts.app.lives.open(wish).await.unwrap();
+        let record = store.load_live(&live).await.unwrap().unwrap();
+        let slices: Vec<SliceId> = record.all_slices().collect();
+        (0..10).for_each(|n| store.comes("42", &format!("u{n}")));
+        let (gateway, epoch) = (GatewayId::parse(ELSEWHERE).unwrap(), record.epoch);
+        let (viewers, away, moving, number, message) = (10, 0, 0, 1, String::new());
+        let say = AnnounceViewers { live: live.clone(), epoch, gateway, viewers, away, moving, number, message };
+        store.announce_viewers(&say).await.unwrap();
+
+        let mut memory = WalkState::default();
+        store.fails_once("streamer_gateways", 0);
+        store.loses(&slices[0]);
+        parts.walk.take_turn(&mut memory).await;
+        assert_eq!(cards(&store, slices[1..].iter().cloned()).await, [0]);
+        assert_eq!(store.view_viewers(&live, epoch).await.unwrap(), Some(vec![]));
+        assert_eq!(memory.failed, [live]);
+        assert!(!parts.walk.gateways.unswept().is_empty());
+        store.heals();
+        assert_ne!(cards(&store, slices.iter().cloned()).await, [0, 0], "one could not be reached");
+        parts.walk.take_turn(&mut memory).await;
+        assert_eq!(cards(&store, slices.into_iter()).await, [0, 0]);
+        assert!(parts.walk.gateways.unswept().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_walk_that_ends_early_begins_anew_before_the_dead_are_called_swept() {
+        let (parts, store) = beside_a_dead_one();
+        for n in 0..=PAGE {
+            open_live(&parts.app.sessions, &format!("L{n}")).await;
+            store.comes(&format!("L{n}"), "u1");
+        }
+        let members = async || {
+            let listed = store.lives_page(None, PAGE + 1).await.unwrap();
+            let slices = listed.into_iter().map(|listed| SliceId::of_fans(listed.live, 1, 1));
+            cards(&store, slices).await.into_iter().sum::<u64>()
+        };
+        assert_eq!(members().await, PAGE as u64 + 1);
+        let mut memory = WalkState::default();
+        store.fails_once("take_walk_turn", 1);
+        parts.walk.take_turn(&mut memory).await;
+        assert_eq!(members().await, 1, "the walk ended after the first page");
+        parts.walk.take_turn(&mut memory).await;
+        assert_eq!(members().await, 0);
+        assert!(parts.walk.gateways.unswept().is_empty());
+    }
 
     fn roster(living: &[&str], dead: &[&str]) -> Roster {
         let ids = |names: &[&str]| names.iter().map(|name| GatewayId::parse(name).unwrap()).collect::<Vec<_>>();

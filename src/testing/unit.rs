@@ -29,13 +29,17 @@ pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<A
 }
 
 pub(crate) fn app_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Arc<AppState> {
-    let store: Arc<dyn Store> = store;
-    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).unwrap().app
+    parts_with(config, verifiers, store).app
 }
 
-/// The parts of a gateway on this store, of which none runs yet.
-pub(crate) fn parts_on(config: &Config, store: Arc<dyn Store>) -> Parts {
-    Parts::new(config, Verifiers::default(), &store, &Arc::default(), &TaskTracker::new()).unwrap()
+/// The tasks of a gateway, which do not run, and what its handlers ask.
+pub(crate) fn parts_on(config: &Config, store: Arc<impl Store + 'static>) -> Parts {
+    parts_with(config, Verifiers::default(), store)
+}
+
+fn parts_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Parts {
+    let store: Arc<dyn Store> = store;
+    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).unwrap()
 }
 
 /// What the sessions of such a gateway share.

@@ -196,7 +196,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         checked.unwrap();
     }
     for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
-        checked.unwrap();
+        checked.complete.unwrap();
     }
     assert!(store.sweep(&slice, &other, MAX_BATCH, 0).await.unwrap().done);
     assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());

@@ -234,8 +234,8 @@ impl World {
                     self.find(at);
                 }
             }
-            // A known limit: production does not look again if this look finds no record, gets no answer, or comes
-            // before the walk has finished a close.
+            // A known limit: production does not look again if this look finds no record, or comes before the walk has
+            // finished a close.
             (Why::LookAfter { epoch, closed }, None | Some(Record { state: State::Closing, .. }), _) => {
                 let now = self.store.now;
                 self.gateways[at].former.insert((epoch, closed), now);

@@ -8,5 +8,4 @@ mod lives;
 mod online;
 mod problems;
 mod rate_limits;
-pub(crate) mod store;
 pub(crate) mod world;

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, StoreResult, ViewerTotals};
+use crate::store::{
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, StoreResult, ViewerTotals,
+};
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, living: &[GatewayId], expected: &CheckLive) -> Vec<Finding> {
@@ -52,13 +54,9 @@ impl MemoryStore {
 
 #[async_trait]
 impl Checks for MemoryStore {
-    async fn check(
-        &self,
-        gateway: &GatewayId,
-        living: &[GatewayId],
-        lives: &[CheckLive],
-    ) -> Vec<StoreResult<Vec<Finding>>> {
-        lives.iter().map(|expected| Ok(self.check_live(gateway, living, expected))).collect()
+    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+        let check = |expected| Checked { findings: self.check_live(gateway, living, expected), complete: Ok(()) };
+        lives.iter().map(check).collect()
     }
 
     async fn check_slices(

@@ -14,7 +14,7 @@ use super::viewers::read_viewers;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
 use crate::store::{
-    CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
 };
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
@@ -63,19 +63,41 @@ impl SliceAnswers {
     }
 }
 
-/// What is not as expected, and the places of the slices that must be read once more.
+/// What is not as expected, and the places of the slices that must be read once more. What has no answer leaves the
+/// rest as it is: it may lie on another node.
 fn read_live(
     expected: &CheckLive,
     (gateway, living): (&GatewayId, &[GatewayId]),
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-) -> StoreResult<(Vec<Finding>, Vec<usize>)> {
+) -> (Checked, Vec<usize>) {
     let mut next = || next_answer(answers);
     // Take all of them, whatever the first is, so that the next live finds its own.
     let (record, viewers) = (next(), next());
     let listed = if expected.listed { Some(next()) } else { None };
     let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, SliceAnswers::take(slice, answers))).collect();
+    let mut checked = Checked::default();
+    checked.take(record.and_then(|record| read_record(expected, Reply::of(record)?)));
+    // The list may lie on a node that is down. It is checked again when that node is back.
+    let unlisted = listed.is_some_and(|score| score.is_ok_and(|score| score.is_null()));
+    checked.findings.extend(unlisted.then_some(Finding::Unlisted));
+    let said = viewers.and_then(|viewers| read_viewers(Reply::of(viewers)?));
+    let differ = |said| ViewerTotals::sum(said, gateway, living) != expected.viewers;
+    checked.take(said.map(|said| differ(said).then_some(Finding::Viewers).into_iter().collect()));
+    let mut differing = Vec::new();
+    for (place, (slice, answers)) in slices.into_iter().enumerate() {
+        match answers.meet(slice) {
+            Ok(true) => {}
+            Ok(false) => differing.push(place),
+            Err(why) => checked.take(Err(why)),
+        }
+    }
+    (checked, differing)
+}
+
+/// What is not as expected in a record.
+fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>> {
+    let record: HashMap<_, _> = record.pairs()?.into_iter().collect();
     let mut findings = Vec::new();
-    let record: HashMap<_, _> = Reply::of(record?)?.pairs()?.into_iter().collect();
     let word = |name: &str| record.get(name).map(String::as_str);
     let figures = read_figures(word("viewers"), word("fans"));
     let arrivals = read_arrivals(&record);
@@ -92,20 +114,7 @@ fn read_live(
     if is_open && !(arrivals.covers(&expected.arrivals) && expected.arrivals.covers(&arrivals)) {
         findings.push(Finding::Arrivals(arrivals));
     }
-    // The list may lie on a node that is down. It is checked again when that node is back.
-    if listed.is_some_and(|score| score.is_ok_and(|score| score.is_null())) {
-        findings.push(Finding::Unlisted);
-    }
-    if ViewerTotals::sum(read_viewers(Reply::of(viewers?)?)?, gateway, living) != expected.viewers {
-        findings.push(Finding::Viewers);
-    }
-    let mut differing = Vec::new();
-    for (place, (slice, answers)) in slices.into_iter().enumerate() {
-        if !answers.meet(slice)? {
-            differing.push(place);
-        }
-    }
-    Ok((findings, differing))
+    Ok(findings)
 }
 
 impl RedisStore {
@@ -113,34 +122,29 @@ impl RedisStore {
         &self,
         gateway: &GatewayId,
         expected: &CheckLive,
-        (mut findings, differing): (Vec<Finding>, Vec<usize>),
-    ) -> StoreResult<Vec<Finding>> {
+        (mut checked, differing): (Checked, Vec<usize>),
+    ) -> Checked {
         for place in differing {
-            let reading = self.read_slice(&expected.slices[place].slice, gateway).await?;
-            findings.push(Finding::Slice(place, reading));
+            let reading = self.read_slice(&expected.slices[place].slice, gateway).await;
+            checked.take(reading.map(|reading| vec![Finding::Slice(place, reading)]));
         }
-        Ok(findings)
+        checked
     }
 }
 
 #[async_trait]
 impl Checks for RedisStore {
-    async fn check(
-        &self,
-        gateway: &GatewayId,
-        living: &[GatewayId],
-        lives: &[CheckLive],
-    ) -> Vec<StoreResult<Vec<Finding>>> {
+    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
         let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| {
-            read_live(expected, (gateway, living), answers)
+            Ok(read_live(expected, (gateway, living), answers))
         };
         let read =
             self.router.read_each("check", lives, |expected| commands(self.keys(), gateway, expected), read).await;
         let mut found = Vec::with_capacity(lives.len());
         for (expected, read) in lives.iter().zip(read) {
             found.push(match read {
-                Ok(differing) => self.read_differing(gateway, expected, differing).await,
-                Err(why) => Err(why),
+                Ok(checked) => self.read_differing(gateway, expected, checked).await,
+                Err(why) => Checked { findings: Vec::new(), complete: Err(why) },
             });
         }
         found

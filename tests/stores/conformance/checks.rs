@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::{
-    AnnounceViewers, Arrivals, CheckLive, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive,
-    Peaks, RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
+    AnnounceViewers, Arrivals, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord,
+    OpenLive, Peaks, RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
 };
 
 use super::{Caller, LONG, connect, end, fans, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
@@ -73,7 +73,7 @@ impl Scene {
     }
 
     async fn finds(&self, expected: &CheckLive) -> Vec<Finding> {
-        found(&self.store, &both(), std::slice::from_ref(expected)).await.remove(0).unwrap()
+        whole(found(&self.store, &both(), std::slice::from_ref(expected)).await.remove(0))
     }
 
     /// What is found with one slice expected otherwise.
@@ -90,16 +90,18 @@ impl Scene {
     }
 }
 
+/// The findings of a check that could read everything.
+fn whole(Checked { findings, complete }: Checked) -> Vec<Finding> {
+    complete.unwrap();
+    findings
+}
+
 /// The findings of `a`, in the order of their kinds.
-async fn found(
-    store: &Arc<dyn Store>,
-    living: &[GatewayId],
-    lives: &[CheckLive],
-) -> Vec<Result<Vec<Finding>, StoreError>> {
+async fn found(store: &Arc<dyn Store>, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
     let mut answers = store.check(&gateway("a"), living, lives).await;
     assert_eq!(answers.len(), lives.len());
-    for findings in answers.iter_mut().flatten() {
-        findings.sort_by_key(|finding| match finding {
+    for checked in &mut answers {
+        checked.findings.sort_by_key(|finding| match finding {
             Finding::Record => 0,
             Finding::Unlisted => 1,
             Finding::Viewers => 2,
@@ -116,7 +118,7 @@ async fn nothing_is_found_where_all_is_as_expected(store: Arc<dyn Store>) {
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
     // The asking gateway lives, whoever else does.
     let other = found(&store, &[gateway("b")], std::slice::from_ref(&scene.expected)).await;
-    assert_eq!(other, [Ok(vec![])]);
+    assert_eq!(other, [Checked::default()]);
     assert_eq!(found(&store, &both(), &[]).await, vec![]);
     // A check changes nothing.
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
@@ -238,7 +240,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             viewers: ViewerTotals::default(),
             slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, card }],
         };
-        let mut findings = found(&store, &both(), &[expected]).await.remove(0).unwrap();
+        let mut findings = whole(found(&store, &both(), &[expected]).await.remove(0));
         findings.retain(|finding| matches!(finding, Finding::Slice(..)));
         findings.len()
     };
@@ -270,25 +272,30 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, arrivals, viewers, slices });
     }
     for (n, answer) in found(&store, &both(), &expected).await.into_iter().enumerate() {
-        let findings = answer.unwrap();
+        let findings = whole(answer);
         assert_eq!(findings.contains(&Finding::Record), n % 3 == 0, "live {n}");
         assert_eq!(findings.iter().any(|f| matches!(f, Finding::Slice(0, _))), n % 5 == 0, "live {n}");
         assert_eq!(findings.len(), usize::from(n % 3 == 0) + usize::from(n % 5 == 0), "live {n}");
     }
 }
 
-/// What another program wrote over a key of a live is an error of that live and no other's.
+/// What another program wrote over a key of a live is an error of that live and no other's, and hides nothing else.
 async fn a_garbled_key_is_an_error_of_its_live_only(store: Arc<dyn Store>, run: impl Fn(&[&str])) {
     let scenes = [Scene::of(&store, "42").await, Scene::of(&store, "43").await, Scene::of(&store, "44").await];
-    run(&["DEL", "live:42"]);
-    run(&["SET", "live:42", "what"]);
-    run(&["DEL", "{online-fans:43_slice2}:gateways"]);
-    run(&["SET", "{online-fans:43_slice2}:gateways", "what"]);
+    for garbled in ["live:42", "{online-fans:43_slice1}:gateways"] {
+        run(&["DEL", garbled]);
+        run(&["SET", garbled, "what"]);
+    }
+    run(&["DEL", "online-fans:42_slice1"]);
+    run(&["DEL", "online-fans:43_slice2"]);
+    let lost = [scenes[0].finding(0).await, scenes[1].finding(1).await];
     let expected: Vec<CheckLive> = scenes.iter().map(|scene| scene.expected.clone()).collect();
     let answers = found(&store, &both(), &expected).await;
-    assert!(matches!(answers[0], Err(StoreError::Nonsense(_))), "{answers:?}");
-    assert!(matches!(answers[1], Err(StoreError::Nonsense(_))), "{answers:?}");
-    assert_eq!(answers[2], Ok(vec![]));
+    for (checked, lost) in answers.iter().zip(lost) {
+        assert_eq!(checked.findings, [lost]);
+        assert!(matches!(checked.complete, Err(StoreError::Nonsense(_))), "{checked:?}");
+    }
+    assert_eq!(answers[2], Checked::default());
 }
 
 #[tokio::test]

@@ -13,9 +13,9 @@ use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::config::Switch;
 use rollcall::store::Fence;
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice,
-    Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease,
-    SliceReading, Standing, Store, Strays, ViewerTotals,
+    AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
+    ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser,
+    RenewLease, SliceReading, Standing, Store, Strays, ViewerTotals,
 };
 
 use super::agree_on;
@@ -360,7 +360,7 @@ impl Side {
             slices,
         };
         let answers = self.store.check(&me, &living, &[expected]).await;
-        let [Ok(findings)] = &answers[..] else { panic!("{answers:?}") };
+        let [Checked { findings, complete: Ok(()) }] = &answers[..] else { panic!("{answers:?}") };
         format!(
             "{:?}",
             sorted(findings.iter().map(|finding| match finding {

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use super::store::FaultyStore;
 use super::world::{Answer, World, answer};
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::config::{AuthMode, Config, Switch};
 use crate::edge::http::routes::{admin, public};
 use crate::gateway::parts::Verifiers;
+use crate::testing::FaultyStore;
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 

@@ -9,13 +9,13 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::store::FaultyStore;
 use crate::config::Config;
 use crate::edge::client_address::ClientAddress;
 use crate::edge::http::routes;
 use crate::edge::http::state::AppState;
 use crate::gateway::parts::Verifiers;
 use crate::testing;
+use crate::testing::FaultyStore;
 
 /// A gateway over a store that can fail, with its public router.
 pub(crate) struct World {

@@ -1,5 +1,5 @@
-//! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN
-//! may, its list of open lives lags behind the records, and it counts calls.
+//! A store for unit tests: the embedded store behind a door that can be shut, for all calls or for some. It repeats
+//! members as SSCAN may, its list of open lives lags behind the records, and it counts calls.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,15 +24,30 @@ const SCAN_PAGE: usize = 3;
 /// How long a call waits for a node that hangs.
 const CALL_DEADLINE: Duration = Duration::from_secs(1);
 
+/// The name of the gateway whose users [`FaultyStore::comes`] brings.
+pub(crate) const ELSEWHERE: &str = "elsewhere";
+
+/// Which calls have no answer while the others have.
+#[derive(Default)]
+struct Faults {
+    /// The call of this name that comes after so many others fails.
+    once: Option<(&'static str, usize)>,
+    /// Calls of this name wait for ever.
+    hanging: Option<&'static str>,
+    /// Looks at many slices learn nothing of this one.
+    away: Option<SliceId>,
+    /// Lives whose announcements of viewers hang.
+    hung: HashSet<LiveId>,
+}
+
 /// The store.
 pub(crate) struct FaultyStore {
     inner: MemoryStore,
     health: watch::Sender<Health>,
     broken: AtomicBool,
-    /// Lives whose announcements of viewers hang.
-    hung: Mutex<HashSet<LiveId>>,
+    faults: Mutex<Faults>,
     /// How many announcements hang.
-    hanging: AtomicU64,
+    announcing: AtomicU64,
     /// Numbers for the calls of the gateway that tests speak for.
     numbers: AtomicU64,
     /// How many reads of a slice began.
@@ -47,8 +62,8 @@ impl FaultyStore {
             inner: MemoryStore::new(Clock::start()),
             health: watch::Sender::new(Health::Up),
             broken: AtomicBool::default(),
-            hung: Mutex::default(),
-            hanging: AtomicU64::default(),
+            faults: Mutex::default(),
+            announcing: AtomicU64::default(),
             numbers: AtomicU64::new(1),
             scans: AtomicU64::default(),
             calls: AtomicU64::default(),
@@ -61,13 +76,36 @@ impl FaultyStore {
         self.health.send_replace(Health::Down);
     }
 
-    /// From now on, announcements of this live's viewers get no answer.
-    pub(crate) fn hangs(&self, live: &LiveId) {
-        self.hung.lock().insert(live.clone());
+    /// From now on every call has an answer.
+    pub(crate) fn heals(&self) {
+        self.broken.store(false, Ordering::SeqCst);
+        *self.faults.lock() = Faults::default();
+        self.health.send_replace(Health::Up);
     }
 
-    pub(crate) fn hanging(&self) -> u64 {
-        self.hanging.load(Ordering::SeqCst)
+    /// The call of this name that comes after so many others fails, once.
+    pub(crate) fn fails_once(&self, call: &'static str, after: usize) {
+        self.faults.lock().once = Some((call, after));
+    }
+
+    /// From now on calls of this name wait for ever.
+    pub(crate) fn hangs(&self, call: &'static str) {
+        self.faults.lock().hanging = Some(call);
+    }
+
+    /// From now on surveys and checks learn nothing of a slice, as if its node were away.
+    pub(crate) fn loses(&self, slice: &SliceId) {
+        self.faults.lock().away = Some(slice.clone());
+    }
+
+    /// From now on, announcements of this live's viewers get no answer.
+    pub(crate) fn hangs_for(&self, live: &LiveId) {
+        self.faults.lock().hung.insert(live.clone());
+    }
+
+    /// How many announcements hang.
+    pub(crate) fn announcing(&self) -> u64 {
+        self.announcing.load(Ordering::SeqCst)
     }
 
     /// Another gateway puts a user into the slice that is theirs.
@@ -83,7 +121,7 @@ impl FaultyStore {
     }
 
     fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
-        let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse("elsewhere").unwrap());
+        let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse(ELSEWHERE).unwrap());
         let record = at_once(self.inner.load_live(live)).unwrap().expect("a live");
         let slice = SliceId::of_fans(live.clone(), user.slice_index(record.slices), record.slices);
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
@@ -98,13 +136,36 @@ impl FaultyStore {
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
     }
 
-    fn works(&self) -> StoreResult<()> {
+    async fn works(&self, call: &str) -> StoreResult<()> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        match self.broken.load(Ordering::SeqCst) {
-            true => Err(StoreError::Lost("redis.internal:6379".to_owned())),
+        if self.faults.lock().hanging == Some(call) {
+            std::future::pending::<()>().await;
+        }
+        match self.broken.load(Ordering::SeqCst) || self.fails_now(call) {
+            true => Err(lost()),
             false => Ok(()),
         }
     }
+
+    fn fails_now(&self, call: &str) -> bool {
+        let once = &mut self.faults.lock().once;
+        match once {
+            Some((name, 0)) if *name == call => once.take().is_some(),
+            Some((name, after)) if *name == call => {
+                *after -= 1;
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn is_away(&self, slice: &SliceId) -> bool {
+        self.faults.lock().away.as_ref() == Some(slice)
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::Lost("redis.internal:6379".to_owned())
 }
 
 /// The answer of a call that waits for nothing, as those of the embedded store.
@@ -143,7 +204,7 @@ macro_rules! answered_by_the_embedded_store {
         #[async_trait]
         impl $trait for FaultyStore {
             $(async fn $name(&self $(, $arg: $type)*) -> StoreResult<$reply> {
-                self.works()?;
+                self.works(stringify!($name)).await?;
                 self.inner.$name($($arg),*).await
             })*
             $($($written)*)?
@@ -165,7 +226,7 @@ answered_by_the_embedded_store! {
         else
         /// The live stays on the list: a list may lag behind the records.
         async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-            self.works()?;
+            self.works("finish_close").await?;
             let record = self.inner.finish_close(live, epoch, keep).await?;
             if let Some(record) = &record {
                 self.inner.list_live(live, record.opened_at).await?;
@@ -190,7 +251,10 @@ answered_by_the_embedded_store! {
         fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-            self.inner.survey(slices).await
+            let mut found = self.inner.survey(slices).await;
+            let away = slices.iter().zip(&mut found).filter(|(slice, _)| self.is_away(slice));
+            away.for_each(|(_, found)| *found = Err(lost()));
+            found
         }
 
         async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
@@ -199,7 +263,7 @@ answered_by_the_embedded_store! {
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
         async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-            self.works()?;
+            self.works("listed_page").await?;
             self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
             let MemberPage { users: fans, next } = self.inner.listed_page(slice, 0).await?;
             assert_eq!(next, None, "no test has more fans than fit a page");
@@ -220,11 +284,11 @@ answered_by_the_embedded_store! {
         fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> u64;
         else
         async fn announce_viewers(&self, say: &AnnounceViewers) -> StoreResult<AnnounceReply> {
-            self.works()?;
-            if self.hung.lock().contains(&say.live) {
-                self.hanging.fetch_add(1, Ordering::SeqCst);
+            self.works("announce_viewers").await?;
+            if self.faults.lock().hung.contains(&say.live) {
+                self.announcing.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(CALL_DEADLINE).await;
-                self.hanging.fetch_sub(1, Ordering::SeqCst);
+                self.announcing.fetch_sub(1, Ordering::SeqCst);
                 return Err(StoreError::Timeout);
             }
             self.inner.announce_viewers(say).await
@@ -268,16 +332,18 @@ answered_by_the_embedded_store! {
 
 #[async_trait]
 impl Checks for FaultyStore {
-    async fn check(
-        &self,
-        gateway: &GatewayId,
-        living: &[GatewayId],
-        lives: &[CheckLive],
-    ) -> Vec<StoreResult<Vec<Finding>>> {
-        match self.works() {
-            Ok(()) => self.inner.check(gateway, living, lives).await,
-            Err(why) => lives.iter().map(|_| Err(why.clone())).collect(),
+    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+        if let Err(why) = self.works("check").await {
+            return lives.iter().map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect();
         }
+        let mut found = self.inner.check(gateway, living, lives).await;
+        for (expected, checked) in lives.iter().zip(&mut found) {
+            if let Some(away) = expected.slices.iter().position(|expected| self.is_away(&expected.slice)) {
+                checked.findings.retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
+                checked.complete = Err(lost());
+            }
+        }
+        found
     }
 
     async fn check_slices(
@@ -285,7 +351,7 @@ impl Checks for FaultyStore {
         gateway: &GatewayId,
         slices: &[ExpectedSlice],
     ) -> Vec<StoreResult<Option<SliceReading>>> {
-        match self.works() {
+        match self.works("check_slices").await {
             Ok(()) => self.inner.check_slices(gateway, slices).await,
             Err(why) => slices.iter().map(|_| Err(why.clone())).collect(),
         }
@@ -374,7 +440,7 @@ answered_by_the_embedded_store! {
             asked: &[(Timeline, Option<Entry>)],
             limit: usize,
         ) -> Vec<StoreResult<Vec<Entry>>> {
-            if let Err(why) = self.works() {
+            if let Err(why) = self.works("read_timelines").await {
                 return asked.iter().map(|_| Err(why.clone())).collect();
             }
             self.inner.read_timelines(asked, limit).await
@@ -471,7 +537,7 @@ answered_by_the_embedded_store! {
 #[async_trait]
 impl Bus for FaultyStore {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
-        self.works()?;
+        self.works("publish").await?;
         self.inner.publish(channel, message).await
     }
 

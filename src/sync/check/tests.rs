@@ -1,0 +1,146 @@
+//! Checks of a live with two slices, over a store that loses keys and does not always answer.
+
+use super::*;
+use crate::base::ids::{LiveId, UserId};
+use crate::config::{Config, Switch};
+use crate::gateway::parts::Parts;
+use crate::presence::checks::Due;
+use crate::store::{Arrivals, CloseLive, LiveStore, OpenedBy, Peaks, Slices, Terms};
+use crate::sync::lives::OpenWish;
+use crate::testing::{FaultyStore, parts_on};
+
+/// A gateway with a room of live 42. Its tasks do not run.
+struct Scene {
+    parts: Parts,
+    store: Arc<FaultyStore>,
+    room: Arc<Room>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let room = open(&parts).await;
+        Self { parts, store, room }
+    }
+
+    fn checker(&self) -> &Checker {
+        &self.parts.upkeep.checker
+    }
+
+    /// Makes the check that is due, and tells how long it is until the next one.
+    async fn check(&self) -> Millis {
+        assert!(self.room.check.take(Millis::MAX - 1));
+        self.checker().check(vec![self.room.clone()]).await;
+        self.room.check.at() - self.parts.app.clock.now()
+    }
+
+    /// Another gateway brings a user into this slice.
+    fn comes_to(&self, place: usize) {
+        let is_there = |user: &UserId| user.slice_index(2) as usize == place + 1;
+        let user = (0..).map(|n| UserId::parse(&format!("u{n}")).unwrap()).find(is_there).unwrap();
+        self.store.comes("42", user.as_str());
+    }
+
+    /// Closes the live, but not its slices: as if a failover brought them back afterwards, on another node.
+    async fn closes_the_record_alone(&self) {
+        let LiveRecord { live, epoch, .. } = self.room.record.clone();
+        let (peaks, arrivals, message) = (Peaks::default(), Arrivals::default(), String::new());
+        let (reason, uniques) = (CloseReason::Requested, Switch::Off);
+        let wish = CloseLive { live: live.clone(), epoch, reason, peaks, arrivals, uniques, message };
+        self.store.begin_close(&wish).await.unwrap();
+        let closed = self.store.finish_close(&live, epoch, Duration::from_secs(60)).await.unwrap().unwrap();
+        assert!(self.room.close(closed));
+        self.parts.app.rooms.remove(&self.room);
+    }
+
+    /// The fences and sizes of the slices in the store.
+    async fn slices(&self) -> Vec<(Option<Fence>, u64)> {
+        let slices: Vec<SliceId> = self.room.record.all_slices().collect();
+        let found = self.store.survey(&slices).await.into_iter().collect::<StoreResult<Vec<_>>>().unwrap();
+        found.into_iter().map(|found| (found.fence, found.card)).collect()
+    }
+
+    /// How many further looks at ended lives are due within this time.
+    fn looks_within(&self, span: Millis) -> usize {
+        let due = self.parts.upkeep.checks.due(self.parts.app.clock.now() + span);
+        due.iter().filter(|due| matches!(due, Due::Ended(_))).count()
+    }
+}
+
+/// The room of live 42, of two slices.
+async fn open(parts: &Parts) -> Arc<Room> {
+    let (live, streamer) = (LiveId::parse("42").unwrap(), UserId::parse("s1").unwrap());
+    let (by, terms) = (OpenedBy::Service, Terms::default());
+    parts.app.lives.open(OpenWish { live: live.clone(), streamer, slices: Some(2), by, terms }).await.unwrap();
+    parts.app.rooms.get(&live).unwrap()
+}
+
+#[tokio::test]
+async fn slices_of_a_closed_live_that_are_open_again_are_closed_once_more() {
+    let scene = Scene::new().await;
+    (0..2).for_each(|place| scene.comes_to(place));
+    let epoch = scene.room.record.epoch;
+    scene.closes_the_record_alone().await;
+    assert_eq!(scene.slices().await, [(Some(Fence::Open(epoch)), 1); 2]);
+    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    assert_eq!(scene.slices().await, [(Some(Fence::Closed(epoch)), 0); 2]);
+}
+
+#[tokio::test]
+async fn slices_of_a_closed_live_are_closed_once_more_although_it_is_open_in_a_newer_epoch() {
+    let scene = Scene::new().await;
+    (0..2).for_each(|place| scene.comes_to(place));
+    scene.closes_the_record_alone().await;
+    let newer = open(&scene.parts).await.record.epoch;
+    scene.comes_to(1);
+    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    let closed = Fence::Closed(scene.room.record.epoch);
+    assert_eq!(scene.slices().await, [(Some(closed), 0), (Some(Fence::Open(newer)), 1)]);
+}
+
+#[tokio::test]
+async fn a_look_after_a_close_that_gets_no_answer_is_made_again() {
+    let scene = Scene::new().await;
+    scene.parts.app.lives.close(&scene.room.record.live, CloseReason::Requested).await.unwrap();
+    assert_eq!(scene.looks_within(2_000), 0);
+    scene.store.fails_once("load_live", 0);
+    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    assert_eq!(scene.looks_within(5_000), 1);
+    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    assert_eq!(scene.looks_within(9_000), 0, "it was answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
+    let scene = Scene::new().await;
+    let known = |place: usize| scene.room.slices()[place].size().0;
+    (0..2).for_each(|place| scene.comes_to(place));
+    let confirmed = scene.room.confirmed_open_at();
+    tokio::time::advance(Duration::from_secs(5)).await;
+    scene.store.loses(&scene.room.slices()[0].id);
+    assert_eq!(scene.check().await, 1_000);
+    assert_eq!((known(0), known(1)), (0, 1));
+    assert_eq!(scene.room.confirmed_open_at(), confirmed, "such a check confirms nothing");
+    scene.store.heals();
+    scene.check().await;
+    assert_eq!((known(0), known(1)), (1, 1));
+    assert!(scene.room.confirmed_open_at() > confirmed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_without_an_answer_is_made_again_later_each_time_until_one_is_answered() {
+    let scene = Scene::new().await;
+    scene.store.breaks();
+    for wait in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+        assert_eq!(scene.check().await, wait);
+    }
+    scene.store.heals();
+    assert!(scene.check().await > 10_000, "it was answered");
+    scene.store.breaks();
+    assert_eq!(scene.check().await, 1_000);
+    scene.check().await;
+    // A part of the store is back.
+    scene.parts.upkeep.checks.check_soon(vec![scene.room.clone()]);
+    assert_eq!(scene.check().await, 1_000);
+}
