@@ -168,7 +168,7 @@ impl Whereabouts {
     /// something, [`Self::found`] is to be called once [`Self::resync_at`] says so.
     pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> Noted {
         let mut slice = self.slice(call.slice).lock();
-        // A later number is that of a call whose answer was lost, and the store may have lost its data before that call.
+        // A later number is that of a call whose answer was lost. The store may have lost its data before that call.
         slice.lost |= slice.told.is_some_and(|known| known.0 == own.number && known.1 != before);
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);

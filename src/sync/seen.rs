@@ -1,7 +1,7 @@
 //! Notes users as seen without a socket, for platforms that see HTTP requests only. A user is written at most once a
 //! minute: within the minute, a further sign of life tells nothing new. The store sees to that over all gateways. A
-//! gateway remembers the times that the store has, and does not ask while it knows the answer. After every doubt it asks
-//! again, because the store may have lost them.
+//! gateway remembers the times that the store has, and does not ask while it knows the answer. After every doubt it
+//! asks again, because the store may have lost them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -141,7 +141,7 @@ impl Upkeep {
         }
     }
 
-    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow, and who was seen, may lie in any slot.
+    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow and who was seen may lie in any slot.
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
         self.seen.forget();
