@@ -2,13 +2,8 @@
 //! ([`message`]).
 //!
 //! No message is repeated once it was published. One call writes a gateway's viewers to the store and publishes them; a
-<<<<<<< ours
-//! script that changes a record publishes that in the same step. So only a gateway that was cut off misses a message. It
-//! knows that it was cut off, and checks everything that it holds.
-=======
 //! script that changes a record publishes that in the same step. So only a gateway that was cut off misses a message.
 //! It knows that it was cut off, and checks everything that it holds.
->>>>>>> theirs
 //!
 //! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
 //! only on change. The room is only marked until then; the publisher sends the counts as they are at that moment.

@@ -82,8 +82,8 @@ impl Audience {
         self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
     }
 
-    /// When these users were here last, for a set whose members' ends are noted; `None` for the others, and for a user of
-    /// whom it is not known.
+    /// When these users were here last, for a set whose members' ends are noted; `None` for the others, and for a user
+    /// of whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
         match self {
             Self::Room(room) => room.left(place, users),

@@ -151,8 +151,8 @@ impl Platform {
         }
     }
 
-    /// Takes up to [`MAX_BATCH`] users of the slice at this place whom no call will tell to have left, each with the time
-    /// when they were last heard.
+    /// Takes up to [`MAX_BATCH`] users of the slice at this place whom no call will tell to have left, each with the
+    /// time when they were last heard.
     pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
@@ -169,9 +169,9 @@ impl Platform {
         }
     }
 
-    /// Has the store told of everybody who is unsettled in the slice at this place and not here: the store lost the slice,
-    /// or came back with older data. When those were last heard is not known: not after `now`. An invisible visit leaves
-    /// no time.
+    /// Has the store told of everybody who is unsettled in the slice at this place and not here: the store lost the
+    /// slice, or came back with older data. When those were last heard is not known: not after `now`. An invisible visit
+    /// leaves no time.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();

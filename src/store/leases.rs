@@ -64,8 +64,8 @@ pub struct Leases {
     pub own: Lease,
     /// The living gateways with the counts of their leases, the caller among them.
     pub living: Vec<(GatewayId, u64)>,
-    /// Those that were buried within [`DEATH_TTL`], each with the time, by the store's clock, of the last renewal of its
-    /// lease, or of its burial if it had none.
+    /// Those that were buried within [`DEATH_TTL`], each with the time, by the store's clock, of the last renewal of
+    /// its lease, or of its burial if it had none.
     pub dead: Vec<(GatewayId, UnixMillis)>,
 }
 
