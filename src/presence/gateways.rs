@@ -128,8 +128,8 @@ impl Gateways {
         self.unswept.lock().get(gateway).copied()
     }
 
-    /// When a dead gateway renewed its lease last, by the store's clock. Tells people when its users were here last, and
-    /// decides nothing.
+    /// When a dead gateway renewed its lease last, by the store's clock. It tells people when its users were here last
+    /// and decides nothing.
     pub(crate) fn renewed_at(&self, gateway: &GatewayId) -> Option<UnixMillis> {
         self.renewed.lock().get(gateway).copied()
     }

@@ -170,8 +170,8 @@ impl Platform {
     }
 
     /// Has the store told of everybody who is unsettled in the slice at this place and not here: the store lost the
-    /// slice, or came back with older data. When those were last heard is not known: not after `now`. An invisible visit
-    /// leaves no time.
+    /// slice, or came back with older data. When those were last heard is not known: not after `now`. An invisible
+    /// visit leaves no time.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();

@@ -31,9 +31,9 @@ impl MemoryStore {
         })
     }
 
-    /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users were
-    /// seen last change in the same step: of those of `concerned` who are listed no longer it is noted that they were
-    /// seen at `left`, or now if they are here and became invisible, and nothing is noted of those who are listed now.
+    /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users
+    /// were seen last change in the same step: of those of `concerned` who are listed no longer it is noted that they
+    /// were seen at `left`, or now if they are here and became invisible; the times of those who are listed now go.
     fn change<T>(
         &self,
         slice: &SliceId,

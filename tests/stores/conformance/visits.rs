@@ -1,5 +1,5 @@
-//! When users of the platform were seen last: the call that takes users out of the set of those online notes it, and the
-//! call that puts them in forgets it, so that everybody is in one of the two at every moment.
+//! When users of the platform were seen last: the call that takes users out of the set of those online notes it, and
+//! the call that puts them in forgets it, so that everybody is in one of the two at every moment.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 how long a burial is remembered, ms
 --       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease
--- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway, last renewal or burial in ms…}}
+-- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway, last renewal or burial, ms…}}
 local me, now = ARGV[1], whole((clock()))
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('HDEL', KEYS[1], '')
