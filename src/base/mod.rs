@@ -19,6 +19,7 @@ pub mod redis_address;
 pub mod secret;
 pub mod service_manager;
 pub mod session_id;
+pub(crate) mod slow_jobs;
 pub mod telemetry;
 pub mod terminal;
 pub mod timer_wheel;

@@ -1,19 +1,16 @@
 //! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
 //! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
-//! live whose counts could not be sent is checked a moment later, and the counts are sent again then. Moves and
-//! invisible users that could not be told go into the next message.
+//! live whose counts could not be sent is checked after the wait of a check without an answer, and the counts are sent
+//! again then. A room's moves and invisible users that could not be told go into the next message.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Outbox;
@@ -21,6 +18,7 @@ use super::message::{Counts, PeerMessage, SliceCard};
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{GatewayId, OnlineSet};
 use crate::base::metrics::Metrics;
+use crate::base::slow_jobs::SlowJobs;
 use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
@@ -28,14 +26,14 @@ use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
 use crate::store::{AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, Store, StoreResult};
 
-/// Jobs at a time. A job that has taken longer than [`SLOW`] gives up its place: it waits for a node that hangs.
-const AT_A_TIME: usize = 128;
+/// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
+const MAX_JOBS: usize = 128;
 
 /// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// The most jobs at a time, slow ones included. They leave room for other calls to the node that hangs.
-const MAX_JOBS: usize = 512;
+const MAX_ALL_JOBS: usize = 512;
 
 /// Rooms whose users one call counts.
 const ROOMS_A_CALL: usize = 100;
@@ -72,22 +70,12 @@ fn address(room: &Arc<Room>) -> usize {
     Arc::as_ptr(room).addr()
 }
 
-/// Does a job, which gives up its place when it becomes slow.
-async fn in_place<T>(place: OwnedSemaphorePermit, job: impl Future<Output = T>) -> T {
-    let mut job = pin!(job);
-    if let Ok(done) = timeout(SLOW, &mut job).await {
-        return done;
-    }
-    drop(place);
-    job.await
-}
-
 impl Publisher {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
         let mut next_round: Millis = 0;
         let mut woken = false;
-        let places = Arc::new(Semaphore::new(AT_A_TIME));
+        let slow = Arc::new(SlowJobs::new(SLOW));
         let mut work = Work::default();
         // The rooms whose users are to be counted next, after those of the count that is under way.
         let mut came: Vec<Arc<Room>> = Vec::new();
@@ -96,6 +84,9 @@ impl Publisher {
             if counting.is_empty() && !came.is_empty() {
                 let (this, rooms) = (self.clone(), std::mem::take(&mut came));
                 counting.spawn(async move { this.count_uniques(&rooms).await });
+            }
+            while work.is_waiting() && work.jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
+                self.start_next(&mut work, &slow);
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -108,9 +99,7 @@ impl Publisher {
                 Some(counted) = counting.join_next(), if !counting.is_empty() => {
                     let Ok(()) = counted else { return };
                 }
-                Ok(place) = places.clone().acquire_owned(), if work.is_waiting() && work.jobs.len() < MAX_JOBS => {
-                    self.start_next(&mut work, place);
-                }
+                () = slow.more() => {}
                 () = self.outbox.messages.wait(), if work.messages.is_empty() => {
                     work.messages.extend(self.outbox.messages.take());
                 }
@@ -133,28 +122,28 @@ impl Publisher {
     }
 
     /// Starts the next job. Messages go first. A room has one job at a time, which sends what is true by then.
-    fn start_next(self: &Arc<Self>, work: &mut Work, place: OwnedSemaphorePermit) {
-        let this = self.clone();
+    fn start_next(self: &Arc<Self>, work: &mut Work, slow: &Arc<SlowJobs>) {
+        let (this, slow) = (self.clone(), slow.clone());
         if let Some((on, message)) = work.messages.pop_front() {
-            work.jobs.spawn(in_place(place, async move {
-                if let Err(why) = this.send(&on, &message, &this.gateways.id()).await {
+            work.jobs.spawn(async move {
+                if let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await {
                     tracing::debug!(error = %why, "a message was not sent");
                     if let PeerMessage::Hidden { users } = &message {
                         this.outbox.hidden(users);
                     }
                 }
                 None
-            }));
+            });
         } else if let Some(room) = work.rooms.pop_front() {
             if let Some(again) = work.busy.get_mut(&address(&room)) {
                 *again = true;
                 return;
             }
             work.busy.insert(address(&room), false);
-            work.jobs.spawn(in_place(place, async move {
-                this.publish(room.clone()).await;
+            work.jobs.spawn(async move {
+                slow.watch(this.publish(room.clone())).await;
                 Some(room)
-            }));
+            });
         }
     }
 
@@ -271,7 +260,7 @@ impl Publisher {
 
     /// Announces zero viewers for every live, and the sizes that the last flush left: the gateway stops.
     pub async fn say_goodbye(&self) {
-        stream::iter(self.rooms.all()).for_each_concurrent(AT_A_TIME, |room| self.leave(room)).await;
+        stream::iter(self.rooms.all()).for_each_concurrent(MAX_JOBS, |room| self.leave(room)).await;
     }
 
     async fn leave(&self, room: Arc<Room>) {
@@ -356,6 +345,8 @@ fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Ne
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
     use crate::config::Config;
     use crate::store::{Bus, BusEvent, BusEvents};
@@ -371,13 +362,13 @@ mod tests {
         }
     }
 
-    /// A live with a node that hangs for its calls, and one with a node that answers.
+    /// Many lives whose node hangs, and two whose node answers.
     #[tokio::test(start_paused = true)]
     async fn what_waits_for_a_node_that_hangs_holds_up_nothing_else() {
         let store = Arc::new(FaultyStore::new());
         let parts = parts_on(&Config::default(), store.clone());
         let sessions = &parts.app.sessions;
-        for n in 0..AT_A_TIME * 2 {
+        for n in 0..MAX_JOBS * 2 {
             let room = open_live(sessions, &format!("hung{n}")).await;
             store.hangs_for(&room.record.live);
             room.announced.require();

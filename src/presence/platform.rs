@@ -2,9 +2,9 @@
 //! and those whose connection broke a moment ago. Their set in the store is always open, in one epoch.
 //!
 //! The store also notes when users were last seen. The call that takes users out of the set notes it, and the call that
-//! puts them in forgets it, in one step: so everybody is in one of the two. What no such call tells is told by itself:
-//! of those who came and went between two calls, and of those who left while the store lost the set or came back with
-//! older data. Never awaits.
+//! puts them in forgets it, in one step: so everybody is in one of the two. A call of its own notes the others: those
+//! who came and went between two calls, and those who left while the store lost the set or came back with older data.
+//! Never awaits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,8 @@ use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
-/// The most users of one slice who wait to be noted as seen; while the store is away, others are not noted.
+/// The most users of one slice whose times wait for the store. While the store is away, a further user who leaves the
+/// set counts as seen when the call takes the user out; a further user who came and went meanwhile is not noted.
 const MAX_SEEN: usize = 65_536;
 
 /// The users online on the platform.
@@ -134,7 +135,8 @@ impl Platform {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
-    /// When these users of the slice at this place were last heard, of those who went visibly.
+    /// When each of these users of the slice at this place was last heard; `None` for a user who was invisible, and for
+    /// one of whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
@@ -151,8 +153,8 @@ impl Platform {
         }
     }
 
-    /// Takes up to [`MAX_BATCH`] users of the slice at this place whom no call will tell to have left, each with the
-    /// time when they were last heard.
+    /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and whom the set need not lose any more, so
+    /// that no change of the set notes when they were seen. Each comes with the time when the user was last heard.
     pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
@@ -161,7 +163,7 @@ impl Platform {
         some.into_iter().filter_map(|user| users.seen.remove_entry(&user)).collect()
     }
 
-    /// Has the store told of users who were last heard at these times: it could not be told.
+    /// Puts users back whom [`Self::take_seen`] gave, because the call that was to note them failed.
     pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {

@@ -89,7 +89,7 @@ enum Field {
 
 /// The leases of all gateways: the model.
 ///
-/// Two tables are equal if the same gateways live and are dead. The times of renewals decide nothing.
+/// Two tables are equal if the same leases live and the same gateways are dead: the times of renewals decide nothing.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTable {
     fields: BTreeMap<GatewayId, Field>,

@@ -235,7 +235,8 @@ pub trait Slices: Sync {
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>>;
 
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
-    /// steps as `most` times the gateways in the slice. Sessions end at `last_heard`, when the gateway was there last.
+    /// steps as `most` times the gateways in the slice. Sessions end at `last_heard`, when the gateway was there last,
+    /// and users of the platform who leave the set so were seen then.
     async fn sweep(
         &self,
         slice: &SliceId,
@@ -249,7 +250,8 @@ pub trait Slices: Sync {
     /// [`crate::store::MAX_BATCH`]. An error for one slice is no error for another.
     async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>>;
 
-    /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.
+    /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds. Of
+    /// those whom it drops, sessions end now, and users of the platform were seen now.
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
 
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a

@@ -422,7 +422,7 @@ impl Checker {
         result
     }
 
-    /// Takes what this gateway had in a live that it let go of, if the store holds that again.
+    /// Takes what this gateway had in a live that it let go of out of the store, if the store holds that again.
     async fn look_at_evicted(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.rooms.get(&record.live).is_some() {
             return Ok(());

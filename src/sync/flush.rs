@@ -9,11 +9,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
@@ -22,6 +20,7 @@ use tracing::Instrument;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
+use crate::base::slow_jobs::SlowJobs;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
@@ -54,28 +53,6 @@ const LAST_RETRY: Millis = 250;
 
 /// How long a slice that needs a new entry waits for this gateway's lease before it looks again, in ms.
 const REGISTER_WAIT: Millis = 500;
-
-#[derive(Debug, Default)]
-struct SlowJobs {
-    count: AtomicUsize,
-    /// Notified when another job becomes slow.
-    more: Notify,
-}
-
-impl SlowJobs {
-    /// Runs a job, and counts it while it is slow.
-    async fn watch<T>(&self, job: impl Future<Output = T>) -> T {
-        let mut job = std::pin::pin!(job);
-        if let Ok(done) = tokio::time::timeout(SLOW, &mut job).await {
-            return done;
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.more.notify_one();
-        let done = job.await;
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        done
-    }
-}
 
 /// Why a job did not do all it could.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +97,7 @@ impl Flusher {
         let mut next_round: Millis = 0;
         let mut woken = false;
         let mut stopping = false;
-        let slow = Arc::new(SlowJobs::default());
+        let slow = Arc::new(SlowJobs::new(SLOW));
         loop {
             if !stopping && stop.is_cancelled() {
                 stopping = true;
@@ -130,7 +107,7 @@ impl Flusher {
                     pending.push_back(retries.remove(&key).into_inner());
                 }
             }
-            while jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count.load(Ordering::Relaxed)) {
+            while jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
                 let Some(next) = pending.pop_front() else { break };
                 let (this, slow) = (self.clone(), slow.clone());
                 jobs.spawn(async move {
@@ -171,7 +148,7 @@ impl Flusher {
                     slice.lock().postpone_job();
                     retries.insert(((audience, place), tries), Duration::from_millis(wait));
                 }
-                () = slow.more.notified() => {}
+                () = slow.more() => {}
                 () = self.rooms.to_flush.wait(), if !woken => woken = true,
                 // After a quiet time the round comes at once; in a busy time, once per flush interval.
                 () = self.clock.sleep_until(next_round), if woken => {
@@ -287,7 +264,7 @@ impl Flusher {
         if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
-    /// Tells the store when users of the platform were seen whose end none of its calls told.
+    /// Notes in the store when users of the platform were seen whom no change of the set notes.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
             let seen = platform.take_seen(place);

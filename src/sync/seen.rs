@@ -94,6 +94,7 @@ mod tests {
         let next = last_seen(&u2).await.unwrap();
         assert!(next >= first + 3_000, "after {} ms", next - first);
     }
+
     #[tokio::test]
     async fn an_answer_that_the_store_may_have_lost_since_does_not_count() {
         let clock = Clock::start();

@@ -54,7 +54,7 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();
         let mut calls = JoinSet::new();
-        // At most one, which looks at many lives. Checks do not wait for it.
+        // At most one task, which looks at many ended lives. Checks do not wait for it.
         let mut looks = JoinSet::new();
         let mut due: VecDeque<Arc<Room>> = VecDeque::new();
         let mut ended: Vec<Arc<Room>> = Vec::new();

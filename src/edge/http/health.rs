@@ -66,7 +66,7 @@ pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations",
     responses(
         (status = 200, body = Readiness,
-            description = "The store answers, the gateway has a lease, and no drain has begun"),
+            description = "The store answers, the gateway's first lease is not late, and no drain has begun"),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
     ))]
 pub(super) async fn readyz(State(state): State<Arc<AppState>>) -> Response {

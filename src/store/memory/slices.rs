@@ -1,6 +1,6 @@
-//! The calls on slices of the embedded store, and when it forgets closed ones. Whoever needs what is known of users and
-//! a slice at a time locks the users first. The slices themselves are the model,
-//! [`crate::store::slice`].
+//! The calls on slices of the embedded store, and when it forgets closed ones. The slices themselves are the model,
+//! [`crate::store::slice`]. A call that needs both a slice of users online and when its users were seen locks the times
+//! first, so that no two calls wait for each other.
 
 use std::time::Duration;
 

@@ -151,7 +151,8 @@ impl Keys {
     }
 
     /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a burial
-    /// `dead:<Unix ms>:<last renewal, Unix ms>`, for a day.
+    /// `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended itself or had no lease, for a
+    /// day.
     pub fn leases(&self) -> String {
         self.key("rollcall:leases")
     }

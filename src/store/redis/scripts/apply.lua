@@ -68,12 +68,7 @@ end
 
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local form = ARGV[9]
-local seen, since
-if form ~= '' then
-  seen = KEYS[6]
-else
-  since = KEYS[6]
-end
+local since, seen = since_or_seen(KEYS[6], form)
 local phase, fenced, version = read_fence(KEYS[4])
 if fenced > epoch then
   return { 'newer', whole(fenced) }

@@ -187,6 +187,15 @@ local function note_last_seen(seen, form, users, hidden, at)
   end
 end
 
+-- The last key of a script that removes members: since when they are there or, with a form of ids, last seen of the
+-- users of the platform. Returns both; one of them is nil.
+local function since_or_seen(key, form)
+  if form ~= '' then
+    return nil, key
+  end
+  return key, nil
+end
+
 -- What is told of members who are removed: it ends their sessions in `stays`, or notes when users of the platform were
 -- seen last, at the times that `at` gives. Nil if the slice keeps neither.
 local function on_end(stays, seen, form, at)

@@ -9,9 +9,9 @@ local next, members = page[1], page[2]
 local names, strays = {}, 0
 local _, epoch, version = read_fence(KEYS[3])
 version = whole(version)
-local is_platform = ARGV[6] ~= ''
 local now = clock()
-local stays, seen = ARGV[5] ~= '' and ARGV[5] .. whole(epoch), is_platform and KEYS[5]
+local stays = ARGV[5] ~= '' and ARGV[5] .. whole(epoch)
+local since, seen = since_or_seen(KEYS[5], ARGV[6])
 local ended = on_end(stays, seen, ARGV[6], function() return now end)
 -- SSCAN returns a set that Redis stores in one block as one page, however large.
 for first = 1, #members, 1000 do
@@ -21,7 +21,7 @@ for first = 1, #members, 1000 do
     names[#names + 1] = left[i]
   end
   if ARGV[4] == 'drop' and #left > 0 then
-    drop_members(KEYS[1], KEYS[4], not is_platform and KEYS[5], left, ended)
+    drop_members(KEYS[1], KEYS[4], since, left, ended)
     version = move_on(KEYS[3])
   end
 end

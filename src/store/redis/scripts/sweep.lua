@@ -12,10 +12,10 @@ end
 local _, epoch, version = read_fence(KEYS[4])
 version = whole(version)
 if #gone > 0 then
-  local is_platform = ARGV[6] ~= ''
-  local stays, seen = ARGV[4] ~= '' and ARGV[4] .. whole(epoch), is_platform and KEYS[6]
+  local stays = ARGV[4] ~= '' and ARGV[4] .. whole(epoch)
+  local since, seen = since_or_seen(KEYS[6], ARGV[6])
   local ended = on_end(stays, seen, ARGV[6], function() return tonumber(ARGV[5]) end)
-  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], not is_platform and KEYS[6], gone, ended)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], since, gone, ended)
   version = move_on(KEYS[4])
 end
 return { #gone, done and 1 or 0, redis.call('SCARD', KEYS[1]), version }
