@@ -2,6 +2,7 @@
 //! [`crate::store::slice`]. A call that needs both a slice of users online and when its users were seen locks the times
 //! first, so that no two calls wait for each other.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -90,10 +91,8 @@ impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
         let changed = || call.joins.iter().chain(&call.leaves).cloned().collect();
-        let left = |user: &UserId| {
-            let place = call.leaves.iter().position(|gone| gone == user);
-            place.and_then(|place| call.left.as_ref()?.get(place).copied()).unwrap_or(now)
-        };
+        let left: HashMap<_, _> = call.leaves.iter().zip(call.left.iter().flatten().copied()).collect();
+        let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
         // No call is delayed here, so none is late.
         Ok(self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, now, now)))
     }
