@@ -73,8 +73,8 @@ impl Platform {
     async fn change(&self, users: &[UserId], command: &str) {
         for user in users {
             match self.place {
-                Place::Memory if command == "SADD" => self.apply(user, [&[user.clone()], &[]], 0).await,
-                Place::Memory => self.apply(user, [&[], &[user.clone()]], 0).await,
+                Place::Memory if command == "SADD" => self.apply(user, [std::slice::from_ref(user), &[]], 0).await,
+                Place::Memory => self.apply(user, [&[], std::slice::from_ref(user)], 0).await,
                 _ => drop(self.redis(command, &set_of(user), &[user.as_str()])),
             }
         }
@@ -104,7 +104,7 @@ impl Platform {
     async fn come_invisible(&self, users: &[UserId]) {
         for user in users {
             if matches!(self.place, Place::Memory) {
-                self.apply(user, [&[user.clone()], &[]], 1).await;
+                self.apply(user, [std::slice::from_ref(user), &[]], 1).await;
             } else {
                 self.redis("SADD", &set_of(user), &[user.as_str()]);
                 self.redis("SADD", &format!("{{{}}}:invisible", set_of(user)), &[user.as_str()]);
