@@ -172,13 +172,15 @@ local function seen_member(form, user)
   return number and number < 4294967296 and struct.pack('>I4', number) or ''
 end
 
--- Notes when users, at most 1,000, were seen last, but for those who are hidden. Of two times the later one stays.
+-- Notes when users, at most 1,000, were seen last, but for those who are hidden or for whom `at` gives no time. Of two
+-- times the later one stays.
 local function note_last_seen(seen, form, users, hidden, at)
   local noted = {}
   for i, user in ipairs(users) do
     local member = seen_member(form, user)
-    if hidden[i] ~= 1 and member ~= '' then
-      noted[#noted + 1] = whole(at(user))
+    local time = hidden[i] ~= 1 and member ~= '' and at(user)
+    if time then
+      noted[#noted + 1] = whole(time)
       noted[#noted + 1] = member
     end
   end
@@ -188,9 +190,10 @@ local function note_last_seen(seen, form, users, hidden, at)
 end
 
 -- The last key of a script that removes members: since when they are there or, with a form of ids, last seen of the
--- users of the platform. Returns both; one of them is nil.
+-- users of the platform. Returns both; one of them is nil. Fails, before anything is changed, if last seen is no such key.
 local function since_or_seen(key, form)
   if form ~= '' then
+    redis.call('ZCARD', key)
     return nil, key
   end
   return key, nil
@@ -297,16 +300,6 @@ local function note(keys, last, entry, before, most, lifetime)
   end
   redis.call('EXPIRE', keys[2], lifetime)
   return number
-end
-
--- The users in an argument, which has a space after each.
-local function names_of(argument)
-  local names, n = {}, 0
-  for name in string.gmatch(argument, '[^ ]+') do
-    n = n + 1
-    names[n] = name
-  end
-  return names
 end
 
 -- The words of a user's whereabouts, but those of some gateways.
