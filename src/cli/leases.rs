@@ -32,7 +32,15 @@ impl LeaseSnapshot {
 
     /// Whether a gateway was buried. A burial is final, so the answer stays true.
     pub(super) fn is_dead(&self, gateway: &GatewayId) -> bool {
-        matches!(self.get(gateway), Some(LeaseInside::Dead { .. }))
+        self.silent(gateway).is_some()
+    }
+
+    /// For how long a buried gateway's lease had not been renewed.
+    pub(super) fn silent(&self, gateway: &GatewayId) -> Option<Duration> {
+        match self.get(gateway) {
+            Some(LeaseInside::Dead { silent, .. }) => Some(silent),
+            _ => None,
+        }
     }
 
     /// The living gateways, each with the time since the renewal of its lease.
@@ -62,7 +70,7 @@ impl From<Option<LeaseInside>> for LeaseStatus {
     fn from(lease: Option<LeaseInside>) -> Self {
         let (lease, age) = match lease {
             Some(LeaseInside::Living { age, .. }) => (Some("living"), Some(age)),
-            Some(LeaseInside::Dead { age }) => (Some("dead"), Some(age)),
+            Some(LeaseInside::Dead { age, .. }) => (Some("dead"), Some(age)),
             None => (None, None),
         };
         Self { lease, lease_age_ms: age.map(millis) }

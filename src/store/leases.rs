@@ -114,6 +114,7 @@ impl LeaseTable {
     /// See [`LeaseStore::end_lease`].
     pub fn end(&mut self, gateway: &GatewayId, now: UnixMillis) {
         self.fields.insert(gateway.clone(), Field::Dead { at: now });
+        self.renewed.remove(gateway);
     }
 
     /// See [`LeaseStore::renew_lease`].

@@ -362,6 +362,9 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
             [serde_json::json!(["gone"]), serde_json::json!(["gone", "early"]), serde_json::json!(["old", "gone"])];
         assert_eq!(users, wanted);
         assert!(world.redis.last_seen("early").await.unwrap() < world.now + 1_800_000);
+        let swept = world.redis.ask(&["ZSCORE", "last-seen:{online-users_slice4}", "u2"]).await;
+        let swept = swept.as_str().and_then(|at| at.parse::<u64>().ok()).expect("the dead gateway's user was seen");
+        assert!(swept.abs_diff(world.now - 600_000) < 60_000, "{swept}: when the dead gateway was there last");
         let words = world.redis.ask(&["HGETALL", "{online-users_slice8}:lives"]).await.to_string();
         assert!(words.contains("gw-buried nowhere,gw-a visited"), "{words}");
         assert!(!words.contains("over") && !words.contains("gw-dead") && !words.contains("no-more"), "{words}");

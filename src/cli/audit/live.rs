@@ -88,7 +88,9 @@ impl Inspector<'_> {
                 let stale = said.iter().filter(|said| said.viewers > 0).filter_map(|said| {
                     let why = match self.leases.get(&said.gateway) {
                         None => "which has no lease".to_owned(),
-                        Some(LeaseInside::Dead { age }) if age > self.overdue => format!("buried {} ago", seconds(age)),
+                        Some(LeaseInside::Dead { age, .. }) if age > self.overdue => {
+                            format!("buried {} ago", seconds(age))
+                        }
                         Some(_) => return None,
                     };
                     let detail = format!("{} viewers of a gateway {why}; nobody counts them", said.viewers);

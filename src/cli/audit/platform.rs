@@ -205,7 +205,7 @@ impl<'a> PlatformInspector<'a> {
         let mut wrong = Vec::new();
         for word in words {
             let is_wrong = match leases.get(&word.gateway) {
-                Some(LeaseInside::Dead { age }) => age > self.walked,
+                Some(LeaseInside::Dead { age, .. }) => age > self.walked,
                 // A gateway has a lease before it says anything.
                 None => true,
                 Some(LeaseInside::Living { .. }) => self.lacks(&word.live, &word.user).await?,

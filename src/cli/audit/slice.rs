@@ -131,7 +131,7 @@ impl Inspector<'_> {
         for (gateway, &Holding { members, .. }) in &seen.gateways {
             match self.leases.get(gateway) {
                 None => find(FindingKind::EntryWithoutLease, gateway, members, "has no lease"),
-                Some(LeaseInside::Dead { age }) if age > self.overdue => {
+                Some(LeaseInside::Dead { age, .. }) if age > self.overdue => {
                     let problem = format!("was buried {} ago, and nobody has swept it", seconds(age));
                     find(FindingKind::UnsweptGateway, gateway, members, &problem);
                 }

@@ -42,8 +42,8 @@ pub(crate) struct SliceInside {
 pub(crate) enum LeaseInside {
     /// A living gateway's: for how long it has not been renewed by the node's clock, and how often it was.
     Living { age: Duration, count: u64 },
-    /// A buried gateway's.
-    Dead { age: Duration },
+    /// A buried gateway's: for how long it has been buried, and for how long its lease has not been renewed.
+    Dead { age: Duration, silent: Duration },
 }
 
 /// The size of a key.
@@ -259,7 +259,8 @@ impl RedisStore {
 fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
     let age = |at: &str| Some(Duration::from_millis(now.saturating_sub(at.parse().ok()?)));
     match *value.split(':').collect::<Vec<_>>() {
-        ["dead", at] | ["dead", at, _] => Some(LeaseInside::Dead { age: age(at)? }),
+        ["dead", at] => Some(LeaseInside::Dead { age: age(at)?, silent: age(at)? }),
+        ["dead", at, renewed] => Some(LeaseInside::Dead { age: age(at)?, silent: age(renewed)? }),
         [_, renewed, count] => Some(LeaseInside::Living { age: age(renewed)?, count: count.parse().ok()? }),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! Gateways' leases: renewals count up, burials compare the count, and a death is final.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollcall::base::ids::GatewayId;
 use rollcall::store::{Burial, Lease, LeaseReply, Leases, RenewLease, Store};
@@ -132,6 +133,12 @@ async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {
     }
     store.end_lease(&gateway("never")).await.unwrap();
     assert_eq!(dead(&renewed(&store, "b", None, &[]).await), names(&["a", "never"]));
+    let c = renewed(&store, "c", None, &[]).await.own;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    store.end_lease(&gateway("c")).await.unwrap();
+    let leases = renewed(&store, "d", None, &[]).await;
+    let (_, until) = leases.dead.iter().find(|(name, _)| *name == gateway("c")).unwrap();
+    assert!(*until >= c.born + 100, "it was there until it ended, not until it renewed its lease: {until} and {c:?}");
 }
 
 async fn a_dead_gateway_buries_nobody(store: Arc<dyn Store>) {
