@@ -201,8 +201,18 @@ impl Parts {
             resync_limit,
             fan_events,
         }));
-        let lease_keeper =
-            share!(LeaseKeeper { gateways, store, rooms, checks, streamers, metrics, clock, refresh: *lease_refresh });
+        let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
+        let lease_keeper = share!(LeaseKeeper {
+            gateways,
+            store,
+            rooms,
+            checks,
+            streamers,
+            seen,
+            metrics,
+            clock,
+            refresh: *lease_refresh
+        });
         let streamer_presence = share!(StreamerPresence {
             streamers,
             gateways,
@@ -214,7 +224,6 @@ impl Parts {
             streamer_timeout: config.streamer_timeout,
         });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
-        let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
         let upkeep =
             share!(Upkeep { rooms, gateways, checks, streamers, store, checker, seen, metrics, clock, fans, fan_ttl });
         let whereabouts_teller = share!(WhereaboutsTeller {

@@ -17,6 +17,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{Lease, LeaseReply, RenewLease, Store};
+use crate::sync::seen::SeenUsers;
 
 /// A renewal that takes longer was not waiting for the store: its call has a shorter deadline.
 const SLOWEST_CALL: Duration = Duration::from_secs(3);
@@ -27,6 +28,7 @@ pub struct LeaseKeeper {
     pub rooms: Arc<Rooms>,
     pub checks: Arc<Checks>,
     pub streamers: Arc<Streamers>,
+    pub seen: Arc<SeenUsers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub refresh: Duration,
@@ -96,6 +98,7 @@ impl LeaseKeeper {
             tracing::warn!("this gateway's lease was lost; checking everything that it holds");
             self.metrics.lease_lost.inc();
             self.checks.check_all_soon();
+            self.seen.forget();
             self.streamers.tell_all_again();
         }
         *held = Some(leases.own);

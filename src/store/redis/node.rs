@@ -25,8 +25,9 @@ const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 /// A command's name and its arguments, its key first.
 pub(super) type Command = (&'static str, Vec<Value>);
 
-/// Commands under way at once for the gateway itself; the next one is refused.
-const MAX_OWN: usize = 1_024;
+/// Commands under way at once for the gateway itself; the next one is refused. More than the jobs of the flusher and the
+/// publisher together, slow ones included, and of all other loops, so that no renewal of the lease is refused.
+const MAX_OWN: usize = 2_048;
 /// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
 
