@@ -35,7 +35,7 @@ pub struct Platform {
 #[derive(Debug, Default)]
 struct Users {
     here: HashMap<UserId, Here>,
-    /// When those who went were last heard, until the store knows.
+    /// When those who went, or became invisible, were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
     /// Those who are in no list: it is not noted when they are seen from then on.
     invisible: HashSet<UserId>,
@@ -64,8 +64,8 @@ impl Platform {
         user.slice_index(USERS_SLICES) as usize - 1
     }
 
-    /// Notes a socket of a user.
-    pub fn enter(&self, conn: &Conn) {
+    /// Notes a socket of a user. Whoever becomes invisible by it is seen for the last time `now`.
+    pub fn enter(&self, conn: &Conn, now: Millis) {
         let user = &conn.identity.user;
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
@@ -73,7 +73,9 @@ impl Platform {
         here.sockets += 1;
         let is_first = here.sockets == 1;
         if conn.is_invisible() {
-            users.invisible.insert(user.clone());
+            if users.invisible.insert(user.clone()) && !is_first {
+                users.note_seen(user, now);
+            }
             self.slices[place].lock().add_invisible(user);
         } else if is_first {
             users.seen.remove(user);
@@ -81,11 +83,12 @@ impl Platform {
         }
     }
 
-    /// Keeps a user with a socket out of every list, until the user has none.
-    pub fn hide(&self, user: &UserId) {
+    /// Keeps a user with a socket, who is seen for the last time `now`, out of every list, until the user has none.
+    pub fn hide(&self, user: &UserId, now: Millis) {
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         if users.here.contains_key(user) && users.invisible.insert(user.clone()) {
+            users.note_seen(user, now);
             self.slices[place].lock().add_invisible(user);
         }
     }
@@ -135,8 +138,8 @@ impl Platform {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
-    /// When each of these users of the slice at this place was last heard; `None` for a user who was invisible, and for
-    /// one of whom it is not known.
+    /// When each of these users of the slice at this place was last heard, or became invisible; `None` for a user who
+    /// was invisible all the time, and for one of whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
@@ -263,8 +266,8 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"));
-        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"), 0);
+        platform.enter(&conn("u1"), 0);
         assert_eq!(flush(&platform, place), []);
         platform.leave(&user, 70);
         assert!(!platform.is_dirty(place));
@@ -280,7 +283,7 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"), 0);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
         assert_eq!(flush(&platform, place), []);
@@ -295,13 +298,13 @@ mod tests {
     fn a_visit_during_the_call_that_ends_the_one_before_is_noted() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"), 0);
         flush(&platform, place);
         platform.leave(&user, 70);
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
         let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else { panic!("a call") };
         let left = platform.left(place, &draft.leaves);
-        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"), 0);
         platform.leave(&user, 90);
         let done = ApplyReply::Done(SliceView { card: 0, held: 0, version: 0 });
         platform.slices[place].lock().answered(&draft, &done, 0);
@@ -317,7 +320,7 @@ mod tests {
         let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
-            platform.enter(&conn(user.as_str()));
+            platform.enter(&conn(user.as_str()), 0);
         }
         flush(&platform, 0);
         platform.leave(&gone, 6);
@@ -345,8 +348,8 @@ mod tests {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
         let invisible = || platform.slices[place].lock().sort_invisible(&mut [user.clone()]);
-        platform.enter(&ghost("u1"));
-        platform.enter(&conn("u1"));
+        platform.enter(&ghost("u1"), 0);
+        platform.enter(&conn("u1"), 0);
         platform.leave(&user, 7);
         assert_eq!(invisible(), 1);
         flush(&platform, place);
@@ -356,7 +359,7 @@ mod tests {
         assert_eq!(invisible(), 0);
         assert!(platform.take_seen(place).is_empty());
         // The store lost the entry while the user was here, and again while the user was leaving.
-        platform.enter(&ghost("u1"));
+        platform.enter(&ghost("u1"), 0);
         flush(&platform, place);
         for incarnation in [2, 3] {
             platform.slices[place].lock().begin_turn(incarnation, context());
@@ -369,7 +372,7 @@ mod tests {
         }
         flush(&platform, place);
         assert!(platform.take_seen(place).is_empty());
-        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"), 0);
         flush(&platform, place);
         platform.leave(&user, 12);
         assert_eq!(flush(&platform, place), [(user, Some(12))]);
@@ -380,21 +383,41 @@ mod tests {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
         let ghost = ghost("u1");
-        platform.enter(&conn("u1"));
-        platform.enter(&ghost);
-        platform.enter(&ghost);
+        platform.enter(&conn("u1"), 0);
+        platform.enter(&ghost, 6);
+        platform.enter(&ghost, 7);
         (8..=10).for_each(|heard| platform.leave(&user, heard));
         flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [], "nobody could see the user");
+        assert_eq!(platform.take_seen(place), [(user.clone(), 6)]);
         // The visible visit has ended when the invisible one begins, and the store does not know yet.
-        platform.enter(&conn("u1"));
+        platform.enter(&conn("u1"), 0);
         platform.leave(&user, 21);
-        platform.enter(&ghost);
+        platform.enter(&ghost, 22);
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user.clone(), 21)]);
         platform.leave(&user, 23);
         assert_eq!(flush(&platform, place), [(user, None)]);
         assert!(platform.take_seen(place).is_empty());
+    }
+
+    #[test]
+    fn a_user_who_hides_was_seen_until_then_however_late_the_store_learns_of_it() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&conn("u1"), 0);
+        flush(&platform, place);
+        platform.hide(&user, 5);
+        platform.hide(&user, 6);
+        platform.leave(&user, 9);
+        assert_eq!(flush(&platform, place), [(user.clone(), Some(5))]);
+        assert!(platform.take_seen(place).is_empty());
+        platform.enter(&conn("u1"), 10);
+        flush(&platform, place);
+        platform.hide(&user, 15);
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user.clone(), 15)]);
+        platform.leave(&user, 19);
+        assert_eq!(flush(&platform, place), [(user, None)]);
     }
 
     #[test]

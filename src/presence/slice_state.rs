@@ -67,16 +67,14 @@ impl SliceState {
 
     /// As [`Self::add`], of a user who is in no list from now on, until the store holds the user no longer.
     pub fn add_invisible(&mut self, user: &UserId) {
-        let is_new = self.invisible.insert(user.clone());
-        // The store may hold the user as one whom everybody may see.
-        if is_new && self.desired.contains(user) {
-            if self.desired.is_settled(user) {
-                self.desired.resend(std::slice::from_ref(user));
-            } else {
-                self.not_hidden_yet.push(user.clone());
-            }
-        }
+        let (is_new, was_wanted) = (self.invisible.insert(user.clone()), self.desired.contains(user));
         self.desired.add(user);
+        // The store may hold the user as one whom everybody may see, also if the user was about to leave.
+        if is_new && self.desired.is_settled(user) {
+            self.desired.resend(std::slice::from_ref(user));
+        } else if is_new && was_wanted {
+            self.not_hidden_yet.push(user.clone());
+        }
     }
 
     /// Wants the store not to hold this user.
@@ -366,6 +364,18 @@ mod tests {
         other.add_invisible(&user);
         other.remove(&user);
         assert_eq!(other.sort_invisible(&mut [user]), 0);
+    }
+
+    #[test]
+    fn a_user_who_comes_back_invisible_before_the_store_knows_of_the_leave_is_sent_again() {
+        let (mut state, user) = (SliceState::new(0), UserId::parse("u1").unwrap());
+        state.add(&user);
+        let (first, _) = draft(&mut state).unwrap();
+        done(&mut state, &first, 1);
+        state.remove(&user);
+        state.add_invisible(&user);
+        let (again, invisible) = draft(&mut state).unwrap();
+        assert_eq!((again.joins, invisible), (vec![user], 1));
     }
 
     fn held(users: &[&UserId]) -> HeldMembers {

@@ -85,7 +85,7 @@ impl Memberships {
     fn enter_platform(&mut self) {
         let Self { context, conn, .. } = self;
         if !self.online && conn.identity.counted && conn.role() != Role::Service {
-            context.rooms.enter_platform(conn);
+            context.rooms.enter_platform(conn, context.clock.now());
             self.online = true;
         }
     }
@@ -158,7 +158,7 @@ impl Memberships {
         }
         self.conn.set_invisible();
         if self.online {
-            rooms.hide_on_platform(user);
+            rooms.hide_on_platform(user, self.context.clock.now());
         }
         if let Some(Seat { room, .. }) = &self.seat {
             room.hide(user);

@@ -92,8 +92,8 @@ impl Slice {
             let listed = call.joins.iter().zip(&call.since).filter(|(user, _)| !self.invisible.contains(*user));
             listed.for_each(|(user, at)| stays.enter(user, version, *at));
         }
-        let left: HashMap<&UserId, &UnixMillis> = call.leaves.iter().zip(call.left.iter().flatten()).collect();
-        self.leave(&call.gateway, &call.leaves, |user| left.get(user).map_or(now, |at| **at));
+        let left: HashMap<&UserId, UnixMillis> = call.times_left().collect();
+        self.leave(&call.gateway, &call.leaves, |user| left.get(user).copied().unwrap_or(now));
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
         ApplyReply::Done(SliceView { card: self.members.len(), held, version })
     }

@@ -67,11 +67,17 @@ pub struct Apply {
     pub leaves: Vec<UserId>,
     /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for the set of all viewers
     /// of a live with attendance, whose sessions the call begins and ends, and for the users of the platform, of whom
-    /// it is noted when they were seen last. `None` for the others.
-    pub left: Option<Vec<UnixMillis>>,
+    /// it is noted when they were seen last. `None` for the others. A user without a time was here until now; if the
+    /// user is of the platform, and the set does not have the user as one whom everybody may see, nothing is noted.
+    pub left: Option<Vec<Option<UnixMillis>>>,
 }
 
 impl Apply {
+    /// The users among `leaves` of whom it is known when they were here last.
+    pub(crate) fn times_left(&self) -> impl Iterator<Item = (&UserId, UnixMillis)> {
+        self.leaves.iter().zip(self.left.iter().flatten()).filter_map(|(user, at)| Some((user, (*at)?)))
+    }
+
     /// Whether the call begins and ends sessions.
     pub fn keeps_sessions(&self) -> bool {
         self.left.is_some() && self.slice.set.keeps_since()

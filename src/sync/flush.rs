@@ -296,9 +296,8 @@ impl Flusher {
         }
     }
 
-    fn unix_times(&self, at: &[Option<Millis>]) -> Vec<UnixMillis> {
-        let now = self.clock.now();
-        at.iter().map(|at| self.unix(at.unwrap_or(now))).collect()
+    fn unix_times(&self, at: &[Option<Millis>]) -> Vec<Option<UnixMillis>> {
+        at.iter().map(|at| at.map(|at| self.unix(at))).collect()
     }
 
     /// The Unix time of a moment on this gateway's clock.

@@ -157,7 +157,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         joins: joins.to_vec(),
         invisible: joins.len().min(1),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
-        left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
+        left: slice.set.keeps_since().then(|| vec![Some(1); leaves.len()]),
         leaves: leaves.to_vec(),
     };
     for call in [

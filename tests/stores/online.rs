@@ -81,11 +81,11 @@ impl Platform {
     }
 
     /// A call of the flusher. Whoever leaves was here last at the very beginning.
-    async fn apply(&self, user: &UserId, [joins, leaves]: [&[UserId]; 2], invisible: usize) {
+    async fn call(&self, user: &UserId, [joins, leaves]: [&[UserId]; 2], invisible: usize) -> Apply {
         let slice = SliceId { set: OnlineSet::Users, index: user.slice_index(SLICES), of: SLICES };
         let gateway = gateway("a");
         let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
-        let call = Apply {
+        Apply {
             slice,
             epoch: Epoch(1),
             gateway,
@@ -95,8 +95,12 @@ impl Platform {
             invisible,
             leaves: leaves.to_vec(),
             since: Vec::new(),
-            left: Some(vec![0; leaves.len()]),
-        };
+            left: Some(vec![Some(0); leaves.len()]),
+        }
+    }
+
+    async fn apply(&self, user: &UserId, changes: [&[UserId]; 2], invisible: usize) {
+        let call = self.call(user, changes, invisible).await;
         assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
     }
 
@@ -347,6 +351,22 @@ async fn visits_of_users_with_ids_of_four_bytes_are_noted_by_the_calls_that_end_
     platform.apply(&some, [std::slice::from_ref(&some), &[]], 0).await;
     assert_eq!(platform.known(&[some]).await, [(true, None)]);
     assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 1, seen: 0 });
+}
+
+#[tokio::test]
+async fn a_call_whose_last_seen_times_are_another_programs_key_is_refused_as_a_whole() {
+    let platform = Platform::on_redis().await;
+    let user = user(1);
+    let [set, seen] = [set_of(&user), format!("last-seen:{{{}}}", set_of(&user))];
+    platform.redis("SET", &seen, &["x"]);
+    let slice = SliceId { set: OnlineSet::Users, index: user.slice_index(SLICES), of: SLICES };
+    let call = platform.call(&user, [std::slice::from_ref(&user), &[]], 0).await;
+    let refused = platform.store.apply(&call).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Nonsense(_) | StoreError::Refused(_)), "{refused}");
+    assert_eq!(platform.redis("KEYS", "*online-users*", &[]), seen, "nothing is half done in {set}");
+    platform.redis("DEL", &seen, &[]);
+    assert!(matches!(platform.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
+    assert_eq!(platform.store.read_slice(&slice, &call.gateway).await.unwrap().card, 1);
 }
 
 /// Members whom no gateway holds, as after a node lost writes.

@@ -91,7 +91,7 @@ impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
         let changed = || call.joins.iter().chain(&call.leaves).cloned().collect();
-        let left: HashMap<_, _> = call.leaves.iter().zip(call.left.iter().flatten().copied()).collect();
+        let left: HashMap<_, _> = call.times_left().collect();
         let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
         // No call is delayed here, so none is late.
         Ok(self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, now, now)))

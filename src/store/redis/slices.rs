@@ -36,7 +36,7 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
     args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
-    args.extend(call.left.iter().flatten().map(|at| Value::from(at.to_string())));
+    args.extend(call.left.iter().flatten().map(|at| Value::from(at.map_or_else(String::new, |at| at.to_string()))));
     args
 }
 

@@ -54,7 +54,7 @@ impl Gateway {
             let mut call = part.next(part.entry, &joins, &leaves);
             call.invisible = joins.iter().filter(|user| hidden.contains(user)).count();
             call.since = vec![at; joins.len()];
-            call.left = Some(vec![at; leaves.len()]);
+            call.left = Some(vec![Some(at); leaves.len()]);
             let ApplyReply::Done(_) = part.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
             part.entry = Some(part.number);
         }

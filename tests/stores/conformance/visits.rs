@@ -16,6 +16,7 @@ on_each!(
     a_refused_call_notes_nothing,
     whoever_becomes_invisible_was_seen_until_then,
     a_visible_visit_beside_an_invisible_one_tells_nothing,
+    an_invisible_visit_that_did_not_arrive_tells_nothing,
     a_sweep_notes_whom_nobody_else_holds,
 );
 
@@ -41,7 +42,7 @@ async fn changes(
     leaves: &[(&UserId, UnixMillis)],
 ) -> ApplyReply {
     let gone: Vec<UserId> = leaves.iter().map(|(user, _)| (*user).clone()).collect();
-    let left = Some(leaves.iter().map(|(_, at)| *at).collect());
+    let left = Some(leaves.iter().map(|(_, at)| Some(*at)).collect());
     let call = Apply { invisible, left, ..caller.next(caller.entry, joins, &gone) };
     let reply = caller.store.apply(&call).await.unwrap();
     if matches!(reply, ApplyReply::Done(_)) {
@@ -152,6 +153,19 @@ async fn a_visible_visit_beside_an_invisible_one_tells_nothing(store: Arc<dyn St
     assert_eq!(known(&store, &users).await, [(false, Some(5))]);
     comes(&mut a, &users).await;
     assert_eq!(known(&store, &users).await, [(true, None)], "the next visit is another one");
+}
+
+/// The call of the join was refused, so the store does not know that the user who leaves was invisible.
+async fn an_invisible_visit_that_did_not_arrive_tells_nothing(store: Arc<dyn Store>) {
+    let (mut a, users) = (gateway(&store, "a"), mates(2));
+    comes(&mut a, &users[..1]).await;
+    let leaves = Apply { left: Some(vec![None; 2]), ..a.next(a.entry, &[], &users) };
+    let before = unix_now();
+    assert!(matches!(store.apply(&leaves).await.unwrap(), ApplyReply::Done(_)));
+    let seen = known(&store, &users).await;
+    let at = seen[0].1.expect("everybody could see this one until now");
+    assert!((before.saturating_sub(5_000)..=unix_now() + 5_000).contains(&at), "{at} is not about {before}");
+    assert_eq!(seen, [(false, Some(at)), (false, None)]);
 }
 
 async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn Store>) {

@@ -220,7 +220,7 @@ async fn change(
         number,
         follows: read.entry,
         since: vec![now; joins.len()],
-        left: Some(vec![now; leaves.len()]),
+        left: Some(vec![Some(now); leaves.len()]),
         slice,
         joins,
         invisible: 0,

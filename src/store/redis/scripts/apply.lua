@@ -7,7 +7,7 @@
 --       8 lifetime of sessions, s  9 text | u32 of the users of the platform, otherwise empty  10 count of joins
 --       11 how many of them are invisible, the first ones  12 count of leaves
 --       13… joins, then, if the set keeps since when they are there, as many times in ms, then leaves, then, if it is
---       known when they were there last, as many times in ms
+--       known when they were there last, as many times in ms or empty
 -- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
@@ -132,9 +132,11 @@ end
 if #leaves > 0 then
   local left = {}
   for i, user in ipairs(leaves) do
+    -- Without a time: somebody invisible whose visit may not have reached the slice, or whom everybody can see still.
     left[user] = tonumber(ARGV[last_leave + i])
+      or (not seen or redis.call('SISMEMBER', KEYS[1], user) == 1) and clock()
   end
-  local ended = on_end(KEYS[7], seen, form, function(user) return left[user] or clock() end)
+  local ended = on_end(KEYS[7], seen, form, function(user) return left[user] end)
   drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since, leaves, ended)
 end
 for i, key in ipairs(KEYS) do
