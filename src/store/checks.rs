@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Figures, GatewayViewers, SliceReading, StoreResult};
+use super::{Arrivals, Figures, GatewayViewers, SliceReading, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -89,7 +89,7 @@ pub enum Finding {
 pub struct Checked {
     /// What is not as expected, among what could be read.
     pub findings: Vec<Finding>,
-    /// The first error, if something could not be read.
+    /// An error, if something could not be read: one that is worth a retry, if there is one.
     pub complete: StoreResult<()>,
 }
 
@@ -104,7 +104,7 @@ impl Checked {
     pub fn take(&mut self, part: StoreResult<Vec<Finding>>) {
         match part {
             Ok(findings) => self.findings.extend(findings),
-            Err(why) => self.complete = self.complete.clone().and(Err(why)),
+            Err(why) => self.complete = both(self.complete.clone(), Err(why)),
         }
     }
 }

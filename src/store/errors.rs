@@ -27,6 +27,11 @@ impl StoreError {
         !matches!(self, Self::Timeout | Self::Lost(_))
     }
 
+    /// Whether the same call may succeed later. What another program garbled will be no better next time.
+    pub fn is_worth_a_retry(&self) -> bool {
+        !matches!(self, Self::Nonsense(_))
+    }
+
     /// The label under which metrics count this error.
     pub fn label(&self) -> &'static str {
         match self {
@@ -41,3 +46,29 @@ impl StoreError {
 
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
+
+/// As [`Result::and`], except that an error that is worth a retry comes before one that is not: one garbled key must
+/// not keep the others from being tried again.
+pub fn both<T, U>(first: StoreResult<T>, second: StoreResult<U>) -> StoreResult<U> {
+    match first {
+        Err(why) if why.is_worth_a_retry() || second.is_ok() => Err(why),
+        _ => second,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_errors_the_one_that_is_worth_a_retry_counts() {
+        let garbled = || Err::<(), _>(StoreError::Nonsense(String::new()));
+        let (away, full) = (|| Err::<(), _>(StoreError::Timeout), || Err::<(), _>(StoreError::Backpressure));
+        assert_eq!(both(Ok(1), Ok(2)), Ok(2));
+        assert_eq!(both(garbled(), Ok(())), garbled());
+        assert_eq!(both(Ok(()), garbled()), garbled());
+        assert_eq!(both(garbled(), away()), away());
+        assert_eq!(both(away(), garbled()), away());
+        assert_eq!(both(away(), full()), away());
+    }
+}

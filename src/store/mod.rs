@@ -56,7 +56,7 @@ pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
-pub use errors::{StoreError, StoreResult};
+pub use errors::{StoreError, StoreResult, both};
 pub use events::{
     COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, ReadFrom,
     SenderTurn, StreamEvent, one_append,

@@ -21,7 +21,7 @@ use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::{Audience, End, Platform, Room, Rooms};
 use crate::store::{
     CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
-    Store, StoreError, StoreResult,
+    Store, StoreError, StoreResult, both,
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
@@ -78,7 +78,7 @@ impl Checker {
             let room = &expected.room;
             self.checks.checked(room);
             let handled = self.handle(expected, answer).await;
-            match handled.and(swept) {
+            match both(handled, swept) {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
                     room.check.answered();
@@ -117,10 +117,11 @@ impl Checker {
         let swept = rooms.into_iter().map(|(room, mut unswept)| {
             let slices = if unswept.is_empty() { 0 } else { room.slices().len() };
             let left: Vec<_> = left.by_ref().take(slices).collect();
-            for gateway in left.into_iter().collect::<StoreResult<Vec<_>>>()?.concat() {
-                unswept.remove(&gateway);
+            let mut result = Ok(());
+            for left in left {
+                result = both(result, left.map(|left| unswept.retain(|gateway| !left.contains(gateway))));
             }
-            Ok(unswept)
+            result.map(|()| unswept)
         });
         swept.collect()
     }
@@ -183,7 +184,7 @@ impl Checker {
         let is_complete = complete.is_ok();
         let mut result = complete;
         if findings.contains(&Finding::Record) || is_complete && room.has_new_peaks() {
-            result = result.and(self.keeper.keep(room).await);
+            result = both(result, self.keeper.keep(room).await);
         } else if is_complete {
             room.note_confirmed_open(now);
         }
@@ -219,7 +220,7 @@ impl Checker {
                     self.handle_slice(&room.into(), (*place, slice), &reading).await
                 }
             };
-            result = result.and(repaired);
+            result = both(result, repaired);
         }
         for ((place, version), _) in places.iter().zip(&as_expected).filter(|(_, same)| **same) {
             room.slices()[*place].confirm_version(*version, now);
@@ -331,7 +332,7 @@ impl Checker {
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
             };
-            result = result.and(handled);
+            result = both(result, handled);
         }
         match result {
             Ok(()) => Metrics::count(&self.metrics.checks, "done"),
@@ -391,11 +392,11 @@ impl Checker {
 
     /// Closes what is open again of an epoch that is over: the record, or slices alone, which may lie on other nodes.
     async fn look_at_closed(&self, record: &LiveRecord, closed: &LiveRecord) -> StoreResult<()> {
-        let present = self.store.load_live(&record.live).await?;
-        let is_open = |present: LiveRecord| (present.epoch, present.state) == (record.epoch, LiveState::Open);
+        let present = self.store.load_live(&record.live).await;
+        let is_open = |present: &LiveRecord| (present.epoch, present.state) == (record.epoch, LiveState::Open);
         // A room of a newer epoch writes its own record over this one.
         let is_superseded = self.rooms.get(&record.live).is_some_and(|here| here.record.epoch != record.epoch);
-        if !is_superseded && present.is_some_and(is_open) {
+        if !is_superseded && present.as_ref().is_ok_and(|present| present.as_ref().is_some_and(is_open)) {
             tracing::warn!(
                 live_id = %record.live, epoch = %record.epoch,
                 "a live that was closed is open again; closing it once more"
@@ -405,7 +406,7 @@ impl Checker {
         }
         let slices: Vec<SliceId> = record.all_slices().collect();
         let found = self.store.survey(&slices).await;
-        let mut result = Ok(());
+        let mut result = present.map(drop);
         for (slice, found) in slices.iter().zip(found) {
             let closed = match found.map(|found| found.fence) {
                 Ok(Some(Fence::Open(epoch))) if epoch <= record.epoch => {
@@ -417,7 +418,7 @@ impl Checker {
                 }
                 found => found.map(drop),
             };
-            result = result.and(closed);
+            result = both(result, closed);
         }
         result
     }

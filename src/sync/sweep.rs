@@ -12,7 +12,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Rooms};
-use crate::store::{Store, StoreResult, Strays};
+use crate::store::{Store, StoreResult, Strays, both};
 
 pub struct Sweeper {
     pub rooms: Arc<Rooms>,
@@ -33,7 +33,7 @@ impl Sweeper {
         let mut result = Ok(());
         for gateway in gateways {
             if roster.dead.contains(gateway) {
-                result = self.sweep(slice, gateway).await.and(result);
+                result = both(result, self.sweep(slice, gateway).await);
             } else if roster.is_unknown(gateway) && *gateway != own {
                 // This includes former ids of this gateway: if such a burial was lost, perhaps nobody else buries the
                 // id again.

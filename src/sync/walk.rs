@@ -22,7 +22,7 @@ use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
     CALL_DEADLINE, Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, MAX_BATCH,
-    SlicePart, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
+    SlicePart, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals, both,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -425,17 +425,16 @@ impl Walk {
         }
         let slices: Vec<SliceId> = SliceId::all(OnlineSet::Users, USERS_SLICES).collect();
         let read: Vec<_> = slices.iter().cloned().zip(self.store.survey(&slices).await).collect();
-        let swept: Vec<_> = stream::iter(read)
+        let swept: StoreResult<()> = stream::iter(read)
             .map(|(slice, found)| async move {
                 let SliceSurvey { parts, card, .. } = found?;
-                self.look_after_slice(slice, card, parts).await
+                self.look_after_slice(slice, card, parts).await.map(drop)
             })
             .buffer_unordered(AT_A_TIME)
-            .collect()
+            .fold(Ok(()), async |result, swept| both(result, swept))
             .await;
-        let failed = swept.iter().find_map(|swept: &StoreResult<WalkedSlice>| swept.as_ref().err());
-        memory.platform_failed = failed.is_some_and(|why| !matches!(why, StoreError::Nonsense(_)));
-        if let Some(why) = failed {
+        memory.platform_failed = swept.as_ref().is_err_and(StoreError::is_worth_a_retry);
+        if let Err(why) = swept {
             tracing::debug!(error = %why, "could not look after the users online on the platform");
         }
         if occasion == Occasion::Regular && memory.round.is_multiple_of(STRAYS_ROUNDS) {
@@ -492,19 +491,18 @@ impl Walk {
             users += found.as_ref().map_or(0, |found| found.card);
             match self.look_after_slice_of(record, slice, found).await {
                 Ok(walked) => slices.extend(walked),
-                Err(why) => result = result.and(Err(why)),
+                Err(why) => result = both(result, Err(why)),
             }
         }
         // Nobody announces the viewers of such a live, and the last of them went with a dead gateway.
         let is_empty = record.exact_viewers && users == 0 && result.is_ok();
-        result = result.and(self.forget_viewers(record, to_forget).await);
+        result = both(result, self.forget_viewers(record, to_forget).await);
         if is_empty && record.counted.is_some_and(|counted| !counted.figures.is_zero()) {
             // If it is too early, the next walk does it.
             let counted = count_nobody(self.store.as_ref(), &record.live, record.epoch).await;
-            result = result.and(counted.map(drop));
+            result = both(result, counted.map(drop));
         }
-        result.and(self.judge_streamer(record).await)?;
-        Ok(WalkedLive::Open(slices))
+        both(result, self.judge_streamer(record).await).map(|()| WalkedLive::Open(slices))
     }
 
     /// Looks after a slice of an open live, or closes it if it is of an older epoch.
@@ -660,6 +658,29 @@ mod tests {
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(cards(&store, slices.into_iter()).await, [0, 0]);
         assert!(parts.walk.gateways.unswept().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_garbled_slice_does_not_hide_that_another_could_not_be_reached() {
+        for (garbled, away) in [(0, 1), (1, 0)] {
+            let (parts, store) = beside_a_dead_one();
+            let (live, streamer) = (LiveId::parse("42").unwrap(), UserId::parse("s1").unwrap());
+            let (by, terms) = (OpenedBy::Service, Terms::default());
+            let wish = OpenWish { live: live.clone(), streamer, slices: Some(2), by, terms };
+            parts.app.lives.open(wish).await.unwrap();
+            let record = store.load_live(&live).await.unwrap().unwrap();
+            let users = SliceId::all(OnlineSet::Users, USERS_SLICES);
+            for slices in [record.all_slices().collect::<Vec<_>>(), users.collect()] {
+                let mut memory = WalkState::default();
+                store.garbles(&slices[garbled]);
+                store.loses(&slices[away]);
+                parts.walk.take_turn(&mut memory).await;
+                let failed = memory.failed.iter().map(LiveId::as_str).chain(memory.platform_failed.then_some("users"));
+                let expected = if slices[0].live().is_some() { "42" } else { "users" };
+                assert_eq!(failed.collect::<Vec<_>>(), [expected]);
+                assert!(!parts.walk.gateways.unswept().is_empty());
+            }
+        }
     }
 
     #[tokio::test]

@@ -36,6 +36,8 @@ struct Faults {
     hanging: Option<&'static str>,
     /// Looks at many slices learn nothing of this one.
     away: Option<SliceId>,
+    /// Another program has garbled this slice.
+    garbled: Option<SliceId>,
     /// Lives whose announcements of viewers hang.
     hung: HashSet<LiveId>,
 }
@@ -96,6 +98,11 @@ impl FaultyStore {
     /// From now on surveys and checks learn nothing of a slice, as if its node were away.
     pub(crate) fn loses(&self, slice: &SliceId) {
         self.faults.lock().away = Some(slice.clone());
+    }
+
+    /// From now on surveys of a slice and its close are answered with nonsense.
+    pub(crate) fn garbles(&self, slice: &SliceId) {
+        self.faults.lock().garbled = Some(slice.clone());
     }
 
     /// From now on, announcements of this live's viewers get no answer.
@@ -162,10 +169,18 @@ impl FaultyStore {
     fn is_away(&self, slice: &SliceId) -> bool {
         self.faults.lock().away.as_ref() == Some(slice)
     }
+
+    fn is_garbled(&self, slice: &SliceId) -> bool {
+        self.faults.lock().garbled.as_ref() == Some(slice)
+    }
 }
 
 fn lost() -> StoreError {
     StoreError::Lost("redis.internal:6379".to_owned())
+}
+
+fn garbled_key() -> StoreError {
+    StoreError::Nonsense("WRONGTYPE".to_owned())
 }
 
 /// The answer of a call that waits for nothing, as those of the embedded store.
@@ -242,7 +257,6 @@ answered_by_the_embedded_store! {
         fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading;
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
-        fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> ();
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
@@ -254,7 +268,17 @@ answered_by_the_embedded_store! {
             let mut found = self.inner.survey(slices).await;
             let away = slices.iter().zip(&mut found).filter(|(slice, _)| self.is_away(slice));
             away.for_each(|(_, found)| *found = Err(lost()));
+            let garbled = slices.iter().zip(&mut found).filter(|(slice, _)| self.is_garbled(slice));
+            garbled.for_each(|(_, found)| *found = Err(garbled_key()));
             found
+        }
+
+        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+            self.works("close_slice").await?;
+            if self.is_garbled(slice) {
+                return Err(garbled_key());
+            }
+            self.inner.close_slice(slice, epoch).await
         }
 
         async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {

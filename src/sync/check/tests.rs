@@ -111,6 +111,33 @@ async fn a_look_after_a_close_that_gets_no_answer_is_made_again() {
     assert_eq!(scene.looks_within(9_000), 0, "it was answered");
 }
 
+#[tokio::test]
+async fn a_garbled_slice_of_a_closed_live_keeps_no_other_from_being_looked_at_again() {
+    let scene = Scene::new().await;
+    (0..2).for_each(|place| scene.comes_to(place));
+    scene.closes_the_record_alone().await;
+    let [garbled, away] = [0, 1].map(|place| scene.room.slices()[place].id.clone());
+    scene.store.garbles(&garbled);
+    scene.store.loses(&away);
+    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    assert_eq!(scene.looks_within(5_000), 1);
+}
+
+#[tokio::test]
+async fn a_garbled_slice_keeps_no_other_from_being_closed() {
+    let scene = Scene::new().await;
+    let (live, streamer) = (LiveId::parse("many").unwrap(), UserId::parse("s1").unwrap());
+    let (by, terms) = (OpenedBy::Service, Terms::default());
+    let wish = OpenWish { live: live.clone(), streamer, slices: Some(128), by, terms };
+    scene.parts.app.lives.open(wish).await.unwrap();
+    let room = scene.parts.app.rooms.get(&live).unwrap();
+    scene.store.garbles(&room.slices()[0].id);
+    scene.parts.app.lives.close(&live, CloseReason::Requested).await.unwrap_err();
+    let slices: Vec<SliceId> = room.record.all_slices().skip(1).collect();
+    let found = scene.store.survey(&slices).await.into_iter().map(|found| found.unwrap().fence);
+    assert!(found.into_iter().all(|fence| fence == Some(Fence::Closed(room.record.epoch))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
     let scene = Scene::new().await;

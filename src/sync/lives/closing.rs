@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 
 use super::parts::{LivesParts, SLICES_AT_A_TIME};
 use super::types::LiveError;
@@ -13,7 +13,8 @@ use crate::base::metrics::Metrics;
 use crate::presence::uniques::Uniques;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, CountUniques, LiveRecord, LiveState, Store, StoreResult, withdraw_live,
+    CloseLive, CloseReason, CloseReply, Closure, CountUniques, LiveRecord, LiveState, Store, StoreError, StoreResult,
+    both, withdraw_live,
 };
 use crate::sync::events::announce;
 
@@ -171,14 +172,20 @@ pub(crate) async fn finish_in_store(
     store.finish_close(&record.live, record.epoch, keep).await
 }
 
+/// Closes slices. One without an answer ends this, since it is done again; a garbled one does not.
 async fn close_slices(
     store: &dyn Store,
     slices: impl Iterator<Item = SliceId> + Send,
     epoch: Epoch,
 ) -> StoreResult<()> {
-    stream::iter(slices)
-        .map(|slice| async move { store.close_slice(&slice, epoch).await })
-        .buffer_unordered(SLICES_AT_A_TIME)
-        .try_collect()
-        .await
+    let close = |slice| async move { store.close_slice(&slice, epoch).await };
+    let mut closes = stream::iter(slices).map(close).buffer_unordered(SLICES_AT_A_TIME);
+    let mut result = Ok(());
+    while let Some(closed) = closes.next().await {
+        result = both(result, closed);
+        if result.as_ref().is_err_and(StoreError::is_worth_a_retry) {
+            break;
+        }
+    }
+    result
 }
