@@ -78,6 +78,9 @@ pub enum Finding {
     Arrivals(Arrivals),
     /// The list of open lives does not have it.
     Unlisted,
+    /// The list should be read and could not be. It may lie on a node that is away for long, so the check counts as
+    /// complete nevertheless.
+    ListUnread,
     /// The living gateways announced other viewers.
     Viewers,
     /// A slice differs: its place among the expected ones, and its content now.

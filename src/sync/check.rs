@@ -213,6 +213,11 @@ impl Checker {
                     Ok(())
                 }
                 Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
+                Finding::ListUnread => {
+                    // The next check reads it again.
+                    room.check.doubt();
+                    Ok(())
+                }
                 Finding::Viewers => self.read_viewers_again(room).await,
                 Finding::Slice(index, reading) => {
                     let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };

@@ -36,6 +36,8 @@ struct Faults {
     hanging: Option<&'static str>,
     /// Looks at many slices learn nothing of this one.
     away: Option<SliceId>,
+    /// Checks learn nothing of the list of open lives.
+    list_away: bool,
     /// Another program has garbled this slice.
     garbled: Option<SliceId>,
     /// Lives whose announcements of viewers hang.
@@ -98,6 +100,11 @@ impl FaultyStore {
     /// From now on surveys and checks learn nothing of a slice, as if its node were away.
     pub(crate) fn loses(&self, slice: &SliceId) {
         self.faults.lock().away = Some(slice.clone());
+    }
+
+    /// From now on checks learn nothing of the list of open lives, as if its node were away.
+    pub(crate) fn loses_the_list(&self) {
+        self.faults.lock().list_away = true;
     }
 
     /// From now on surveys of a slice and its close are answered with nonsense.
@@ -365,6 +372,9 @@ impl Checks for FaultyStore {
             if let Some(away) = expected.slices.iter().position(|expected| self.is_away(&expected.slice)) {
                 checked.findings.retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
                 checked.complete = Err(lost());
+            }
+            if expected.listed && self.faults.lock().list_away {
+                checked.findings.push(Finding::ListUnread);
             }
         }
         found

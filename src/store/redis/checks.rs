@@ -77,9 +77,11 @@ fn read_live(
     let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, SliceAnswers::take(slice, answers))).collect();
     let mut checked = Checked::default();
     checked.take(record.and_then(|record| read_record(expected, Reply::of(record)?)));
-    // The list may lie on a node that is down. It is checked again when that node is back.
-    let unlisted = listed.is_some_and(|score| score.is_ok_and(|score| score.is_null()));
-    checked.findings.extend(unlisted.then_some(Finding::Unlisted));
+    checked.findings.extend(match listed {
+        Some(Ok(Value::Null)) => Some(Finding::Unlisted),
+        Some(Err(_)) => Some(Finding::ListUnread),
+        _ => None,
+    });
     let said = viewers.and_then(|viewers| read_viewers(Reply::of(viewers)?));
     let differ = |said| ViewerTotals::sum(said, gateway, living) != expected.viewers;
     checked.take(said.map(|said| differ(said).then_some(Finding::Viewers).into_iter().collect()));
@@ -171,5 +173,38 @@ impl Checks for RedisStore {
             });
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::{Epoch, LiveId};
+    use crate::store::{Arrivals, StoreError};
+
+    #[test]
+    fn a_list_that_could_not_be_read_is_a_finding_and_leaves_the_check_complete() {
+        let (live, gateway) = (LiveId::parse("42").unwrap(), GatewayId::parse("a").unwrap());
+        let expected = CheckLive {
+            live,
+            epoch: Epoch(1),
+            listed: true,
+            removals: 0,
+            info: 0,
+            counted: None,
+            arrivals: Arrivals::default(),
+            viewers: ViewerTotals::default(),
+            slices: Vec::new(),
+        };
+        let record = ["state", "open", "epoch", "1"].map(Value::from).to_vec();
+        let found_with = |listed: StoreResult<Value>| {
+            let mut answers = [Ok(Value::Array(record.clone())), Ok(Value::Null), listed].into_iter();
+            let (checked, _) = read_live(&expected, (&gateway, &[]), &mut answers);
+            checked.complete.unwrap();
+            checked.findings
+        };
+        assert_eq!(found_with(Ok(Value::from(1.5))), []);
+        assert_eq!(found_with(Ok(Value::Null)), [Finding::Unlisted]);
+        assert_eq!(found_with(Err(StoreError::Timeout)), [Finding::ListUnread]);
     }
 }

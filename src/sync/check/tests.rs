@@ -156,6 +156,21 @@ async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_doubt_about_the_list_lasts_until_the_list_was_read() {
+    let scene = Scene::new().await;
+    scene.store.loses_the_list();
+    scene.room.check.doubt();
+    for _ in 0..2 {
+        assert!(scene.check().await > 10_000, "the rest of the check is complete");
+    }
+    scene.store.heals();
+    assert!(scene.room.check.take_doubt());
+    scene.room.check.doubt();
+    scene.check().await;
+    assert!(!scene.room.check.take_doubt());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_check_without_an_answer_is_made_again_later_each_time_until_one_is_answered() {
     let scene = Scene::new().await;
     scene.store.breaks();

@@ -103,7 +103,7 @@ async fn found(store: &Arc<dyn Store>, living: &[GatewayId], lives: &[CheckLive]
     for checked in &mut answers {
         checked.findings.sort_by_key(|finding| match finding {
             Finding::Record => 0,
-            Finding::Unlisted => 1,
+            Finding::Unlisted | Finding::ListUnread => 1,
             Finding::Viewers => 2,
             Finding::Counted => 3,
             Finding::Arrivals(_) => 4,
