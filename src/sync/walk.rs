@@ -54,7 +54,8 @@ const STRAYS_ROUNDS: u64 = 30;
 enum Occasion {
     /// It is time. All gateways are told what is found, and the lives whose turn it is are searched for strays.
     Regular,
-    /// A gateway was buried, a buried one may have made entries since, or a live could not be reached before.
+    /// A gateway was buried, a buried one may have made entries since, a live could not be reached before, or a walk
+    /// ended early.
     Extra,
 }
 
@@ -88,10 +89,12 @@ const CLOCK_SLACK: Duration = Duration::from_millis(500);
 /// What the walker remembers from one walk to the next.
 #[derive(Debug, Default)]
 struct WalkState {
-    /// When the next walk is due; `None` while another gateway walks.
+    /// When the next regular walk is due; `None` while another gateway walks.
     next: Option<Millis>,
     round: u64,
-    /// Lives that are listed without a record, and since when.
+    /// Whether the last walk ended early: nobody has looked after the lives behind the error.
+    ended_early: bool,
+    /// Lives that are listed without a record, as far as this gateway knows, and since when.
     unrecorded: HashMap<LiveId, Millis>,
     /// Lives that could not be looked after.
     failed: Vec<LiveId>,
@@ -163,7 +166,7 @@ impl Walk {
         memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
         let someone_died = !buried.is_subset(&memory.known_dead);
         let late_calls_over = memory.note_living(&roster, now);
-        let walked = if regular || someone_died || late_calls_over {
+        let walked = if regular || memory.ended_early || someone_died || late_calls_over {
             memory.known_dead.clone_from(&buried);
             if regular {
                 memory.round += 1;
@@ -188,15 +191,12 @@ impl Walk {
             }
             Ok(())
         };
+        memory.ended_early = walked.is_err();
         match walked {
             // Until every live was reached, the dead may still have members in the others.
             Ok(()) if memory.failed.is_empty() && !memory.platform_failed => self.gateways.swept(&buried),
             Ok(()) => {}
-            Err(why) => {
-                // The next turn walks from the beginning: nobody has looked after the lives behind the error.
-                memory.next = None;
-                tracing::debug!(error = %why, "could not walk the open lives");
-            }
+            Err(why) => tracing::debug!(error = %why, "could not walk the open lives, will try again"),
         }
     }
 
@@ -235,9 +235,9 @@ impl Walk {
     async fn walk(&self, memory: &mut WalkState, occasion: Occasion) -> StoreResult<()> {
         self.finish_changes().await;
         let mut after: Option<ListedLive> = None;
-        let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
-        let mut gone: HashSet<LiveId> = memory.cursors.keys().filter_map(|slice| slice.live().cloned()).collect();
+        let searched = memory.cursors.keys().filter_map(SliceId::live);
+        let mut gone: HashSet<LiveId> = searched.chain(memory.unrecorded.keys()).cloned().collect();
         loop {
             let page = self.store.lives_page(after.as_ref(), PAGE).await?;
             let Some(last) = page.last().cloned() else { break };
@@ -253,9 +253,7 @@ impl Walk {
             }
         }
         memory.cursors.retain(|slice, _| slice.live().is_none_or(|live| !gone.contains(live)));
-        for (live, since) in &mut memory.unrecorded {
-            *since = known.get(live).copied().unwrap_or(*since);
-        }
+        memory.unrecorded.retain(|live, _| !gone.contains(live));
         self.delist(memory).await;
         Ok(())
     }
@@ -266,6 +264,9 @@ impl Walk {
         let records = self.store.load_lives(&lives).await;
         if let Err(why) = self.repair_ranks(&records).await {
             tracing::debug!(error = %why, "ranks were not compared with the records");
+        }
+        for record in records.iter().flatten().flatten() {
+            memory.unrecorded.remove(&record.live);
         }
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
         self.finish_events(open.clone()).await;
@@ -303,7 +304,7 @@ impl Walk {
                 Ok(WalkedLive::Unrecorded) => {
                     // A gateway that holds the live writes the record again.
                     self.outbox.doubt(&live);
-                    memory.unrecorded.insert(live, self.clock.now());
+                    memory.unrecorded.entry(live).or_insert(self.clock.now());
                 }
                 Ok(WalkedLive::Open(slices)) if occasion == Occasion::Regular && memory.has_strays_turn(&live) => {
                     to_search.extend(slices);
@@ -700,9 +701,27 @@ mod tests {
         store.fails_once("take_walk_turn", 1);
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(members().await, 1, "the walk ended after the first page");
+        let (next, round) = (memory.next, memory.round);
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(members().await, 0);
         assert!(parts.walk.gateways.unswept().is_empty());
+        assert_eq!((memory.next, memory.round), (next, round), "it is no regular walk, which costs much more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_walk_that_ends_early_does_not_put_off_the_end_of_a_live_without_a_record() {
+        let (parts, store) = beside_a_dead_one();
+        store.list_live(&LiveId::parse("42").unwrap(), 1).await.unwrap();
+        let is_listed = async || !store.lives_page(None, 1).await.unwrap().is_empty();
+        let mut memory = WalkState::default();
+        parts.walk.take_turn(&mut memory).await;
+        tokio::time::advance(parts.walk.check_every).await;
+        store.fails_once("take_walk_turn", 1);
+        parts.walk.take_turn(&mut memory).await;
+        assert!(is_listed().await);
+        tokio::time::advance(parts.walk.lease_refresh).await;
+        parts.walk.take_turn(&mut memory).await;
+        assert!(!is_listed().await);
     }
 
     fn roster(living: &[&str], dead: &[&str]) -> Roster {
