@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::check_due::CheckDue;
+use super::ended_lives::{EndedLive, RetriedLooks};
 use super::gateways::Roster;
 use super::queue::Queue;
 use super::room::Room;
@@ -22,7 +23,7 @@ use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::LiveId;
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
-use crate::store::MAX_CHECKED;
+use crate::store::{LiveEpoch, MAX_CHECKED};
 
 /// How often upkeep takes what is due.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -46,8 +47,10 @@ pub enum Due {
     Look(Arc<Room>),
     /// A room's check, ahead of its regular time.
     Check(Arc<Room>),
-    /// Another look at a live whose room has ended.
-    Ended(Arc<Room>),
+    /// A look at a live whose room has ended.
+    Ended(EndedLive),
+    /// Another look at such a live, since the last one had no answer; [`Checks::take_retried`] has it.
+    EndedAgain(LiveEpoch),
 }
 
 /// The rooms by the time of their next look.
@@ -63,6 +66,8 @@ pub struct Checks {
     /// The same for a live whose messages this gateway does not receive.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
+    /// Locked before the wheel.
+    retried: Mutex<RetriedLooks>,
     /// When the platform is checked.
     pub platform: CheckDue,
     /// Lives whose record a peer changed.
@@ -81,6 +86,7 @@ impl Checks {
             began: clock.unix().saturating_sub(clock.now()),
             check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
             wheel: Mutex::new(TimerWheel::new(millis(TICK), every, clock.now())),
+            retried: Mutex::default(),
             platform: CheckDue::default(),
             changed_records: Queue::default(),
         }
@@ -152,18 +158,33 @@ impl Checks {
     }
 
     /// Schedules further looks at a live whose room has ended: what this gateway had in the store must not come back.
-    pub fn recheck_ended(&self, room: &Arc<Room>) {
+    pub fn recheck_ended(&self, room: &Room) {
+        let now = self.clock.now();
+        let live = EndedLive::new(room, now);
         let mut wheel = self.wheel.lock();
         for later in RECHECK_ENDED_AFTER {
-            wheel.file(self.clock.now() + millis(later), Due::Ended(room.clone()));
+            wheel.file(now + millis(later), Due::Ended(live.clone()));
         }
     }
 
-    /// Schedules a look at a live whose room has ended once more: it got no answer.
-    pub fn recheck_ended_again(&self, room: Arc<Room>) {
-        let at = self.clock.now() + room.check.wait();
-        room.check.unanswered();
-        self.wheel.lock().file(at, Due::Ended(room));
+    /// Schedules a look at a live whose room has ended once more: it had no answer. False if the store must have
+    /// forgotten the live by now.
+    pub fn recheck_ended_again(&self, live: EndedLive) -> bool {
+        let now = self.clock.now();
+        if live.is_forgotten(now) {
+            return false;
+        }
+        let of = live.record.live_epoch();
+        let mut retried = self.retried.lock();
+        if let Some(at) = retried.add(live, now) {
+            self.wheel.lock().file(at, Due::EndedAgain(of));
+        }
+        true
+    }
+
+    /// Takes a look that is to be made again.
+    pub fn take_retried(&self, of: &LiveEpoch) -> Option<EndedLive> {
+        self.retried.lock().take(of)
     }
 
     /// Notes that a check was made, and schedules the next.

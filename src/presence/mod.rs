@@ -16,6 +16,7 @@ pub(crate) mod checks;
 pub(crate) mod conn;
 pub(crate) mod counting;
 pub mod desired_state;
+pub(crate) mod ended_lives;
 pub mod figures;
 pub(crate) mod friends_here;
 pub mod gateways;
@@ -47,7 +48,7 @@ pub(crate) mod whereabouts;
 
 pub(crate) use audience::Audience;
 pub(crate) use platform::Platform;
-pub(crate) use room::{End, NoSeat, Room};
+pub(crate) use room::{NoSeat, Room};
 pub(crate) use rooms::{Installed, Rooms};
 pub(crate) use seating::Away;
 pub(crate) use seats::{ExpiredFans, Fan, Member};

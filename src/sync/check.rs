@@ -17,14 +17,15 @@ use crate::base::ids::{GatewayId, OnlineSet, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
+use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::{Gateways, Roster};
-use crate::presence::{Audience, End, Platform, Room, Rooms};
+use crate::presence::{Audience, Platform, Room, Rooms};
 use crate::store::{
     CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
     Store, StoreError, StoreResult, both,
 };
 use crate::sync::keep::Keeper;
-use crate::sync::lives::Lives;
+use crate::sync::lives::{LiveError, Lives};
 use crate::sync::sweep::Sweeper;
 
 /// Slices that are swept at a time.
@@ -370,33 +371,30 @@ impl Checker {
     }
 
     /// Looks again at lives whose rooms have ended here, some at a time: a failover may have brought their keys back.
-    pub async fn check_ended(&self, rooms: Vec<Arc<Room>>) {
-        stream::iter(rooms).for_each_concurrent(LOOKS_AT_A_TIME, |room| self.check_one_ended(room)).await;
+    pub async fn check_ended(&self, lives: Vec<EndedLive>) {
+        stream::iter(lives).for_each_concurrent(LOOKS_AT_A_TIME, |live| self.check_one_ended(live)).await;
     }
 
-    async fn check_one_ended(&self, room: Arc<Room>) {
-        let looked = match room.end() {
-            Some(End::Closed(closed)) => self.look_at_closed(&room.record, closed).await,
-            _ => self.look_at_evicted(&room.record).await,
+    async fn check_one_ended(&self, live: EndedLive) {
+        let looked = match live.closed {
+            Some(reason) => self.look_at_closed(&live.record, reason).await,
+            None => self.look_at_evicted(&live.record).await,
         };
-        match looked {
-            Ok(()) => room.check.answered(),
-            Err(StoreError::Nonsense(what)) => {
-                tracing::warn!(live_id = %room.record.live, what, "cannot look at a live whose room has ended");
-            }
-            Err(why) => {
-                tracing::debug!(
-                    live_id = %room.record.live, error = %why,
-                    "could not look at a live whose room has ended, will try again"
-                );
-                // Whatever keeps the store from an answer may be what brings the live back.
-                self.checks.recheck_ended_again(room);
-            }
+        let Err(why) = looked else { return };
+        let live_id = live.record.live.clone();
+        // Whatever keeps the store from an answer may be what brings the live back.
+        if why.is_worth_a_retry() && self.checks.recheck_ended_again(live) {
+            tracing::debug!(
+                %live_id, error = %why,
+                "could not look at a live whose room has ended, will try again"
+            );
+        } else {
+            tracing::warn!(%live_id, error = %why, "cannot look at a live whose room has ended");
         }
     }
 
     /// Closes what is open again of an epoch that is over: the record, or slices alone, which may lie on other nodes.
-    async fn look_at_closed(&self, record: &LiveRecord, closed: &LiveRecord) -> StoreResult<()> {
+    async fn look_at_closed(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
         let present = self.store.load_live(&record.live).await;
         let is_open = |present: &LiveRecord| (present.epoch, present.state) == (record.epoch, LiveState::Open);
         // A room of a newer epoch writes its own record over this one.
@@ -406,7 +404,6 @@ impl Checker {
                 live_id = %record.live, epoch = %record.epoch,
                 "a live that was closed is open again; closing it once more"
             );
-            let reason = closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
             return self.lives.close_quietly(record, reason).await;
         }
         let slices: Vec<SliceId> = record.all_slices().collect();
@@ -445,7 +442,9 @@ impl Checker {
         }
         if is_there {
             // A new room removes the users whom the store still holds for this gateway, and announces its viewers.
-            let _ = self.lives.find(&record.live).await;
+            if let Err(LiveError::Store(why)) = self.lives.find(&record.live).await {
+                return Err(why);
+            }
         }
         Ok(())
     }

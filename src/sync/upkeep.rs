@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::checks::{Checks, Due, TICK};
+use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
-use crate::store::{Doubt, Health, MAX_CHECKED, Store};
+use crate::store::{Doubt, Health, LiveEpoch, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
 use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
@@ -54,10 +55,12 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();
         let mut calls = JoinSet::new();
-        // At most one task, which looks at many ended lives. Checks do not wait for it.
-        let mut looks = JoinSet::new();
+        // At most one task each, which looks at many ended lives. Checks do not wait for it, nor do first looks for
+        // those that are made again, which may take long: a part of the store is away.
+        let (mut looks, mut retries) = (JoinSet::new(), JoinSet::new());
         let mut due: VecDeque<Arc<Room>> = VecDeque::new();
-        let mut ended: Vec<Arc<Room>> = Vec::new();
+        let mut ended: Vec<EndedLive> = Vec::new();
+        let mut retried: Vec<LiveEpoch> = Vec::new();
         let mut expired: Vec<Expired> = Vec::new();
         let mut doubts = self.store.doubts();
         let mut parts = self.store.parts();
@@ -79,7 +82,7 @@ impl Upkeep {
             if std::mem::replace(&mut known, present) != present {
                 self.note_health(present);
             }
-            while let Some(done) = calls.try_join_next().or_else(|| looks.try_join_next()) {
+            while let Some(done) = [&mut calls, &mut looks, &mut retries].into_iter().find_map(JoinSet::try_join_next) {
                 // A call that panicked is a bug, and the wiring stops the process.
                 if done.is_err() {
                     return;
@@ -96,7 +99,8 @@ impl Upkeep {
                         }
                     }
                     Due::Check(room) => due.extend((room.end().is_none() && room.check.take(now)).then_some(room)),
-                    Due::Ended(room) => ended.push(room),
+                    Due::Ended(live) => ended.push(live),
+                    Due::EndedAgain(of) => retried.push(of),
                 }
             }
             // While the store is away a check learns nothing; every room is checked when the store is back.
@@ -106,6 +110,11 @@ impl Upkeep {
             if present == Health::Up && !ended.is_empty() && looks.is_empty() {
                 let (checker, ended) = (self.checker.clone(), std::mem::take(&mut ended));
                 looks.spawn(async move { checker.check_ended(ended).await });
+            }
+            if present == Health::Up && !retried.is_empty() && retries.is_empty() {
+                let lives = retried.drain(..).filter_map(|of| self.checks.take_retried(&of)).collect();
+                let checker = self.checker.clone();
+                retries.spawn(async move { checker.check_ended(lives).await });
             }
             if let Some(platform) = self.rooms.platform.as_ref().filter(|_| self.checks.platform.take(now)) {
                 self.checks.platform_checked();
@@ -231,6 +240,32 @@ mod tests {
         until(&|| calls() >= before + MAX_CALLS as u64).await;
         checks.check_soon(vec![room.clone()]);
         until(&|| room.check.at() != Millis::MAX && room.check.at() > clock.now() + 30_000).await;
+        stop.cancel();
+        upkeep.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_look_at_an_ended_live_does_not_wait_for_looks_that_are_made_again() {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let (lives, sessions) = (parts.app.lives.clone(), parts.app.sessions.clone());
+        let closes = async |live: &str| {
+            open_live(&sessions, live).await;
+            lives.close(&LiveId::parse(live).unwrap(), CloseReason::Requested).await.unwrap();
+        };
+        closes("retried").await;
+        store.fails_once("load_live", 0);
+        let stop = CancellationToken::new();
+        let upkeep = tokio::spawn(parts.upkeep.run(stop.clone()));
+        tokio::time::sleep(Duration::from_millis(10_500)).await;
+        store.hangs("load_live");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        store.heals();
+        closes("fresh").await;
+        let calls = || store.calls.load(std::sync::atomic::Ordering::SeqCst);
+        let before = calls();
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert!(calls() > before);
         stop.cancel();
         upkeep.await.unwrap();
     }

@@ -61,10 +61,15 @@ impl Scene {
         found.into_iter().map(|found| (found.fence, found.card)).collect()
     }
 
+    /// The live of the room, which has ended.
+    fn ended(&self) -> EndedLive {
+        EndedLive::new(&self.room, self.parts.app.clock.now())
+    }
+
     /// How many further looks at ended lives are due within this time.
     fn looks_within(&self, span: Millis) -> usize {
         let due = self.parts.upkeep.checks.due(self.parts.app.clock.now() + span);
-        due.iter().filter(|due| matches!(due, Due::Ended(_))).count()
+        due.iter().filter(|due| matches!(due, Due::Ended(_) | Due::EndedAgain(_))).count()
     }
 }
 
@@ -83,7 +88,7 @@ async fn slices_of_a_closed_live_that_are_open_again_are_closed_once_more() {
     let epoch = scene.room.record.epoch;
     scene.closes_the_record_alone().await;
     assert_eq!(scene.slices().await, [(Some(Fence::Open(epoch)), 1); 2]);
-    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    scene.checker().check_ended(vec![scene.ended()]).await;
     assert_eq!(scene.slices().await, [(Some(Fence::Closed(epoch)), 0); 2]);
 }
 
@@ -94,7 +99,7 @@ async fn slices_of_a_closed_live_are_closed_once_more_although_it_is_open_in_a_n
     scene.closes_the_record_alone().await;
     let newer = open(&scene.parts).await.record.epoch;
     scene.comes_to(1);
-    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    scene.checker().check_ended(vec![scene.ended()]).await;
     let closed = Fence::Closed(scene.room.record.epoch);
     assert_eq!(scene.slices().await, [(Some(closed), 0), (Some(Fence::Open(newer)), 1)]);
 }
@@ -105,10 +110,46 @@ async fn a_look_after_a_close_that_gets_no_answer_is_made_again() {
     scene.parts.app.lives.close(&scene.room.record.live, CloseReason::Requested).await.unwrap();
     assert_eq!(scene.looks_within(2_000), 0);
     scene.store.fails_once("load_live", 0);
-    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    scene.checker().check_ended(vec![scene.ended()]).await;
     assert_eq!(scene.looks_within(5_000), 1);
-    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    scene.checker().check_ended(vec![scene.ended()]).await;
     assert_eq!(scene.looks_within(9_000), 0, "it was answered");
+}
+
+#[tokio::test]
+async fn a_live_that_is_let_go_of_again_and_again_has_one_look_that_is_made_again() {
+    let scene = Scene::new().await;
+    assert!(scene.parts.app.rooms.evict_if_idle(&scene.room));
+    scene.store.breaks();
+    for _ in 0..10 {
+        scene.checker().check_ended(vec![scene.ended(), scene.ended()]).await;
+    }
+    assert_eq!(scene.looks_within(100_000), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_without_an_answer_wait_up_to_a_minute_until_the_keys_have_expired() {
+    let scene = Scene::new().await;
+    let (checks, clock) = (&scene.parts.upkeep.checks, scene.parts.app.clock);
+    assert!(scene.parts.app.rooms.evict_if_idle(&scene.room));
+    checks.due(clock.now() + 1_000);
+    scene.store.breaks();
+    let (mut look, mut waits, began) = (Some(scene.ended()), Vec::new(), clock.now());
+    while let Some(live) = look.take().filter(|_| clock.now() < began + 7 * 3_600_000) {
+        let before = clock.now();
+        scene.checker().check_ended(vec![live]).await;
+        while look.is_none() && clock.now() < before + 70_000 {
+            tokio::time::advance(Duration::from_millis(100)).await;
+            look = checks.due(clock.now()).into_iter().find_map(|due| match due {
+                Due::EndedAgain(of) => checks.take_retried(&of),
+                _ => None,
+            });
+        }
+        waits.push((clock.now() - before) / 1_000);
+    }
+    assert_eq!(waits[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
+    let minutes = (clock.now() - began) / 60_000;
+    assert!((360..363).contains(&minutes), "{minutes}");
 }
 
 #[tokio::test]
@@ -119,7 +160,7 @@ async fn a_garbled_slice_of_a_closed_live_keeps_no_other_from_being_looked_at_ag
     let [garbled, away] = [0, 1].map(|place| scene.room.slices()[place].id.clone());
     scene.store.garbles(&garbled);
     scene.store.loses(&away);
-    scene.checker().check_ended(vec![scene.room.clone()]).await;
+    scene.checker().check_ended(vec![scene.ended()]).await;
     assert_eq!(scene.looks_within(5_000), 1);
 }
 

@@ -1,0 +1,71 @@
+//! Lives whose rooms have ended, to be looked at again: a failover may bring back what this gateway had in the store.
+//! Part of the schedule in [`super::checks`]. Nothing here keeps a room in memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use super::room::Room;
+use crate::base::clock::{Millis, millis};
+use crate::store::redis::keys::SLICE_TTL;
+use crate::store::{CloseReason, LiveEpoch, LiveRecord};
+
+/// A look without an answer is made again after so long, in ms: at first, and at most. Each time without an answer
+/// doubles the wait.
+const TRY_AGAIN: (Millis, Millis) = (1_000, 60_000);
+
+/// What a look at such a live needs.
+#[derive(Debug, Clone)]
+pub struct EndedLive {
+    /// The live as it was when the room was made.
+    pub record: Arc<LiveRecord>,
+    /// Why the live closed; `None` if it goes on without this gateway.
+    pub closed: Option<CloseReason>,
+    ended_at: Millis,
+    /// How long this look has waited since the last one; 0 if it is the first.
+    wait: Millis,
+}
+
+impl EndedLive {
+    /// The live of a room that ends now.
+    pub fn new(room: &Room, now: Millis) -> Self {
+        let reason = |closed: &Arc<LiveRecord>| closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
+        let (record, closed) = (Arc::new(room.record.clone()), room.closed().map(reason));
+        Self { record, closed, ended_at: now, wait: 0 }
+    }
+
+    /// Whether the store has nothing of the live any more, since its keys have a lifetime.
+    pub(super) fn is_forgotten(&self, now: Millis) -> bool {
+        now.saturating_sub(self.ended_at) >= millis(SLICE_TTL)
+    }
+}
+
+/// The lives whose last look had no answer, at most one look for each epoch: a live that is loaded and evicted again
+/// and again while one node is away adds no more.
+#[derive(Debug, Default)]
+pub(super) struct RetriedLooks(HashMap<LiveEpoch, EndedLive>);
+
+impl RetriedLooks {
+    /// Takes in a look that had no answer. Returns when it is due again; `None` if another one of this epoch waits.
+    pub(super) fn add(&mut self, mut live: EndedLive, now: Millis) -> Option<Millis> {
+        live.wait = (live.wait * 2).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
+        let at = now + live.wait;
+        match self.0.entry(live.record.live_epoch()) {
+            Entry::Vacant(place) => {
+                place.insert(live);
+                Some(at)
+            }
+            Entry::Occupied(mut there) => {
+                let there = there.get_mut();
+                there.closed = there.closed.or(live.closed);
+                there.ended_at = there.ended_at.max(live.ended_at);
+                there.wait = there.wait.max(live.wait);
+                None
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, of: &LiveEpoch) -> Option<EndedLive> {
+        self.0.remove(of)
+    }
+}
