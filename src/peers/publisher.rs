@@ -1,7 +1,7 @@
 //! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
 //! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
-//! live whose counts could not be sent is checked after the wait of a check without an answer, and the counts are sent
-//! again then. A room's moves and invisible users that could not be told go into the next message.
+//! live whose counts could not be sent is checked a second later, and the counts are sent again then. A room's moves and
+//! invisible users that could not be told go into the next message.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
@@ -34,6 +34,10 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// The most jobs at a time, slow ones included. They leave room for other calls to the node that hangs.
 const MAX_ALL_JOBS: usize = 512;
+
+/// A live whose counts could not be sent is checked after so long, in ms. The back-off of its checks says nothing here:
+/// they also ask the nodes of its slices.
+const TRY_AGAIN: Millis = 1_000;
 
 /// Rooms whose users one call counts.
 const ROOMS_A_CALL: usize = 100;
@@ -167,7 +171,7 @@ impl Publisher {
             news.into_iter().for_each(|(slice, _)| slice.set_news());
             room.announced.forget();
             room.announced.require();
-            self.checks.check_at(&room, self.clock.now() + room.check.wait());
+            self.checks.check_at(&room, self.clock.now() + TRY_AGAIN);
         }
         self.tell_moves(&room).await;
     }
@@ -405,5 +409,20 @@ mod tests {
         assert_eq!(store.announcing(), 1);
         stop.cancel();
         running.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_that_were_not_sent_do_not_wait_for_the_back_off_of_checks() {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let room = open_live(&parts.app.sessions, "42").await;
+        // A slice on another node has had no answer for long.
+        (0..10).for_each(|_| room.check.unanswered());
+        assert!(room.check.wait() > TRY_AGAIN);
+        room.check.take(Millis::MAX);
+        store.hangs_for(&room.record.live);
+        room.announced.require();
+        parts.publisher.publish(room.clone()).await;
+        assert_eq!(room.check.at(), parts.app.clock.now() + TRY_AGAIN);
     }
 }
