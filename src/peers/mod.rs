@@ -13,8 +13,12 @@ pub mod publisher;
 pub mod subscriber;
 pub mod survey;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
@@ -22,14 +26,14 @@ use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
-use crate::store::Channel;
+use crate::store::{Channel, StoreError};
 use message::PeerMessage;
 use survey::Surveys;
 
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
 
-/// About the most hidden users who may wait to be told; further ones are dropped and counted.
+/// The most hidden users who may wait to be told; further ones are dropped and counted.
 const MAX_HIDDEN: usize = 65_536;
 
 /// Each gateway numbers its announcements of viewers from a random number below this one. Checks compare the sum of
@@ -44,7 +48,8 @@ pub struct Outbox {
     number: AtomicU64,
     messages: Queue<(Channel, PeerMessage)>,
     /// The users who are in no list from now on, until the gateways were told.
-    hidden: Queue<UserId>,
+    hidden: Mutex<HashSet<UserId>>,
+    any_hidden: Notify,
 }
 
 impl Outbox {
@@ -54,7 +59,8 @@ impl Outbox {
             metrics,
             number: AtomicU64::new(rand::random_range(1..FIRST_NUMBER)),
             messages: Queue::default(),
-            hidden: Queue::default(),
+            hidden: Mutex::default(),
+            any_hidden: Notify::new(),
         }
     }
 
@@ -78,18 +84,30 @@ impl Outbox {
 
     /// Tells all gateways, this one too, that these users are in no list from now on.
     pub fn hidden(&self, users: &[UserId]) {
+        let mut hidden = self.hidden.lock();
         for user in users {
-            if self.hidden.len() < MAX_HIDDEN {
-                self.hidden.push(user.clone());
+            if hidden.len() < MAX_HIDDEN || hidden.contains(user) {
+                hidden.insert(user.clone());
             } else {
                 self.drop_one();
             }
+        }
+        drop(hidden);
+        self.any_hidden.notify_one();
+    }
+
+    /// Has users told again who were not told, unless the store would refuse that as well.
+    fn hidden_again(&self, users: &[UserId], why: &StoreError) {
+        match why {
+            StoreError::Timeout | StoreError::Lost(_) | StoreError::Backpressure => self.hidden(users),
+            StoreError::Refused(_) | StoreError::Nonsense(_) => {}
         }
     }
 
     /// The users who wait to be told by [`Self::hidden`], as many at a time as go into one message.
     fn take_hidden(&self) -> Vec<Vec<UserId>> {
-        self.hidden.take().chunks(MOST_USERS).map(<[UserId]>::to_vec).collect()
+        let users: Vec<UserId> = std::mem::take(&mut *self.hidden.lock()).into_iter().collect();
+        users.chunks(MOST_USERS).map(<[UserId]>::to_vec).collect()
     }
 
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
@@ -168,6 +186,24 @@ mod tests {
             let (PeerMessage::Hidden { users } | PeerMessage::Moved { users, .. }) = message else { unreachable!() };
             told.extend(users);
         }
-        assert_eq!(told, [users.clone(), users].concat());
+        let (hidden, moved) = told.split_at(users.len());
+        assert_eq!(hidden.iter().collect::<HashSet<_>>(), users.iter().collect());
+        assert_eq!(moved, users);
+    }
+
+    #[test]
+    fn hidden_users_wait_once_and_only_for_a_store_that_may_take_them() {
+        let gateways = Arc::new(Gateways::new(Duration::from_secs(10), Duration::from_secs(2)));
+        let outbox = Outbox::new(gateways, Arc::default());
+        let users: Vec<UserId> = (0..3).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect();
+        for why in [StoreError::Timeout, StoreError::Lost(String::new()), StoreError::Backpressure] {
+            outbox.hidden_again(&users, &why);
+            outbox.hidden(&users[..1]);
+        }
+        assert_eq!(outbox.take_hidden().concat().len(), users.len());
+        for why in [StoreError::Refused("NOPERM".to_owned()), StoreError::Nonsense(String::new())] {
+            outbox.hidden_again(&users, &why);
+        }
+        assert_eq!(outbox.take_hidden(), Vec::<Vec<UserId>>::new());
     }
 }

@@ -1,7 +1,7 @@
 //! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
 //! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
-//! live whose counts could not be sent is checked a second later, and the counts are sent again then. A room's moves and
-//! invisible users that could not be told go into the next message.
+//! live whose counts could not be sent is checked a second later, and the counts are sent again then. A room's moves
+//! that could not be told go into the next message, and invisible users do if the store may take them then.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
@@ -108,7 +108,7 @@ impl Publisher {
                     work.messages.extend(self.outbox.messages.take());
                 }
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
-                () = self.outbox.hidden.wait(), if !woken => woken = true,
+                () = self.outbox.any_hidden.notified(), if !woken => woken = true,
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
@@ -133,7 +133,7 @@ impl Publisher {
                 if let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await {
                     tracing::debug!(error = %why, "a message was not sent");
                     if let PeerMessage::Hidden { users } = &message {
-                        this.outbox.hidden(users);
+                        this.outbox.hidden_again(users, &why);
                     }
                 }
                 None
