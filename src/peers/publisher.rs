@@ -70,6 +70,23 @@ impl Work {
     }
 }
 
+/// Rooms with users whom the store does not count yet, by their address.
+#[derive(Default)]
+struct ToCount(HashMap<usize, Arc<Room>>);
+
+impl ToCount {
+    /// Adds those of some rooms that have such users, and drops the rooms that have none by now or have ended.
+    fn add(&mut self, rooms: &[Arc<Room>]) {
+        self.0.extend(rooms.iter().map(|room| (address(room), room.clone())));
+        let waits = |room: &Room| room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
+        self.0.retain(|_, room| waits(room) && room.end().is_none());
+    }
+
+    fn take(&mut self) -> Vec<Arc<Room>> {
+        std::mem::take(&mut self.0).into_values().collect()
+    }
+}
+
 fn address(room: &Arc<Room>) -> usize {
     Arc::as_ptr(room).addr()
 }
@@ -81,13 +98,13 @@ impl Publisher {
         let mut woken = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
         let mut work = Work::default();
-        // The rooms whose users are to be counted next, after those of the count that is under way.
-        let mut came: Vec<Arc<Room>> = Vec::new();
+        // These wait for the end of the count that is under way.
+        let mut to_count = ToCount::default();
         let mut counting = JoinSet::new();
         loop {
-            if counting.is_empty() && !came.is_empty() {
-                let (this, rooms) = (self.clone(), std::mem::take(&mut came));
-                counting.spawn(async move { this.count_uniques(&rooms).await });
+            if counting.is_empty() && !to_count.0.is_empty() {
+                let (this, rooms, stop) = (self.clone(), to_count.take(), stop.clone());
+                counting.spawn(async move { this.count_uniques(&rooms, &stop).await });
             }
             while work.is_waiting() && work.jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
                 self.start_next(&mut work, &slow);
@@ -113,7 +130,7 @@ impl Publisher {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
-                    came.extend(rooms.iter().cloned());
+                    to_count.add(&rooms);
                     work.rooms.extend(rooms);
                     let hidden = self.outbox.take_hidden().into_iter();
                     work.messages.extend(hidden.map(|users| (Channel::Gateways, PeerMessage::Hidden { users })));
@@ -176,9 +193,12 @@ impl Publisher {
         self.tell_moves(&room).await;
     }
 
-    /// Has the store count the users who came to these rooms.
-    async fn count_uniques(&self, rooms: &[Arc<Room>]) {
+    /// Has the store count the users who came to these rooms, call by call until the gateway stops.
+    async fn count_uniques(&self, rooms: &[Arc<Room>], stop: &CancellationToken) {
         for some in rooms.chunks(ROOMS_A_CALL) {
+            if stop.is_cancelled() {
+                return;
+            }
             let waiting = some.iter().filter(|room| room.end().is_none());
             let waiting = waiting.filter_map(|room| Some((room, room.uniques.as_ref()?.take()?)));
             let (rooms, calls): (Vec<_>, Vec<_>) = waiting
@@ -353,7 +373,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::store::{Bus, BusEvent, BusEvents};
+    use crate::store::{Bus, BusEvent, BusEvents, LiveRecord, LiveState};
     use crate::testing::{FaultyStore, open_live, parts_on};
 
     /// Waits for what a gateway publishes of a live.
@@ -424,5 +444,30 @@ mod tests {
         room.announced.require();
         parts.publisher.publish(room.clone()).await;
         assert_eq!(room.check.at(), parts.app.clock.now() + TRY_AGAIN);
+    }
+
+    #[tokio::test]
+    async fn a_room_waits_once_to_have_its_users_counted_and_only_while_it_has_any() {
+        let parts = parts_on(&Config::default(), Arc::new(FaultyStore::new()));
+        let (context, mut rooms) = (&parts.app.sessions, Vec::new());
+        for live in ["came", "ends", "nobody"] {
+            rooms.push(open_live(context, live).await);
+        }
+        rooms[..2].iter().for_each(|room| room.uniques.as_ref().unwrap().put_back(&[1], &[]));
+        let mut to_count = ToCount::default();
+        (0..3).for_each(|_| to_count.add(&rooms));
+        assert_eq!(to_count.0.len(), 2);
+        rooms[1].close(LiveRecord { state: LiveState::Closed, ..rooms[1].record.clone() });
+        to_count.add(&[]);
+        let waiting = to_count.take();
+        assert_eq!(waiting.iter().map(|room| room.record.live.as_str()).collect::<Vec<_>>(), ["came"]);
+
+        let uniques = rooms[0].uniques.as_ref().unwrap();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        parts.publisher.count_uniques(&waiting, &stop).await;
+        assert!(!uniques.is_empty(), "a gateway that stops begins no further call");
+        parts.publisher.count_uniques(&waiting, &CancellationToken::new()).await;
+        assert!(uniques.is_empty());
     }
 }
