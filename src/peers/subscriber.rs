@@ -35,6 +35,7 @@ pub struct Subscriber {
 impl Subscriber {
     pub async fn run(self, stop: CancellationToken) {
         let mut events = self.store.events();
+        let mut may_miss_ready = false;
         loop {
             let event = tokio::select! {
                 () = stop.cancelled() => return,
@@ -65,15 +66,20 @@ impl Subscriber {
                 }
                 Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
-                    for room in self.rooms.all() {
-                        // A `Ready` may be among what was lost. A channel that is still silent is reported again.
-                        room.check.hears();
-                        self.note_friends_asked(&room);
-                    }
+                    may_miss_ready = true;
+                    self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
                     self.checks.check_all_soon();
-                    self.rooms.befriend_where(|room| room.friends.hears() | room.friends.doubt_follows());
+                    self.rooms.befriend_where(|room| {
+                        let heard = !room.friends.is_deaf() && room.friends.hears();
+                        heard | room.friends.doubt_follows()
+                    });
                 }
                 None => return,
+            }
+            // Not earlier: the `Ready` may still wait, and another one could push out what waits.
+            if may_miss_ready && events.is_empty() {
+                may_miss_ready = false;
+                self.rooms.all().iter().for_each(|room| self.ask_ready_if_deaf(room));
             }
         }
     }
@@ -131,6 +137,17 @@ impl Subscriber {
             _ => return Err("unknown"),
         }
         Ok(())
+    }
+
+    /// A `Ready` of a room's channels may be among what was lost, or the channels are silent still.
+    fn ask_ready_if_deaf(&self, room: &Room) {
+        let live = &room.record.live;
+        if room.check.is_deaf() {
+            self.store.ask_ready(&Channel::Live(live.clone()));
+        }
+        if room.friends.is_deaf() {
+            self.store.ask_ready(&Channel::Moves(live.clone()));
+        }
     }
 
     /// Viewers on a peer want to hear of their friends in a live, or may have said so unheard.
@@ -196,6 +213,40 @@ mod tests {
     use crate::store::memory::MemoryStore;
     use crate::testing::{open_live, parts_on};
 
+    /// The subscriber does not run meanwhile, so the first of these messages are lost to it.
+    fn lose_messages(store: &MemoryStore) {
+        for _ in 0..5_000 {
+            store.publish(&Channel::Gateways, String::new()).now_or_never().unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_room_whose_channels_are_silent_stays_deaf_when_messages_are_lost() {
+        let store = Arc::new(MemoryStore::new(Clock::start()));
+        let parts = parts_on(&Config::default(), store.clone());
+        let (silent, hears) = (open_live(&parts.app.sessions, "42").await, open_live(&parts.app.sessions, "43").await);
+        let subscriber = tokio::spawn(parts.subscriber.run(CancellationToken::new()));
+        tokio::task::yield_now().await;
+        // As in the middle of subscribing to everything again.
+        store.unsubscribe(&silent.record.live);
+        for room in [&silent, &hears] {
+            room.check.set_deaf();
+        }
+        lose_messages(&store);
+        let hears = async {
+            while hears.check.is_deaf() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), hears).await.expect("the loss is dealt with");
+        assert!(silent.check.is_deaf() && silent.friends.is_deaf());
+        store.subscribe(&silent.record.live);
+        store.hear_moves(&silent.record.live);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(!silent.check.is_deaf() && !silent.friends.is_deaf(), "each is ready");
+        subscriber.abort();
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_room_whose_ready_was_lost_is_not_deaf_for_ever() {
         let store = Arc::new(MemoryStore::new(Clock::start()));
@@ -204,10 +255,7 @@ mod tests {
         let subscriber = tokio::spawn(parts.subscriber.run(CancellationToken::new()));
         tokio::task::yield_now().await;
         room.check.set_deaf();
-        // The subscriber does not run meanwhile, so the first of these are lost to it.
-        for _ in 0..5_000 {
-            store.publish(&Channel::Gateways, String::new()).now_or_never().unwrap().unwrap();
-        }
+        lose_messages(&store);
         let hears = async {
             while room.check.is_deaf() {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -69,6 +69,10 @@ impl FriendsHere {
         self.index().is_none_or(|index| index.askers.is_empty())
     }
 
+    pub fn is_deaf(&self) -> bool {
+        !self.hears.load(Ordering::Acquire)
+    }
+
     /// Notes that this gateway will hear of moves no longer.
     pub fn set_deaf(&self) {
         self.hears.store(false, Ordering::Release);
@@ -80,7 +84,7 @@ impl FriendsHere {
         let asker = Arc::new(Asker::new(conn.clone()));
         if index.askers.is_empty() {
             index.follows = follows.clone();
-            index.deaf_since = (!self.hears.load(Ordering::Acquire)).then_some(now);
+            index.deaf_since = self.is_deaf().then_some(now);
         }
         index.askers.insert(ByAddress(asker.clone()));
         index.to_load.push_back(asker.clone());

@@ -55,8 +55,9 @@ pub enum BusEvent {
     Ready(Channel),
     /// No messages come from channels in these slots until a channel is [`BusEvent::Ready`] again.
     Deaf(Doubt),
-    /// Messages were lost, on unknown channels, and other events with them: the receiver must read the store. If some
-    /// channels are silent, [`BusEvent::Deaf`] comes again with the next vain attempt to subscribe.
+    /// Messages were lost, on unknown channels, and other events with them: the receiver must read the store. Where a
+    /// [`BusEvent::Ready`] is missing after all others, it asks for another one by [`Bus::ask_ready`]. If some channels
+    /// are silent, [`BusEvent::Deaf`] comes again with the next vain attempt to subscribe.
     Lost,
 }
 
@@ -78,6 +79,9 @@ pub trait Bus {
     /// Ends that subscription.
     fn ignore_moves(&self, live: &LiveId);
 
+    /// Asks for another [`BusEvent::Ready`] of a channel, once its subscription works. Does nothing without one.
+    fn ask_ready(&self, channel: &Channel);
+
     /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
 }
@@ -95,13 +99,18 @@ impl BusEvents {
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// The wanted channels and the receivers: both stores build their bus on this.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    /// Each channel but the gateways', with the ticket of its subscription. A channel that is subscribed to again gets
-    /// a new ticket, so it becomes [`BusEvent::Ready`] again.
+    /// Each channel but the gateways', with the ticket of its subscription. A channel that is subscribed to again, or
+    /// asked for, gets a new ticket, so it becomes [`BusEvent::Ready`] again.
     wanted: Mutex<HashMap<Channel, u64>>,
     tickets: AtomicU64,
     changed: watch::Sender<()>,
@@ -138,8 +147,26 @@ impl Subscriptions {
         }
     }
 
+    /// Gives a wanted channel a new ticket. False if nobody wants it.
+    pub(super) fn renew(&self, channel: &Channel) -> bool {
+        let is_wanted = {
+            let mut wanted = self.wanted.lock();
+            let ticket = wanted.get_mut(channel);
+            ticket.map(|ticket| *ticket = self.tickets.fetch_add(1, Ordering::Relaxed)).is_some()
+        };
+        if is_wanted {
+            self.changed.send_replace(());
+        }
+        is_wanted
+    }
+
+    /// The ticket of a channel, 0 of the gateways'; `None` if nobody wants the channel.
+    pub(super) fn ticket(&self, channel: &Channel) -> Option<u64> {
+        if *channel == Channel::Gateways { Some(0) } else { self.wanted.lock().get(channel).copied() }
+    }
+
     pub(super) fn wants(&self, channel: &Channel) -> bool {
-        *channel == Channel::Gateways || self.wanted.lock().contains_key(channel)
+        self.ticket(channel).is_some()
     }
 
     /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next to nothing if there

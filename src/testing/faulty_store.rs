@@ -591,6 +591,10 @@ impl Bus for FaultyStore {
         self.inner.ignore_moves(live);
     }
 
+    fn ask_ready(&self, channel: &Channel) {
+        self.inner.ask_ready(channel);
+    }
+
     fn events(&self) -> BusEvents {
         self.inner.events()
     }

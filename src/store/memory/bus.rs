@@ -51,6 +51,12 @@ impl Bus for MemoryStore {
         self.subscriptions.remove(&Channel::Moves(live.clone()));
     }
 
+    fn ask_ready(&self, channel: &Channel) {
+        if self.subscriptions.renew(channel) {
+            self.subscriptions.send(BusEvent::Ready(channel.clone()));
+        }
+    }
+
     fn events(&self) -> BusEvents {
         self.subscriptions.events()
     }

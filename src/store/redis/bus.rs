@@ -31,6 +31,10 @@ impl Bus for RedisStore {
         self.subscriber.subscriptions().remove(&Channel::Moves(live.clone()));
     }
 
+    fn ask_ready(&self, channel: &Channel) {
+        self.subscriber.subscriptions().renew(channel);
+    }
+
     fn events(&self) -> BusEvents {
         self.subscriber.subscriptions().events()
     }

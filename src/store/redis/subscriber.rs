@@ -111,12 +111,18 @@ struct Confirmed {
     latest: Option<Instant>,
 }
 
-/// The channels to confirm in one pass, each with its ticket. Those without a confirmation come first, also if they are
-/// wanted only while the pass is under way: until then, a live that somebody joined hears nothing.
+impl Confirmed {
+    fn ticket(&self, channel: &Channel) -> Option<u64> {
+        self.channels.get(channel).map(|(_, ticket)| *ticket)
+    }
+}
+
+/// The channels to confirm in one pass. Those without a confirmation come first, also if they are wanted only while the
+/// pass is under way: until then, a live that somebody joined hears nothing.
 struct Pass {
-    new: VecDeque<(Channel, u64)>,
+    new: VecDeque<Channel>,
     /// Their last confirmation is old.
-    due: VecDeque<(Channel, u64)>,
+    due: VecDeque<Channel>,
     /// The newest ticket that was looked at.
     seen: u64,
 }
@@ -130,21 +136,32 @@ impl Pass {
             match confirmed.channels.get(&channel) {
                 Some((at, known)) if *known == ticket => {
                     if at.elapsed() >= every(&channel) {
-                        due.push((*at, (channel, ticket)));
+                        due.push((*at, channel));
                     }
                 }
-                _ => new.push_back((channel, ticket)),
+                _ => new.push_back(channel),
             }
         }
         due.sort_by_key(|(at, _)| *at);
         Self { new, due: due.into_iter().map(|(_, due)| due).collect(), seen }
     }
 
-    fn next(&mut self, subscriptions: &Subscriptions) -> Option<(Channel, u64)> {
-        if self.new.is_empty() {
-            self.new.extend(subscriptions.wanted_after(&mut self.seen));
+    /// The next channel, and the ticket that it has by now.
+    fn next(&mut self, subscriptions: &Subscriptions, confirmed: &Confirmed) -> Option<(Channel, u64)> {
+        loop {
+            if self.new.is_empty() {
+                let newer = subscriptions.wanted_after(&mut self.seen);
+                self.new.extend(newer.into_iter().map(|(channel, _)| channel));
+            }
+            let new = self.new.pop_front();
+            let is_due = new.is_none();
+            let channel = new.or_else(|| self.due.pop_front())?;
+            // This pass may have confirmed it with this ticket, which it got in the meantime.
+            let is_wanted = |ticket: &u64| is_due || confirmed.ticket(&channel) != Some(*ticket);
+            if let Some(ticket) = subscriptions.ticket(&channel).filter(is_wanted) {
+                return Some((channel, ticket));
+            }
         }
-        self.new.pop_front().or_else(|| self.due.pop_front())
     }
 }
 
@@ -254,13 +271,11 @@ impl Task {
             Channel::Live(_) | Channel::Moves(_) => CONFIRM.1,
         };
         let mut pass = Pass::begin(&self.subscriptions, confirmed, every);
-        while let Some((channel, ticket)) = pass.next(&self.subscriptions) {
+        while let Some((channel, ticket)) = pass.next(&self.subscriptions, confirmed) {
             if map.has_changed().unwrap_or(false) {
                 return Ok(false);
             }
-            // It may have been wanted anew meanwhile, and subscribed to.
-            let is_newer = confirmed.channels.get(&channel).is_some_and(|(_, known)| *known > ticket);
-            if !is_newer && self.is_mine(&channel) {
+            if self.is_mine(&channel) {
                 self.confirm(client, confirmed, (channel, ticket)).await?;
             }
         }
@@ -360,13 +375,37 @@ mod tests {
         }
         subscriptions.add(live("new"));
         let mut pass = Pass::begin(&subscriptions, &confirmed, |_| Duration::from_secs(30));
-        assert_eq!(pass.next(&subscriptions), Some((live("new"), 3)));
-        assert_eq!(pass.next(&subscriptions), Some((live("older"), 2)));
+        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("new"), 3)));
+        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("older"), 2)));
         subscriptions.add(live("newer"));
         subscriptions.add(live("short-lived"));
         subscriptions.remove(&live("short-lived"));
-        assert_eq!(pass.next(&subscriptions), Some((live("newer"), 4)));
-        assert_eq!(pass.next(&subscriptions), Some((live("old"), 1)));
-        assert_eq!(pass.next(&subscriptions), None);
+        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("newer"), 4)));
+        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("old"), 1)));
+        assert_eq!(pass.next(&subscriptions, &confirmed), None);
+    }
+
+    #[test]
+    fn a_channel_that_is_asked_for_is_ready_once_more() {
+        let (subscriptions, mut confirmed) = (Subscriptions::default(), Confirmed::default());
+        let now = Instant::now();
+        confirmed.channels.insert(Channel::Gateways, (now, 0));
+        let confirm = |confirmed: &mut Confirmed, pass: &mut Pass| {
+            let (channel, ticket) = pass.next(&subscriptions, confirmed)?;
+            confirmed.channels.insert(channel, (now, ticket));
+            Some(ticket)
+        };
+        subscriptions.add(live("42"));
+        let begin = |confirmed: &Confirmed| Pass::begin(&subscriptions, confirmed, |_| Duration::from_secs(30));
+        let mut pass = begin(&confirmed);
+        assert!(subscriptions.renew(&live("42")) && !subscriptions.renew(&live("43")));
+        assert_eq!(confirm(&mut confirmed, &mut pass), Some(2), "it is subscribed to with the newer ticket at once");
+        assert_eq!(confirm(&mut confirmed, &mut pass), None);
+        assert!(subscriptions.renew(&live("42")));
+        assert_eq!(confirm(&mut confirmed, &mut pass), Some(3), "in the same pass");
+        assert!(subscriptions.renew(&live("42")));
+        pass = begin(&confirmed);
+        assert_eq!(confirm(&mut confirmed, &mut pass), Some(4), "in the next one");
+        assert_eq!(confirm(&mut confirmed, &mut pass), None);
     }
 }

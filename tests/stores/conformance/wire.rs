@@ -109,6 +109,8 @@ async fn listening_anew_is_ready_anew(store: Arc<dyn Store>) {
     for _ in 0..3 {
         store.subscribe(&live("42"));
         ready(&mut hearing, there("42")).await;
+        store.ask_ready(&there("42"));
+        ready(&mut hearing, there("42")).await;
         store.unsubscribe(&live("42"));
     }
 }
