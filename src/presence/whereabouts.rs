@@ -16,7 +16,7 @@ use super::own_lease::Incarnation;
 use super::resync_at::ResyncAt;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, USERS_SLICES, UserId};
-use crate::store::TellWhereabouts;
+use crate::store::{Chain, TellWhereabouts};
 
 /// Users of one call.
 const USERS_A_CALL: usize = 500;
@@ -160,16 +160,16 @@ impl Whereabouts {
             (user, lives)
         });
         let users = users.collect();
+        let known = slice.told.map_or(0, |(_, number)| number);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, users })
+        Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, known, users })
     }
 
-    /// Notes that the store was told, and the number of the call before, as the store knows it. If the store lost
-    /// something, [`Self::found`] is to be called once [`Self::resync_at`] says so.
-    pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> Noted {
+    /// Notes that the store was told. If the store lost something, [`Self::found`] is to be called once
+    /// [`Self::resync_at`] says so.
+    pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, chain: Chain) -> Noted {
         let mut slice = self.slice(call.slice).lock();
-        // A later number is that of a call whose answer was lost. The store may have lost its data before that call.
-        slice.lost |= slice.told.is_some_and(|known| known.0 == own.number && known.1 != before);
+        slice.lost |= chain == Chain::Broken;
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);
         let told =
@@ -267,8 +267,13 @@ fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+    use crate::base::clock::Clock;
     use crate::base::ids::GatewayId;
+    use crate::store::memory::MemoryStore;
+    use crate::store::{OnlineUsers, ToldWhereabouts, Whereabouts as _};
 
     fn id(name: &str) -> (UserId, LiveId) {
         (UserId::parse("u1").unwrap(), LiveId::parse(name).unwrap())
@@ -284,20 +289,41 @@ mod tests {
         Incarnation { id: GatewayId::parse(&format!("g{number}")).unwrap(), number }
     }
 
-    /// What the store is told now of the user, if anything; it knows of the call before.
-    fn told(whereabouts: &Whereabouts, own: &Incarnation, before: Option<u64>) -> Option<Vec<Vec<LiveId>>> {
+    /// What the store is told now of the user, if anything.
+    fn told(whereabouts: &Whereabouts, own: &Incarnation, chain: Chain) -> Option<Vec<Vec<LiveId>>> {
         let call = whereabouts.calls(own).pop()?;
-        if whereabouts.noted(&call, own, before.unwrap_or(call.number - 1)).lost {
+        if whereabouts.noted(&call, own, chain).lost {
             whereabouts.found(call.slice, Vec::new());
         }
         Some(call.users.into_iter().map(|(_, lives)| lives).collect())
     }
 
-    /// Who moved where, as the store is told now; the last call that it knows of is the last that was answered.
+    /// Has a store carry out the next call, which has an answer.
+    fn answered(whereabouts: &Whereabouts, own: &Incarnation, store: &MemoryStore) -> Noted {
+        let call = whereabouts.calls(own).pop().unwrap();
+        match store.tell_whereabouts(&call).now_or_never().unwrap() {
+            Ok(ToldWhereabouts::Noted(chain)) => whereabouts.noted(&call, own, chain),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Has a store carry out the next call, of which the gateway does not hear.
+    fn unanswered(whereabouts: &Whereabouts, own: &Incarnation, store: &MemoryStore) {
+        let call = whereabouts.calls(own).pop().unwrap();
+        store.tell_whereabouts(&call).now_or_never().unwrap().unwrap();
+        whereabouts.failed(&call);
+    }
+
+    /// Has a store lose the words of a gateway about a user.
+    fn lose(store: &MemoryStore, own: &Incarnation, user: &UserId) {
+        let (slice, gateway) = (user.slice_index(USERS_SLICES), std::slice::from_ref(&own.id));
+        store.forget_whereabouts(slice, gateway, std::slice::from_ref(user)).now_or_never().unwrap().unwrap();
+    }
+
+    /// Who moved where, as the store is told now.
     fn moved(whereabouts: &Whereabouts, own: &Incarnation) -> Moved {
         let call = whereabouts.calls(own).pop().unwrap();
-        let before = whereabouts.slice(call.slice).lock().told.map_or(0, |(_, number)| number);
-        let mut moved = whereabouts.noted(&call, own, before).moved;
+        let mut moved = whereabouts.noted(&call, own, Chain::Unbroken).moved;
         moved.users.sort();
         moved
     }
@@ -307,18 +333,18 @@ mod tests {
         let (whereabouts, own) = (Whereabouts::default(), own(1));
         let ((user, one), (_, two)) = (id("1"), id("2"));
         whereabouts.joined(&user, &one);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![one.clone()]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![one.clone()]]));
         whereabouts.joined(&user, &one);
-        assert_eq!(told(&whereabouts, &own, None), None, "a second device in the same live");
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None, "a second device in the same live");
         whereabouts.joined(&user, &two);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![one.clone(), two.clone()]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![one.clone(), two.clone()]]));
         whereabouts.left(&user, &one);
-        assert_eq!(told(&whereabouts, &own, None), None);
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
         whereabouts.left(&user, &two);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![one.clone()]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![one.clone()]]));
         whereabouts.left(&user, &one);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![]]));
-        assert_eq!(told(&whereabouts, &own, None), None);
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
     }
 
     #[test]
@@ -350,80 +376,99 @@ mod tests {
         let call = whereabouts.calls(&own).pop().unwrap();
         whereabouts.left(&user, &live);
         whereabouts.failed(&call);
-        // The call was carried out all the same. It was the first, so nothing was there to lose before it.
-        assert_eq!(told(&whereabouts, &own, Some(call.number)), Some(vec![vec![]]));
-        assert_eq!(told(&whereabouts, &own, None), None);
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
     }
 
     #[test]
-    fn a_store_that_lost_its_data_before_a_call_without_an_answer_is_told_everything() {
-        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
+    fn calls_that_were_carried_out_without_an_answer_are_no_loss() {
+        let (store, whereabouts) = (MemoryStore::new(Clock::start()), Whereabouts::default());
+        let (own, (user, live)) = (own(1), id("1"));
+        for round in 0..3 {
+            // In the first round nothing was answered before.
+            for _ in 0..round + 1 {
+                whereabouts.joined(&user, &live);
+                unanswered(&whereabouts, &own, &store);
+                whereabouts.left(&user, &live);
+                unanswered(&whereabouts, &own, &store);
+            }
+            assert!(!answered(&whereabouts, &own, &store).lost, "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_lost_its_data_before_calls_without_an_answer_is_told_everything() {
+        let (store, whereabouts) = (MemoryStore::new(Clock::start()), Whereabouts::default());
+        let (own, (user, live)) = (own(1), id("1"));
         let other = of_slice(user.slice_index(USERS_SLICES)).find(|other| *other != user).unwrap();
         whereabouts.joined(&user, &live);
-        assert!(told(&whereabouts, &own, None).is_some());
+        assert!(!answered(&whereabouts, &own, &store).lost);
         whereabouts.joined(&other, &live);
-        let call = whereabouts.calls(&own).pop().unwrap();
-        whereabouts.failed(&call);
-        // The store lost the word of the first user, and then carried the call out.
-        assert_eq!(told(&whereabouts, &own, Some(call.number)), Some(vec![vec![live.clone()]]), "the other user");
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![live.clone()], vec![live]]));
-        assert_eq!(told(&whereabouts, &own, None), None);
+        unanswered(&whereabouts, &own, &store);
+        lose(&store, &own, &user);
+        unanswered(&whereabouts, &own, &store);
+        unanswered(&whereabouts, &own, &store);
+        assert!(answered(&whereabouts, &own, &store).lost);
+        whereabouts.found(user.slice_index(USERS_SLICES), Vec::new());
+        assert!(!answered(&whereabouts, &own, &store).lost);
+        let words = |user| store.whereabouts_of(std::slice::from_ref(user)).now_or_never().unwrap().unwrap().remove(0);
+        assert_eq!([words(&user), words(&other)], [vec![(own.id.clone(), live.clone())], vec![(own.id.clone(), live)]]);
     }
 
     #[test]
     fn a_store_that_lost_something_and_a_new_incarnation_are_told_everything() {
         let (whereabouts, first, (user, live)) = (Whereabouts::default(), own(1), id("1"));
         whereabouts.joined(&user, &live);
-        assert!(told(&whereabouts, &first, None).is_some());
+        assert!(told(&whereabouts, &first, Chain::Unbroken).is_some());
         whereabouts.doubt_all();
-        assert_eq!(told(&whereabouts, &first, None), Some(vec![]), "it is only asked");
-        assert_eq!(told(&whereabouts, &first, None), None);
+        assert_eq!(told(&whereabouts, &first, Chain::Unbroken), Some(vec![]), "it is only asked");
+        assert_eq!(told(&whereabouts, &first, Chain::Unbroken), None);
         whereabouts.doubt_all();
-        assert_eq!(told(&whereabouts, &first, Some(0)), Some(vec![]), "it knows nothing");
-        assert_eq!(told(&whereabouts, &first, None), Some(vec![vec![live.clone()]]));
-        assert_eq!(told(&whereabouts, &own(2), Some(0)), Some(vec![]), "it does not know the new id");
-        assert_eq!(told(&whereabouts, &own(2), None), Some(vec![vec![live]]));
-        assert_eq!(told(&whereabouts, &own(2), None), None);
+        assert_eq!(told(&whereabouts, &first, Chain::Broken), Some(vec![]), "it knows nothing");
+        assert_eq!(told(&whereabouts, &first, Chain::Unbroken), Some(vec![vec![live.clone()]]));
+        assert_eq!(told(&whereabouts, &own(2), Chain::Unbroken), Some(vec![]), "it does not know the new id");
+        assert_eq!(told(&whereabouts, &own(2), Chain::Unbroken), Some(vec![vec![live]]));
+        assert_eq!(told(&whereabouts, &own(2), Chain::Unbroken), None);
     }
 
     #[test]
     fn a_store_that_came_back_with_older_words_is_told_of_those_who_left() {
         let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
         whereabouts.joined(&user, &live);
-        assert!(told(&whereabouts, &own, None).is_some());
+        assert!(told(&whereabouts, &own, Chain::Unbroken).is_some());
         whereabouts.left(&user, &live);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![]]));
         whereabouts.doubt_all();
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, 1).lost, "the first call is the last that it knows");
+        assert!(whereabouts.noted(&call, &own, Chain::Broken).lost, "the first call is the last that it knows");
         // What it names could not be read.
         whereabouts.doubt(call.slice);
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, call.number - 1).lost);
+        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).lost);
         whereabouts.found(call.slice, vec![user.clone()]);
         let moved = moved(&whereabouts, &own);
         assert_eq!(moved, Moved { users: vec![], anybody: true }, "where the user was is not known");
-        assert_eq!(told(&whereabouts, &own, None), None);
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
     }
 
     #[test]
     fn a_slice_that_lost_something_keeps_its_time_and_its_loss() {
         let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
         whereabouts.joined(&user, &live);
-        assert!(told(&whereabouts, &own, None).is_some());
+        assert!(told(&whereabouts, &own, Chain::Unbroken).is_some());
         whereabouts.doubt_all();
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, 0).lost);
+        assert!(whereabouts.noted(&call, &own, Chain::Broken).lost);
         assert_eq!(whereabouts.resync_at(call.slice, 10, |users| 1_000 * Millis::from(users)), Some(1_010));
         assert_eq!(whereabouts.resync_at(call.slice, 500, |_| panic!("it has a time")), Some(1_010));
         // A change is told meanwhile.
         whereabouts.left(&user, &live);
         let call = whereabouts.calls(&own).pop().unwrap();
         assert_eq!(call.users, [(user.clone(), vec![])]);
-        assert!(whereabouts.noted(&call, &own, call.number - 1).lost, "nobody has read what the store has");
+        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).lost, "nobody has read what the store has");
         assert_eq!(whereabouts.resync_at(call.slice, 1_010, |_| panic!("it has a time")), None);
         whereabouts.found(call.slice, vec![user]);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![]]));
+        assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![]]));
     }
 
     #[test]
@@ -436,12 +481,12 @@ mod tests {
         }
         assert!(whereabouts.slice(1).lock().untold.len() <= MOST_UNTOLD);
         let call = whereabouts.call(1, &own).unwrap();
-        assert!(whereabouts.noted(&call, &own, 0).lost, "the store must say whom it names");
+        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).lost, "the store must say whom it names");
         let (stale, _) = id("42");
         whereabouts.found(1, vec![stale.clone()]);
         let mut told = Vec::new();
         while let Some(call) = whereabouts.call(1, &own) {
-            whereabouts.noted(&call, &own, call.number - 1);
+            whereabouts.noted(&call, &own, Chain::Unbroken);
             told.extend(call.users);
         }
         assert!(told.contains(&(stale, vec![])));

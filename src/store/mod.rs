@@ -98,7 +98,7 @@ pub use streamers::{Presence, Streamers};
 pub use sums::{Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
-pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
+pub use whereabouts::{Chain, MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Everything a gateway needs of its store.
 pub trait Store:

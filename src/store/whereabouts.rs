@@ -23,6 +23,8 @@ pub struct TellWhereabouts {
     pub gateway: GatewayId,
     /// Higher than that of the gateway's earlier calls about this slice. A call that comes late does nothing.
     pub number: u64,
+    /// The number of the gateway's last call about this slice that was answered; 0 if none was.
+    pub known: u64,
     /// The users, each with the lives on this gateway, the one joined last at the end.
     pub users: Vec<(UserId, Vec<LiveId>)>,
 }
@@ -30,13 +32,20 @@ pub struct TellWhereabouts {
 /// The answer to a [`TellWhereabouts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToldWhereabouts {
-    /// It is noted. The number of the gateway's call before this one, as the store has it; 0: it knows of none.
-    Noted {
-        /// That number.
-        before: u64,
-    },
+    /// It is noted.
+    Noted(Chain),
     /// A later call came before this one.
     Old,
+}
+
+/// Whether the store still has what it was told up to the last call that was answered. Calls without an answer do not
+/// break the chain, whether they were carried out or not: their gateway says all of it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chain {
+    /// The store has that. A gateway that knows of no answer has nothing to lose.
+    Unbroken,
+    /// The store lost some of it, or came back with something older.
+    Broken,
 }
 
 /// A page of whereabouts.

@@ -106,8 +106,8 @@ impl WhereaboutsTeller {
         call: TellWhereabouts,
     ) -> StoreResult<Again> {
         match self.store.tell_whereabouts(&call).await {
-            Ok(ToldWhereabouts::Noted { before }) => {
-                let noted = whereabouts.noted(&call, own, before);
+            Ok(ToldWhereabouts::Noted(chain)) => {
+                let noted = whereabouts.noted(&call, own, chain);
                 self.pass_on(noted.moved);
                 if noted.lost {
                     let now = self.clock.now();

@@ -319,7 +319,8 @@ async fn users(store: &RedisStore) {
     store.fix_seen_ids(SeenIds::Text).await.unwrap();
     store.note_seen(&[(one.clone(), 5)], Duration::ZERO).await.unwrap();
     let lives = vec![LiveId::parse("42").unwrap()];
-    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), lives)] };
+    let call =
+        TellWhereabouts { slice, gateway: gateway.clone(), number: 1, known: 0, users: vec![(one.clone(), lives)] };
     store.tell_whereabouts(&call).await.unwrap();
     let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
     let words = store.whereabouts_of(std::slice::from_ref(&one)).await.unwrap();

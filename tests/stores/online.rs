@@ -293,7 +293,7 @@ async fn everybody_of_a_long_list_has_the_right_answer(platform: Platform) {
     for slice in 1..=SLICES {
         let users = told.iter().filter(|user| user.slice_index(SLICES) == slice);
         let users = users.map(|user| (user.clone(), vec![LiveId::parse(user.as_str()).unwrap()])).collect();
-        let call = TellWhereabouts { slice, gateway: gateway("a"), number: 1, users };
+        let call = TellWhereabouts { slice, gateway: gateway("a"), number: 1, known: 0, users };
         platform.store.tell_whereabouts(&call).await.unwrap();
     }
     let known = platform.store.presence_of(&asked).await.unwrap();

@@ -117,7 +117,7 @@ impl Whereabouts for MemoryStore {
         let said = known.lives.values().flatten().map(|(gateway, _)| gateway);
         Ok(WhereaboutsPage {
             said: known.lives.iter().map(|(user, words)| (user.clone(), words.clone())).collect(),
-            gateways: said.chain(known.numbers.keys()).cloned().collect(),
+            gateways: said.chain(known.marks.keys()).cloned().collect(),
             next: None,
         })
     }
@@ -125,7 +125,7 @@ impl Whereabouts for MemoryStore {
     async fn forget_whereabouts(&self, slice: u32, gateways: &[GatewayId], users: &[UserId]) -> StoreResult<()> {
         let mut known = self.user_slice(slice);
         users.iter().for_each(|user| known.drop_words(user, gateways));
-        known.numbers.retain(|gateway, _| !gateways.contains(gateway));
+        known.marks.retain(|gateway, _| !gateways.contains(gateway));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, LiveId, UserId};
-use crate::store::{MAX_WHEREABOUTS, Seen, Span, TellWhereabouts, ToldWhereabouts};
+use crate::store::{Chain, MAX_WHEREABOUTS, Seen, Span, TellWhereabouts, ToldWhereabouts};
 
 /// What is known of the users of one slice.
 #[derive(Debug, Default)]
@@ -15,8 +15,30 @@ pub(super) struct UserSlice {
     pub(super) seen: HashMap<UserId, UnixMillis>,
     pub(super) by_time: BTreeSet<(UnixMillis, UserId)>,
     pub(super) lives: BTreeMap<UserId, Vec<(GatewayId, LiveId)>>,
-    /// The number of each gateway's last call about whereabouts.
-    pub(super) numbers: BTreeMap<GatewayId, u64>,
+    /// What is kept of each gateway's calls about whereabouts.
+    pub(super) marks: BTreeMap<GatewayId, CallMark>,
+}
+
+/// What is kept of a gateway's calls about a slice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct CallMark {
+    /// The number of the last call.
+    number: u64,
+    /// The call with this number was answered, and since then nothing was lost; or the chain broke at it.
+    base: u64,
+}
+
+impl CallMark {
+    /// Takes in a call. A call that comes late changes nothing.
+    fn note(&mut self, call: &TellWhereabouts) -> ToldWhereabouts {
+        let (number, known) = (call.number, call.known);
+        if number <= self.number {
+            return ToldWhereabouts::Old;
+        }
+        let unbroken = [0, self.number, self.base].contains(&known);
+        *self = Self { number, base: if unbroken { known } else { number } };
+        ToldWhereabouts::Noted(if unbroken { Chain::Unbroken } else { Chain::Broken })
+    }
 }
 
 impl UserSlice {
@@ -57,11 +79,10 @@ impl UserSlice {
     }
 
     pub(super) fn tell(&mut self, call: &TellWhereabouts) -> ToldWhereabouts {
-        let before = self.numbers.get(&call.gateway).copied().unwrap_or(0);
-        if call.number <= before {
-            return ToldWhereabouts::Old;
+        let told = self.marks.entry(call.gateway.clone()).or_default().note(call);
+        if told == ToldWhereabouts::Old {
+            return told;
         }
-        self.numbers.insert(call.gateway.clone(), call.number);
         for (user, lives) in &call.users {
             self.drop_words(user, std::slice::from_ref(&call.gateway));
             if lives.is_empty() {
@@ -71,7 +92,7 @@ impl UserSlice {
             words.extend(lives.iter().map(|live| (call.gateway.clone(), live.clone())));
             words.drain(..words.len().saturating_sub(MAX_WHEREABOUTS));
         }
-        ToldWhereabouts::Noted { before }
+        told
     }
 
     pub(super) fn drop_words(&mut self, user: &UserId, of: &[GatewayId]) {

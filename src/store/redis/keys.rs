@@ -352,7 +352,7 @@ impl Keys {
     }
 
     /// HASH: user of a slice → `<gateway> <live>` for each gateway on which the user is in a live, comma between;
-    /// and `#<gateway>` → the number of the gateway's last call.
+    /// and `#<gateway>` → `<number>:<base>`, the gateway's last call and the base of the chain that it continues.
     pub fn whereabouts(&self, slice: u32) -> String {
         self.beside(&self.online_users(slice), "lives")
     }

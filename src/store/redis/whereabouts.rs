@@ -7,15 +7,17 @@ use super::online_users::read_whereabouts;
 use super::reply::{Reply, nonsense};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::ids::{GatewayId, LiveId, UserId};
-use crate::store::{MAX_WHEREABOUTS, StoreResult, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
+use crate::store::{
+    Chain, MAX_WHEREABOUTS, StoreResult, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage,
+};
 
 /// Fields of a page.
 const PAGE: usize = 250;
 
 impl RedisStore {
     async fn do_tell(&self, call: &TellWhereabouts) -> StoreResult<ToldWhereabouts> {
-        let TellWhereabouts { slice, gateway, number, users } = call;
-        let mut args = args![gateway, number, MAX_WHEREABOUTS, keys::SLICE_TTL.as_secs()];
+        let TellWhereabouts { slice, gateway, number, known, users } = call;
+        let mut args = args![gateway, number, known, MAX_WHEREABOUTS, keys::SLICE_TTL.as_secs()];
         for (user, lives) in users {
             let lives: Vec<&str> = lives.iter().map(LiveId::as_str).collect();
             args.push(user.as_str().into());
@@ -24,7 +26,8 @@ impl RedisStore {
         let on = vec![self.keys().whereabouts(*slice)];
         let mut reply = self.router.script(&scripts::TELL_WHEREABOUTS, on, args).await?;
         match reply.text()?.as_str() {
-            "noted" => Ok(ToldWhereabouts::Noted { before: reply.number()? }),
+            "unbroken" => Ok(ToldWhereabouts::Noted(Chain::Unbroken)),
+            "broken" => Ok(ToldWhereabouts::Noted(Chain::Broken)),
             "old" => Ok(ToldWhereabouts::Old),
             other => Err(nonsense(format!("whereabouts answered {other}"))),
         }

@@ -139,7 +139,7 @@ async fn nobody_knows_where_an_invisible_user_is(store: Arc<dyn Store>) {
     for user in [&one, &two] {
         let users = vec![(user.clone(), vec![LiveId::parse("42").unwrap()])];
         let slice = user.slice_index(USERS_SLICES);
-        let call = TellWhereabouts { slice, gateway: GatewayId::parse("a").unwrap(), number: 1, users };
+        let call = TellWhereabouts { slice, gateway: GatewayId::parse("a").unwrap(), number: 1, known: 0, users };
         store.tell_whereabouts(&call).await.unwrap();
     }
     let words = async || {

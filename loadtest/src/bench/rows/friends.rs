@@ -76,7 +76,9 @@ async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize
     for slice in 1..=USERS_SLICES {
         let here = followed[..FRIENDS_ONLINE].iter().filter(|user| user.slice_index(USERS_SLICES) == slice);
         let here = here.map(|user| (user.clone(), vec![live.clone()])).collect();
-        store.tell_whereabouts(&TellWhereabouts { slice, gateway: id.clone(), number: 1, users: here }).await?;
+        store
+            .tell_whereabouts(&TellWhereabouts { slice, gateway: id.clone(), number: 1, known: 0, users: here })
+            .await?;
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ impl Filled {
             let users: Vec<_> = users.map(|user| (user, vec![live.clone()])).collect();
             for some in users.chunks(MAX_BATCH / 2) {
                 number += 1;
-                let call = TellWhereabouts { slice, gateway: gateway.clone(), number, users: some.to_vec() };
+                let call = TellWhereabouts { slice, gateway: gateway.clone(), number, known: 0, users: some.to_vec() };
                 self.store.tell_whereabouts(&call).await?;
             }
         }

@@ -1,4 +1,4 @@
--- Drops what gateways said of users, and the gateways' numbers.
+-- Drops what gateways said of users, and the gateways' marks.
 -- KEYS  1 whereabouts
 -- ARGV  1 how many gateways, the gateways, then the users
 -- Returns  1

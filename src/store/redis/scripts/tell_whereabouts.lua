@@ -1,26 +1,33 @@
 -- Notes in which lives users are on a gateway. The gateway's last words about a user come after those of others.
 -- KEYS  1 whereabouts
--- ARGV  1 gateway  2 number of the call  3 most words of a user  4 lifetime, s, then for each user: user, lives with
---       commas between
--- Returns  {'noted', number of the call before or 0} | {'old'}
+-- ARGV  1 gateway  2 number of the call  3 number of its last call that was answered, or 0  4 most words of a user
+--       5 lifetime, s, then for each user: user, lives with commas between
+-- Returns  {'unbroken'} | {'broken': the words of calls that were answered are lost} | {'old'}
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('HDEL', KEYS[1], '')
 local mark = '#' .. ARGV[1]
-local before = tonumber(redis.call('HGET', KEYS[1], mark) or '0') or 0
-if tonumber(ARGV[2]) <= before then
+-- '<last call>:<base>': the call with the number of the base was answered, and since then nothing was lost; or the
+-- chain of calls broke at it. A former version of this program wrote the last call alone.
+local last, base = string.match(redis.call('HGET', KEYS[1], mark) or '', '^(%d+):?(%d*)$')
+last = tonumber(last or '0')
+base = tonumber(base or '') or last
+local number, known = tonumber(ARGV[2]), tonumber(ARGV[3])
+if number <= last then
   return { 'old' }
 end
-local users, fields, gone = {}, { mark, ARGV[2] }, {}
-for i = 5, #ARGV, 2 do
+-- Whether calls without an answer were carried out does not matter: their gateway says all of it again.
+local unbroken = known == 0 or known == last or known == base
+local users, fields, gone = {}, { mark, ARGV[2] .. ':' .. (unbroken and ARGV[3] or ARGV[2]) }, {}
+for i = 6, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 local there = #users > 0 and redis.call('HMGET', KEYS[1], unpack(users)) or {}
 for i, user in ipairs(users) do
   local words = words_without(there[i] or '', { [ARGV[1]] = true })
-  for live in string.gmatch(ARGV[2 * i + 4], '[^,]+') do
+  for live in string.gmatch(ARGV[2 * i + 5], '[^,]+') do
     words[#words + 1] = ARGV[1] .. ' ' .. live
   end
-  while #words > tonumber(ARGV[3]) do
+  while #words > tonumber(ARGV[4]) do
     table.remove(words, 1)
   end
   if #words > 0 then
@@ -34,5 +41,5 @@ if #gone > 0 then
   redis.call('HDEL', KEYS[1], unpack(gone))
 end
 redis.call('HSET', KEYS[1], unpack(fields))
-redis.call('EXPIRE', KEYS[1], ARGV[4])
-return { 'noted', whole(before) }
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+return { unbroken and 'unbroken' or 'broken' }
