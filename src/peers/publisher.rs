@@ -372,6 +372,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::base::ids::UserId;
     use crate::config::Config;
     use crate::store::{Bus, BusEvent, BusEvents, LiveRecord, LiveState};
     use crate::testing::{FaultyStore, open_live, parts_on};
@@ -469,5 +470,19 @@ mod tests {
         assert!(!uniques.is_empty(), "a gateway that stops begins no further call");
         parts.publisher.count_uniques(&waiting, &CancellationToken::new()).await;
         assert!(uniques.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hidden_users_are_told_once_messages_can_be_sent_again() {
+        let store = Arc::new(FaultyStore::new());
+        let parts = parts_on(&Config::default(), store.clone());
+        let (mut events, stop) = (store.events(), CancellationToken::new());
+        store.fails_once("publish", 0);
+        let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
+        parts.publisher.outbox.hidden(&[UserId::parse("u1").unwrap()]);
+        let told = timeout(Config::default().flush * 3, events.next()).await.expect("a message");
+        assert!(matches!(told, Some(BusEvent::Message { channel: Channel::Gateways, .. })), "{told:?}");
+        stop.cancel();
+        running.await.unwrap();
     }
 }
