@@ -26,7 +26,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
-use crate::store::{Channel, StoreError};
+use crate::store::Channel;
 use message::PeerMessage;
 use survey::Surveys;
 
@@ -94,14 +94,6 @@ impl Outbox {
         }
         drop(hidden);
         self.any_hidden.notify_one();
-    }
-
-    /// Has users told again who were not told, unless the store would refuse that as well.
-    fn hidden_again(&self, users: &[UserId], why: &StoreError) {
-        match why {
-            StoreError::Timeout | StoreError::Lost(_) | StoreError::Backpressure => self.hidden(users),
-            StoreError::Refused(_) | StoreError::Nonsense(_) => {}
-        }
     }
 
     /// The users who wait to be told by [`Self::hidden`], as many at a time as go into one message.
@@ -192,18 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn hidden_users_wait_once_and_only_for_a_store_that_may_take_them() {
+    fn hidden_users_wait_once() {
         let gateways = Arc::new(Gateways::new(Duration::from_secs(10), Duration::from_secs(2)));
         let outbox = Outbox::new(gateways, Arc::default());
         let users: Vec<UserId> = (0..3).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect();
-        for why in [StoreError::Timeout, StoreError::Lost(String::new()), StoreError::Backpressure] {
-            outbox.hidden_again(&users, &why);
-            outbox.hidden(&users[..1]);
-        }
+        outbox.hidden(&users);
+        outbox.hidden(&users[1..]);
         assert_eq!(outbox.take_hidden().concat().len(), users.len());
-        for why in [StoreError::Refused("NOPERM".to_owned()), StoreError::Nonsense(String::new())] {
-            outbox.hidden_again(&users, &why);
-        }
         assert_eq!(outbox.take_hidden(), Vec::<Vec<UserId>>::new());
     }
 }

@@ -1,7 +1,7 @@
 //! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
 //! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
 //! live whose counts could not be sent is checked a second later, and the counts are sent again then. A room's moves
-//! that could not be told go into the next message, and invisible users do if the store may take them then.
+//! that could not be told go into the next message, and invisible users into one a second later.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
@@ -35,8 +35,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// The most jobs at a time, slow ones included. They leave room for other calls to the node that hangs.
 const MAX_ALL_JOBS: usize = 512;
 
-/// A live whose counts could not be sent is checked after so long, in ms. The back-off of its checks says nothing here:
-/// they also ask the nodes of its slices.
+/// A live whose counts could not be sent is checked after so long, in ms, and invisible users are told again. The
+/// back-off of a live's checks says nothing here: they also ask the nodes of its slices.
 const TRY_AGAIN: Millis = 1_000;
 
 /// Rooms whose users one call counts.
@@ -150,7 +150,9 @@ impl Publisher {
                 if let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await {
                     tracing::debug!(error = %why, "a message was not sent");
                     if let PeerMessage::Hidden { users } = &message {
-                        this.outbox.hidden_again(users, &why);
+                        // Whatever the error is: their friends see them until they are told of.
+                        this.clock.sleep_until(this.clock.now() + TRY_AGAIN).await;
+                        this.outbox.hidden(users);
                     }
                 }
                 None
@@ -480,7 +482,7 @@ mod tests {
         store.fails_once("publish", 0);
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         parts.publisher.outbox.hidden(&[UserId::parse("u1").unwrap()]);
-        let told = timeout(Config::default().flush * 3, events.next()).await.expect("a message");
+        let told = timeout(Duration::from_millis(TRY_AGAIN * 2), events.next()).await.expect("a message");
         assert!(matches!(told, Some(BusEvent::Message { channel: Channel::Gateways, .. })), "{told:?}");
         stop.cancel();
         running.await.unwrap();
