@@ -62,8 +62,27 @@ local function forget_last_seen(seen, form, users)
     end
   end
   if #here > 0 then
-    redis.call('ZREM', seen, unpack(here))
+    redis.pcall('ZREM', seen, unpack(here))
   end
+end
+
+-- When users left, whose times follow the argument `last_leave`. A user without a time was invisible, or it is not
+-- known when the user left: now, but of users of the platform only for those whom the slice has.
+local function times_left(leaves, last_leave, seen)
+  local left, unknown = {}, {}
+  for i, user in ipairs(leaves) do
+    left[user] = tonumber(ARGV[last_leave + i])
+    if not left[user] then
+      unknown[#unknown + 1] = user
+    end
+  end
+  if #unknown > 0 then
+    local now, there = clock(), seen and redis.call('SMISMEMBER', KEYS[1], unpack(unknown))
+    for i, user in ipairs(unknown) do
+      left[user] = (not there or there[i] == 1) and now or nil
+    end
+  end
+  return left
 end
 
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
@@ -130,12 +149,7 @@ if last_join > 12 then
   end
 end
 if #leaves > 0 then
-  local left = {}
-  for i, user in ipairs(leaves) do
-    -- Without a time: somebody invisible whose visit may not have reached the slice, or whom everybody can see still.
-    left[user] = tonumber(ARGV[last_leave + i])
-      or (not seen or redis.call('SISMEMBER', KEYS[1], user) == 1) and clock()
-  end
+  local left = (KEYS[7] or seen) and times_left(leaves, last_leave, seen)
   local ended = on_end(KEYS[7], seen, form, function(user) return left[user] end)
   drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since, leaves, ended)
 end

@@ -173,7 +173,7 @@ local function seen_member(form, user)
 end
 
 -- Notes when users, at most 1,000, were seen last, but for those who are hidden or for whom `at` gives no time. Of two
--- times the later one stays.
+-- times the later one stays. Who is online changes all the same if another program has put something else there.
 local function note_last_seen(seen, form, users, hidden, at)
   local noted = {}
   for i, user in ipairs(users) do
@@ -185,15 +185,14 @@ local function note_last_seen(seen, form, users, hidden, at)
     end
   end
   if #noted > 0 then
-    redis.call('ZADD', seen, 'GT', unpack(noted))
+    redis.pcall('ZADD', seen, 'GT', unpack(noted))
   end
 end
 
 -- The last key of a script that removes members: since when they are there or, with a form of ids, last seen of the
--- users of the platform. Returns both; one of them is nil. Fails, before anything is changed, if last seen is no such key.
+-- users of the platform. Returns both; one of them is nil.
 local function since_or_seen(key, form)
   if form ~= '' then
-    redis.call('ZCARD', key)
     return nil, key
   end
   return key, nil
