@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::node::Share;
 use super::reply::nonsense;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
@@ -21,7 +22,8 @@ impl RedisStore {
         for burial in burials {
             args.extend(args![burial.gateway, burial.count.map(|count| count.to_string()).unwrap_or_default()]);
         }
-        let mut reply = self.router.script(&scripts::LEASE, vec![self.keys().leases()], args).await?;
+        let router = self.router.with_share(Share::Lease);
+        let mut reply = router.script(&scripts::LEASE, vec![self.keys().leases()], args).await?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };

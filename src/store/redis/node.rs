@@ -25,18 +25,21 @@ const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 /// A command's name and its arguments, its key first.
 pub(super) type Command = (&'static str, Vec<Value>);
 
-/// Commands under way at once for the gateway itself; the next one is refused. More than the jobs of the flusher and the
-/// publisher together, slow ones included, and of all other loops, so that no renewal of the lease is refused.
-const MAX_OWN: usize = 2_048;
+/// Commands under way at once for the gateway itself; the next one is refused.
+const MAX_OWN: usize = 1_024;
+/// The same for renewals of the gateway's lease; one is under way, and some may hang.
+const MAX_LEASE: usize = 8;
 /// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
 
-/// On whose behalf a command is sent. Each share has a bound of its own, so clients' requests, however many, do not
-/// keep a gateway from renewing its lease.
+/// On whose behalf a command is sent. Each share has a bound of its own, so neither clients' requests nor flushes to a
+/// node that hangs, however many, keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// The gateway itself: leases, flushes, sweeps.
+    /// The gateway itself: flushes, sweeps, checks.
     Own,
+    /// The gateway's lease.
+    Lease,
     /// Clients that wait for an answer.
     Clients,
 }
@@ -47,6 +50,7 @@ pub(super) struct Node {
     host: Host,
     client: WithOptions<Client>,
     own_places: Semaphore,
+    lease_places: Semaphore,
     clients_places: Semaphore,
     state: Arc<NodeState>,
     _watchdog: DropGuard,
@@ -73,6 +77,7 @@ impl Node {
             host: host.clone(),
             client: client.with_options(&options()),
             own_places: Semaphore::new(MAX_OWN),
+            lease_places: Semaphore::new(MAX_LEASE),
             clients_places: Semaphore::new(MAX_CLIENTS),
             state,
             _watchdog: stop.drop_guard(),
@@ -173,6 +178,7 @@ impl Node {
         }
         let places = match share {
             Share::Own => &self.own_places,
+            Share::Lease => &self.lease_places,
             Share::Clients => &self.clients_places,
         };
         places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
