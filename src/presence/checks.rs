@@ -160,23 +160,21 @@ impl Checks {
     /// Schedules further looks at a live whose room has ended: what this gateway had in the store must not come back.
     pub fn recheck_ended(&self, room: &Room) {
         let now = self.clock.now();
-        let live = EndedLive::new(room, now);
+        let live = EndedLive::new(room);
         let mut wheel = self.wheel.lock();
         for later in RECHECK_ENDED_AFTER {
             wheel.file(now + millis(later), Due::Ended(live.clone()));
         }
     }
 
-    /// Schedules a look at a live whose room has ended once more: it had no answer. False if the store must have
-    /// forgotten the live by now.
+    /// Schedules a look at a live whose room has ended once more: it had no answer. False if too many wait already.
     pub fn recheck_ended_again(&self, live: EndedLive) -> bool {
-        let now = self.clock.now();
-        if live.is_forgotten(now) {
-            return false;
-        }
         let of = live.record.live_epoch();
         let mut retried = self.retried.lock();
-        if let Some(at) = retried.add(live, now) {
+        if retried.is_full() {
+            return false;
+        }
+        if let Some(at) = retried.add(live, self.clock.now()) {
             self.wheel.lock().file(at, Due::EndedAgain(of));
         }
         true

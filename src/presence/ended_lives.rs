@@ -6,13 +6,15 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::room::Room;
-use crate::base::clock::{Millis, millis};
-use crate::store::redis::keys::SLICE_TTL;
+use crate::base::clock::Millis;
 use crate::store::{CloseReason, LiveEpoch, LiveRecord};
 
 /// A look without an answer is made again after so long, in ms: at first, and at most. Each time without an answer
 /// doubles the wait.
 const TRY_AGAIN: (Millis, Millis) = (1_000, 60_000);
+
+/// The most lives that wait for another look; of further ones there is none.
+const MOST: usize = 65_536;
 
 /// What a look at such a live needs.
 #[derive(Debug, Clone)]
@@ -21,22 +23,16 @@ pub struct EndedLive {
     pub record: Arc<LiveRecord>,
     /// Why the live closed; `None` if it goes on without this gateway.
     pub closed: Option<CloseReason>,
-    ended_at: Millis,
     /// How long this look has waited since the last one; 0 if it is the first.
     wait: Millis,
 }
 
 impl EndedLive {
-    /// The live of a room that ends now.
-    pub fn new(room: &Room, now: Millis) -> Self {
+    /// The live of a room that has ended.
+    pub fn new(room: &Room) -> Self {
         let reason = |closed: &Arc<LiveRecord>| closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
         let (record, closed) = (Arc::new(room.record.clone()), room.closed().map(reason));
-        Self { record, closed, ended_at: now, wait: 0 }
-    }
-
-    /// Whether the store has nothing of the live any more, since its keys have a lifetime.
-    pub(super) fn is_forgotten(&self, now: Millis) -> bool {
-        now.saturating_sub(self.ended_at) >= millis(SLICE_TTL)
+        Self { record, closed, wait: 0 }
     }
 }
 
@@ -58,11 +54,14 @@ impl RetriedLooks {
             Entry::Occupied(mut there) => {
                 let there = there.get_mut();
                 there.closed = there.closed.or(live.closed);
-                there.ended_at = there.ended_at.max(live.ended_at);
                 there.wait = there.wait.max(live.wait);
                 None
             }
         }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= MOST
     }
 
     pub(super) fn take(&mut self, of: &LiveEpoch) -> Option<EndedLive> {
