@@ -1,5 +1,5 @@
 //! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
-//! per flush interval, after a quiet time at once; all other messages go out at once. Each message has one attempt. A
+//! per flush interval, after a quiet time at once; all other messages go out at once. Each of those has one attempt. A
 //! live whose counts could not be sent is checked a second later, and the counts are sent again then. A room's moves
 //! that could not be told go into the next message, and invisible users into one a second later.
 //!
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, OnlineSet};
+use crate::base::ids::{GatewayId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
 use crate::presence::announced::Announcement;
@@ -60,8 +60,16 @@ struct Work {
     rooms: VecDeque<Arc<Room>>,
     /// Rooms with a job under way, by their address, and whether they are to be published once more after it.
     busy: HashMap<usize, bool>,
-    /// Each returns its room, if it has one.
-    jobs: JoinSet<Option<Arc<Room>>>,
+    jobs: JoinSet<Done>,
+}
+
+/// What a job leaves.
+enum Done {
+    Nothing,
+    /// The room that was published.
+    Room(Arc<Room>),
+    /// Invisible users of whom nobody was told.
+    Untold(Vec<UserId>),
 }
 
 impl Work {
@@ -101,10 +109,12 @@ impl Publisher {
         // These wait for the end of the count that is under way.
         let mut to_count = ToCount::default();
         let mut counting = JoinSet::new();
+        // When invisible users are told again, after a message that was not sent.
+        let mut tell_again_at: Option<Millis> = None;
         loop {
             if counting.is_empty() && !to_count.0.is_empty() {
-                let (this, rooms, stop) = (self.clone(), to_count.take(), stop.clone());
-                counting.spawn(async move { this.count_uniques(&rooms, &stop).await });
+                let (this, rooms) = (self.clone(), to_count.take());
+                counting.spawn(async move { this.count_uniques(&rooms).await });
             }
             while work.is_waiting() && work.jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
                 self.start_next(&mut work, &slow);
@@ -113,9 +123,18 @@ impl Publisher {
                 () = stop.cancelled() => break,
                 Some(done) = work.jobs.join_next(), if !work.jobs.is_empty() => {
                     // A job that panicked is a bug, and the wiring stops the process.
-                    let Ok(room) = done else { return };
-                    let again = room.filter(|room| work.busy.remove(&address(room)) == Some(true));
-                    work.rooms.extend(again);
+                    match done {
+                        Ok(Done::Nothing) => {}
+                        Ok(Done::Room(room)) => {
+                            let again = work.busy.remove(&address(&room)) == Some(true);
+                            work.rooms.extend(again.then_some(room));
+                        }
+                        Ok(Done::Untold(users)) => {
+                            self.outbox.hidden(&users);
+                            tell_again_at = Some(self.clock.now() + TRY_AGAIN);
+                        }
+                        Err(_) => return,
+                    }
                 }
                 Some(counted) = counting.join_next(), if !counting.is_empty() => {
                     let Ok(()) = counted else { return };
@@ -126,14 +145,20 @@ impl Publisher {
                 }
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
                 () = self.outbox.any_hidden.notified(), if !woken => woken = true,
+                () = self.clock.sleep_until(tell_again_at.unwrap_or(0)), if tell_again_at.is_some() && !woken => {
+                    woken = true;
+                }
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
                     to_count.add(&rooms);
                     work.rooms.extend(rooms);
-                    let hidden = self.outbox.take_hidden().into_iter();
-                    work.messages.extend(hidden.map(|users| (Channel::Gateways, PeerMessage::Hidden { users })));
+                    if tell_again_at.is_none_or(|at| at <= self.clock.now()) {
+                        tell_again_at = None;
+                        let hidden = self.outbox.take_hidden().into_iter();
+                        work.messages.extend(hidden.map(|users| (Channel::Gateways, PeerMessage::Hidden { users })));
+                    }
                 }
             }
         }
@@ -147,15 +172,15 @@ impl Publisher {
         let (this, slow) = (self.clone(), slow.clone());
         if let Some((on, message)) = work.messages.pop_front() {
             work.jobs.spawn(async move {
-                if let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await {
-                    tracing::debug!(error = %why, "a message was not sent");
-                    if let PeerMessage::Hidden { users } = &message {
-                        // Whatever the error is: their friends see them until they are told of.
-                        this.clock.sleep_until(this.clock.now() + TRY_AGAIN).await;
-                        this.outbox.hidden(users);
-                    }
+                let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await else {
+                    return Done::Nothing;
+                };
+                tracing::debug!(error = %why, "a message was not sent");
+                match message {
+                    // Whatever the error is: their friends see them until they are told of.
+                    PeerMessage::Hidden { users } => Done::Untold(users),
+                    _ => Done::Nothing,
                 }
-                None
             });
         } else if let Some(room) = work.rooms.pop_front() {
             if let Some(again) = work.busy.get_mut(&address(&room)) {
@@ -165,7 +190,7 @@ impl Publisher {
             work.busy.insert(address(&room), false);
             work.jobs.spawn(async move {
                 slow.watch(this.publish(room.clone())).await;
-                Some(room)
+                Done::Room(room)
             });
         }
     }
@@ -195,12 +220,9 @@ impl Publisher {
         self.tell_moves(&room).await;
     }
 
-    /// Has the store count the users who came to these rooms, call by call until the gateway stops.
-    async fn count_uniques(&self, rooms: &[Arc<Room>], stop: &CancellationToken) {
+    /// Has the store count the users who came to these rooms.
+    async fn count_uniques(&self, rooms: &[Arc<Room>]) {
         for some in rooms.chunks(ROOMS_A_CALL) {
-            if stop.is_cancelled() {
-                return;
-            }
             let waiting = some.iter().filter(|room| room.end().is_none());
             let waiting = waiting.filter_map(|room| Some((room, room.uniques.as_ref()?.take()?)));
             let (rooms, calls): (Vec<_>, Vec<_>) = waiting
@@ -374,7 +396,6 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::base::ids::UserId;
     use crate::config::Config;
     use crate::store::{Bus, BusEvent, BusEvents, LiveRecord, LiveState};
     use crate::testing::{FaultyStore, open_live, parts_on};
@@ -466,11 +487,7 @@ mod tests {
         assert_eq!(waiting.iter().map(|room| room.record.live.as_str()).collect::<Vec<_>>(), ["came"]);
 
         let uniques = rooms[0].uniques.as_ref().unwrap();
-        let stop = CancellationToken::new();
-        stop.cancel();
-        parts.publisher.count_uniques(&waiting, &stop).await;
-        assert!(!uniques.is_empty(), "a gateway that stops begins no further call");
-        parts.publisher.count_uniques(&waiting, &CancellationToken::new()).await;
+        parts.publisher.count_uniques(&waiting).await;
         assert!(uniques.is_empty());
     }
 

@@ -70,13 +70,14 @@ impl Subscriber {
                     self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
                     self.checks.check_all_soon();
                     self.rooms.befriend_where(|room| {
-                        let heard = !room.friends.is_deaf() && room.friends.hears();
+                        // A deaf room hears who hides, on the gateways' channel.
+                        let heard = if room.friends.is_deaf() { room.friends.doubt() } else { room.friends.hears() };
                         heard | room.friends.doubt_follows()
                     });
                 }
                 None => return,
             }
-            // Not earlier: the `Ready` may still wait, and another one could push out what waits.
+            // Not earlier: the `Ready` may still wait, and further events could push out those that wait.
             if may_miss_ready && events.is_empty() {
                 may_miss_ready = false;
                 self.rooms.all().iter().for_each(|room| self.ask_ready_if_deaf(room));
@@ -139,7 +140,8 @@ impl Subscriber {
         Ok(())
     }
 
-    /// A `Ready` of a room's channels may be among what was lost, or the channels are silent still.
+    /// Asks for another `Ready` of those of a room's channels from which, as far as is known, no messages come: it may
+    /// be among what was lost.
     fn ask_ready_if_deaf(&self, room: &Room) {
         let live = &room.record.live;
         if room.check.is_deaf() {
