@@ -8,22 +8,26 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::base::clock::millis;
+use crate::base::clock::{UnixMillis, millis, unix_now};
 use crate::base::ids::GatewayId;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::{MAX_BATCH, StoreResult};
 
 #[derive(Debug)]
-pub(super) struct LeaseSnapshot(BTreeMap<GatewayId, LeaseInside>);
+pub(super) struct LeaseSnapshot {
+    leases: BTreeMap<GatewayId, LeaseInside>,
+    /// When they were read.
+    at: UnixMillis,
+}
 
 impl LeaseSnapshot {
     pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
-        store.inspect_leases().await.map(Self)
+        Ok(Self { leases: store.inspect_leases().await?, at: unix_now() })
     }
 
     pub(super) fn get(&self, gateway: &GatewayId) -> Option<LeaseInside> {
-        self.0.get(gateway).copied()
+        self.leases.get(gateway).copied()
     }
 
     pub(super) fn is_living(&self, gateway: &GatewayId) -> bool {
@@ -32,20 +36,20 @@ impl LeaseSnapshot {
 
     /// Whether a gateway was buried. A burial is final, so the answer stays true.
     pub(super) fn is_dead(&self, gateway: &GatewayId) -> bool {
-        self.silent(gateway).is_some()
+        self.last_heard(gateway).is_some()
     }
 
-    /// For how long a buried gateway's lease had not been renewed.
-    pub(super) fn silent(&self, gateway: &GatewayId) -> Option<Duration> {
+    /// When a buried gateway renewed its lease last.
+    pub(super) fn last_heard(&self, gateway: &GatewayId) -> Option<UnixMillis> {
         match self.get(gateway) {
-            Some(LeaseInside::Dead { silent, .. }) => Some(silent),
+            Some(LeaseInside::Dead { silent, .. }) => Some(self.at.saturating_sub(millis(silent))),
             _ => None,
         }
     }
 
     /// The living gateways, each with the time since the renewal of its lease.
     pub(super) fn living(&self) -> impl Iterator<Item = (&GatewayId, Duration)> {
-        self.0.iter().filter_map(|(gateway, lease)| match lease {
+        self.leases.iter().filter_map(|(gateway, lease)| match lease {
             LeaseInside::Living { age, .. } => Some((gateway, *age)),
             LeaseInside::Dead { .. } => None,
         })

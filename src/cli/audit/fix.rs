@@ -11,7 +11,6 @@ use super::finding::{AuditFinding, FindingKind, Subject};
 use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
 use super::users::UserInspector;
-use crate::base::clock::{millis, unix_now};
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
@@ -95,8 +94,7 @@ impl Fixer<'_> {
 
     /// Removes everything that a buried gateway holds in a slice.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<String>> {
-        let Some(silent) = self.leases.silent(gateway) else { return Ok(None) };
-        let last_heard = unix_now().saturating_sub(millis(silent));
+        let Some(last_heard) = self.leases.last_heard(gateway) else { return Ok(None) };
         let calls = self.store.sweeps(slice, gateway, self.leases.page(), last_heard);
         let released = calls.try_fold(0, async |sum, swept| Ok(sum + swept.released)).await?;
         Ok(Some(format!("swept: {released} members released")))
