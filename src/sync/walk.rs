@@ -265,8 +265,8 @@ impl Walk {
         if let Err(why) = self.repair_ranks(&records).await {
             tracing::debug!(error = %why, "ranks were not compared with the records");
         }
-        for record in records.iter().flatten().flatten() {
-            memory.unrecorded.remove(&record.live);
+        for (live, _) in lives.iter().zip(&records).filter(|(_, record)| !matches!(record, Ok(None))) {
+            memory.unrecorded.remove(live);
         }
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
         self.finish_events(open.clone()).await;
