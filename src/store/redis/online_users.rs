@@ -175,10 +175,10 @@ fn calls<'a>(slices: &'a BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<Part<'a>>> {
     calls
 }
 
-/// Users as one argument.
+/// Users as one argument, a list in JSON.
 fn names((_, users): &Part<'_>) -> Value {
     let names: Vec<&str> = users.iter().map(|(_, user)| user.as_str()).collect();
-    Value::from(serde_json::json!(names).to_string())
+    Value::from(serde_json::to_string(&names).expect("texts are JSON"))
 }
 
 fn other_number() -> StoreError {
