@@ -17,13 +17,15 @@ use crate::store::{MAX_BATCH, StoreResult};
 #[derive(Debug)]
 pub(super) struct LeaseSnapshot {
     leases: BTreeMap<GatewayId, LeaseInside>,
-    /// When they were read.
+    /// When they were read, or a moment before.
     at: UnixMillis,
 }
 
 impl LeaseSnapshot {
     pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
-        Ok(Self { leases: store.inspect_leases().await?, at: unix_now() })
+        // Before they are read: a user is rather seen too early than too late.
+        let at = unix_now();
+        Ok(Self { leases: store.inspect_leases().await?, at })
     }
 
     pub(super) fn get(&self, gateway: &GatewayId) -> Option<LeaseInside> {

@@ -162,7 +162,8 @@ impl Publisher {
                 }
             }
         }
-        // What is under way ends, so that the goodbye knows what the peers were told.
+        // What is under way ends, so that the goodbye knows what the peers were told, and as many users as possible are
+        // counted before the time is up that the stop gives.
         while work.jobs.join_next().await.is_some() {}
         while counting.join_next().await.is_some() {}
     }

@@ -171,7 +171,7 @@ impl Checks {
     pub fn recheck_ended_again(&self, live: EndedLive) -> bool {
         let of = live.record.live_epoch();
         let mut retried = self.retried.lock();
-        if retried.is_full() {
+        if !retried.takes(&of) {
             return false;
         }
         if let Some(at) = retried.add(live, self.clock.now()) {

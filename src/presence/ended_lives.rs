@@ -60,8 +60,9 @@ impl RetriedLooks {
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= MOST
+    /// Whether there is a place for a look at this epoch.
+    pub(super) fn takes(&self, of: &LiveEpoch) -> bool {
+        self.0.len() < MOST || self.0.contains_key(of)
     }
 
     pub(super) fn take(&mut self, of: &LiveEpoch) -> Option<EndedLive> {

@@ -383,13 +383,12 @@ impl Checker {
         let Err(why) = looked else { return };
         let live_id = live.record.live.clone();
         // Whatever keeps the store from an answer may be what brings the live back.
-        if why.is_worth_a_retry() && self.checks.recheck_ended_again(live) {
-            tracing::debug!(
-                %live_id, error = %why,
-                "could not look at a live whose room has ended, will try again"
-            );
-        } else {
+        if !why.is_worth_a_retry() {
             tracing::warn!(%live_id, error = %why, "cannot look at a live whose room has ended");
+        } else if self.checks.recheck_ended_again(live) {
+            tracing::debug!(%live_id, error = %why, "could not look at a live whose room has ended, will try again");
+        } else {
+            tracing::debug!(%live_id, error = %why, "too many lives whose rooms have ended wait for another look");
         }
     }
 

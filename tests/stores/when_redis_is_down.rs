@@ -9,7 +9,7 @@ use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::redis::{ConnectError, RedisStore};
-use rollcall::store::{Apply, ApplyReply, Health, Store, StoreError, StoreResult};
+use rollcall::store::{Apply, ApplyReply, Health, LeaseReply, RenewLease, Store, StoreError, StoreResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -232,7 +232,7 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
     let (_server, link, store) = linked().await;
     link.stall();
     let mut calls = JoinSet::new();
-    for _ in 0..5_000 {
+    for _ in 0..6_000 {
         let store = Arc::clone(&store);
         calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("other"))).await });
     }
@@ -269,6 +269,25 @@ async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() 
     let refused = clients.iter().filter(|said| **said == Err(StoreError::Backpressure)).count();
     assert_eq!((refused, clients.iter().filter(|said| said.is_ok()).count()), (300 - 256, 256));
     assert!(own.iter().all(Result::is_ok), "{own:?}");
+}
+
+/// Flushes to a server that takes its time may take every place of the gateway's own calls.
+#[tokio::test]
+async fn a_lease_is_renewed_while_other_calls_have_no_place() {
+    let server = RedisServer::start().await;
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    assert_eq!(server.cli(&["CLIENT", "PAUSE", "500", "ALL"]), "OK");
+    let mut calls = JoinSet::new();
+    for _ in 0..3_000 {
+        let store = Arc::clone(&store);
+        calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("a"))).await });
+    }
+    // Behind them: tasks run in the order in which they were born.
+    let renewal = RenewLease { gateway: gateway("a"), held: None, burials: Vec::new() };
+    let renewed = tokio::spawn(async move { within_bound(store.renew_lease(&renewal)).await });
+    assert!(matches!(renewed.await.unwrap(), Ok(LeaseReply::Renewed(_))));
+    let refused = calls.join_all().await.into_iter().filter(|said| *said == Err(StoreError::Backpressure)).count();
+    assert!(refused > 0);
 }
 
 /// A user with a rule from before there were canaries: the store does without.

@@ -25,9 +25,10 @@ const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 /// A command's name and its arguments, its key first.
 pub(super) type Command = (&'static str, Vec<Value>);
 
-/// Commands under way at once for the gateway itself; the next one is refused.
-const MAX_OWN: usize = 1_024;
-/// The same for renewals of the gateway's lease; one is under way, and some may hang.
+/// Commands under way at once for the gateway itself; the next one is refused. More than the most jobs of the flusher
+/// and of the publisher together, so that other calls find a place beside them.
+const MAX_OWN: usize = 2_048;
+/// The same for renewals of the gateway's lease. One at a time is usual; the other places are for some that hang.
 const MAX_LEASE: usize = 8;
 /// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
