@@ -66,8 +66,8 @@ local function forget_last_seen(seen, form, users)
   end
 end
 
--- When users left, whose times follow the argument `last_leave`. Who has no time left now, but of users of the platform
--- those whom the slice does not have get none: they may have been invisible.
+-- When users left, whose times follow the argument `last_leave`. A user without a time left at this moment. Users of the
+-- platform whom the slice does not have get no time then: they may have been invisible.
 local function times_left(leaves, last_leave, seen)
   local left, unknown = {}, {}
   for i, user in ipairs(leaves) do

@@ -173,7 +173,8 @@ local function seen_member(form, user)
 end
 
 -- Notes when users, at most 1,000, were seen last, but for those who are hidden or for whom `at` gives no time. Of two
--- times the later one stays. Who is online changes all the same if another program has put something else there.
+-- times the later one stays. If another program has put something else in the place of the times, nothing is noted, so
+-- that who is online can change all the same.
 local function note_last_seen(seen, form, users, hidden, at)
   local noted = {}
   for i, user in ipairs(users) do

@@ -17,7 +17,7 @@ for i = 2, #ARGV do
     else
       online[place] = 0
       of_away = of_away + 1
-      away[of_away] = form == 'u32' and seen_member(form, users[place]) or users[place]
+      away[of_away] = seen_member(form, users[place])
     end
   end
   local words = of_here > 0 and redis.call('HMGET', KEYS[key + 4], unpack(here))
