@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::future::ready;
 use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,34 +44,161 @@ fn seconds(name: &str) -> Duration {
     Duration::from_secs(option(name).parse().unwrap())
 }
 
-#[test]
-fn the_image_is_small_and_its_user_has_no_rights() {
-    succeeds(of_python("hadolint").args(["--failure-threshold", "style", IMAGE]), "");
-    let image = read(IMAGE);
-    let toolchain =
-        read("Cargo.toml").lines().find_map(|line| Some(line.strip_prefix("rust-version = \"")?.to_owned()));
-    let toolchain = toolchain.unwrap().replace('"', "");
-    assert!(image.contains(&format!("FROM rust:{toolchain}-")), "the image is built with Rust {toolchain}");
-    let (build, last) = image.rsplit_once("\nFROM ").unwrap();
-    assert!(last.starts_with("gcr.io/distroless/") && last.contains(":nonroot\n"), "{last}");
-    assert!(last.contains("\nUSER 65532:65532\n") && !last.contains("\nRUN "), "{last}");
-    // What is built is what the context has.
-    let ignored = read("deploy/Dockerfile.dockerignore");
+/// The instructions of the Dockerfile, each on one line.
+fn instructions() -> Vec<String> {
+    let text: Vec<String> =
+        read(IMAGE).lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let joined = text.concat().replace("\\\n", " ");
+    joined.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// What the first stage copies from the project into its folder.
+fn copied() -> Vec<String> {
     let mut copied = Vec::new();
-    for line in build.lines().filter_map(|line| line.strip_prefix("COPY ")) {
-        let words: Vec<&str> = line.split(' ').collect();
-        copied.extend_from_slice(&words[..words.len() - 1]);
+    for line in instructions() {
+        let Some(rest) = line.strip_prefix("COPY ").filter(|rest| !rest.starts_with("--from=")) else { continue };
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let (to, from) = words.split_last().unwrap();
+        // As the context has it, so that it can be laid out here.
+        assert!(*to == "./" || from == [*to], "{line}: it has another name in the image");
+        copied.extend(from.iter().map(|path| (*path).to_owned()));
     }
-    assert!(copied.contains(&"src"), "{copied:?}");
-    for path in copied {
-        assert!(root().join(path).exists(), "{IMAGE} copies {path}, which is not there");
+    assert!(copied.iter().any(|path| path == "src"), "{copied:?}");
+    copied
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        std::fs::copy(from, to).unwrap_or_else(|why| panic!("{}: {why}", from.display()));
+        return;
+    }
+    std::fs::create_dir(to).unwrap();
+    let entries = std::fs::read_dir(from).unwrap_or_else(|why| panic!("{IMAGE} copies {}: {why}", from.display()));
+    for entry in entries {
+        let name = entry.unwrap().file_name();
+        copy(&from.join(&name), &to.join(&name));
+    }
+}
+
+/// The commands of the build stage that begin with this word.
+fn commands(word: &str) -> Vec<String> {
+    let run = instructions().into_iter().find(|line| line.starts_with("RUN ") && line.contains("cargo build"));
+    let run = run.unwrap_or_else(|| panic!("{IMAGE} builds nothing"));
+    let of_command = |command: &str| {
+        let is_option = |word: &&str| *word == "RUN" || word.starts_with("--mount=");
+        command.split_whitespace().skip_while(is_option).collect::<Vec<_>>().join(" ")
+    };
+    let commands: Vec<String> =
+        run.split(" && ").map(of_command).filter(|command| command.starts_with(&format!("{word} "))).collect();
+    assert!(!commands.is_empty(), "{IMAGE} runs no {word}");
+    commands
+}
+
+/// Every file of the project of which the compiler made the library that this test is linked with.
+fn sources() -> Vec<PathBuf> {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let mut notes = Vec::new();
+    for entry in std::fs::read_dir(&deps).unwrap() {
+        let path = entry.unwrap().path();
+        let is_note = path.extension().is_some_and(|ending| ending == "d");
+        if is_note && path.file_name().unwrap().to_string_lossy().starts_with("rollcall-") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            if text.contains(".rlib: ") {
+                notes.push((path.metadata().unwrap().modified().unwrap(), text));
+            }
+        }
+    }
+    let (_, text) = notes.into_iter().max().unwrap_or_else(|| panic!("no library in {}", deps.display()));
+    let line = text.lines().find(|line| line.contains(".rlib: ")).unwrap();
+    let sources: Vec<PathBuf> = line.split_once(".rlib: ").unwrap().1.split(' ').map(PathBuf::from).collect();
+    assert!(sources.len() > 300, "{sources:?}");
+    sources
+}
+
+/// Docker is not here, so cargo does what it would do in the image, in a folder with what the image copies.
+#[test]
+fn the_image_is_built_from_all_that_cargo_needs() {
+    let copied = copied();
+    let ignored = read("deploy/Dockerfile.dockerignore");
+    let context = tempfile::tempdir().unwrap();
+    for path in &copied {
         assert!(ignored.lines().any(|line| line == format!("!{path}")), "{path} is not in the context");
+        copy(&root().join(path), &context.path().join(path));
     }
+    for command in commands("cargo") {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let mut cargo = Command::new(env!("CARGO"));
+        // It stops before it compiles: it has read all manifests and the lock file, and found the file of each target.
+        cargo.args(&words[1..]).args(["--offline", "-Z", "unstable-options", "--unit-graph"]);
+        cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("CARGO_MANIFEST_DIR").current_dir(context.path());
+        let output = cargo.output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        let graph: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let targets = graph["units"].as_array().unwrap().iter().map(|unit| &unit["target"]);
+        assert!(targets.clone().any(|target| target["name"] == "rollcall" && target["kind"][0] == "bin"), "{command}");
+    }
+    for source in sources() {
+        let inside = source.strip_prefix(root()).unwrap_or(&source);
+        let is_copied = copied.iter().any(|path| inside.starts_with(path));
+        assert!(is_copied && context.path().join(inside).exists(), "the image lacks {}", source.display());
+    }
+}
+
+#[test]
+fn the_image_has_the_program_alone_and_its_user_has_no_rights() {
+    succeeds(of_python("hadolint").args(["--failure-threshold", "style", IMAGE]), "");
     let manifest = read("Cargo.toml");
-    for member in manifest.lines().find_map(|line| line.strip_prefix("members = ")).unwrap().split('"') {
-        let is_path = member.chars().all(|c| c.is_alphanumeric()) && !member.is_empty();
-        assert!(!is_path || image.contains(&format!("COPY {member} ")), "cargo needs the member {member}");
+    let toolchain = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")).unwrap();
+    let toolchain = toolchain.trim_end_matches('"');
+    let instructions = instructions();
+    let bases: Vec<&str> = instructions.iter().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    let [build, debug, last] = bases[..] else { panic!("{bases:?}") };
+    assert!(build.starts_with(&format!("rust:{toolchain}.")), "the image is built with Rust {toolchain}: {build}");
+    assert!(last.starts_with("gcr.io/distroless/") && last.contains(":nonroot@"), "{last}");
+    assert_eq!(debug, "scratch AS debug");
+    for base in [build, last] {
+        let digest = base.split_once("@sha256:").unwrap_or_else(|| panic!("{base} is not pinned")).1;
+        let digest = digest.split(' ').next().unwrap();
+        assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{base}");
     }
+    let place = instructions.iter().position(|line| line == &format!("FROM {last}")).unwrap();
+    let stage = &instructions[place..];
+    let copies: Vec<&String> = stage.iter().filter(|line| line.starts_with("COPY ")).collect();
+    assert_eq!(copies, ["COPY --from=build /out/rollcall /usr/local/bin/rollcall"]);
+    assert!(stage.iter().any(|line| line == "USER 65532:65532") && !stage.iter().any(|line| line.starts_with("RUN ")));
+    let labels = stage.iter().find(|line| line.starts_with("LABEL ")).unwrap();
+    for (label, value) in [
+        ("title", env!("CARGO_PKG_NAME")),
+        ("description", "A live-stream room presence gateway"),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("revision", "$REVISION"),
+        ("base.name", last.split_once('@').unwrap().0),
+    ] {
+        assert!(labels.contains(&format!("org.opencontainers.image.{label}=\"{value}\"")), "{label}: {labels}");
+    }
+}
+
+/// Done here to the program of this build, which has no fewer symbols.
+#[test]
+fn the_program_in_the_image_has_no_symbols_and_names_the_file_that_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("rollcall");
+    std::fs::copy(env!("CARGO_BIN_EXE_rollcall"), &program).unwrap();
+    let size = |path: &Path| path.metadata().unwrap().len();
+    let whole = size(&program);
+    for command in commands("objcopy") {
+        let command = command.replace("/out", folder.path().to_str().unwrap());
+        let words: Vec<&str> = command.split_whitespace().collect();
+        succeeds(Command::new(words[0]).args(&words[1..]), "");
+    }
+    assert!(size(&program) < whole / 2, "{} of {whole} bytes", size(&program));
+    let sections = |path: &Path| succeeds(Command::new("readelf").args(["--sections", "--wide"]).arg(path), "");
+    let said = sections(&program);
+    assert!(!said.contains(" .symtab ") && !said.contains(" .debug_line "), "{said}");
+    assert!(said.contains(" .gnu_debuglink "), "{said}");
+    let debug = sections(&folder.path().join("rollcall.debug"));
+    assert!(debug.contains(" .symtab ") && debug.contains(" .debug_line "), "{debug}");
+    assert!(succeeds(Command::new(&program).arg("--version"), "").contains(env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
@@ -83,6 +211,7 @@ fn the_unit_is_valid_and_shuts_the_gateway_in() {
     assert!(!said.contains("rollcall.service"), "{said}");
     let security = ["security", "--offline=true", "--no-pager", "--threshold=15"];
     succeeds(Command::new("systemd-analyze").args(security).arg(&unit), "");
+    assert_eq!(option("LimitCORE"), "0", "a core file holds secrets");
 }
 
 #[test]
