@@ -77,10 +77,14 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
     let end = start + millis(within);
     // The sockets that are told last need time to reconnect too.
     let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
-    while context.clock.now() < end {
+    loop {
         // A client that lost the network cannot be told, and is not waited for.
         let here: Vec<_> = context.reaper.open_conns().into_iter().filter(|conn| !conn.is_away()).collect();
         if here.is_empty() {
+            return;
+        }
+        if context.clock.now() >= end {
+            tracing::warn!(sockets = here.len(), "the time for the drain is up; closing the remaining sockets");
             return;
         }
         let mut waiting: Vec<_> = here.iter().filter(|conn| conn.is_open()).collect();
@@ -92,10 +96,6 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
         }
         tokio::time::sleep(STEP).await;
     }
-    tracing::warn!(
-        sockets = context.reaper.open_conns().len(),
-        "the time for the drain is up; closing the remaining sockets"
-    );
 }
 
 #[cfg(test)]

@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use rollcall::base::secret::Secret;
+use rollcall::config::Config;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::link::Link;
+use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, until};
-use crate::support::world::World;
+use crate::support::world::{World, timings};
 
 const DRAIN: Duration = Duration::from_secs(8);
 
@@ -154,6 +156,18 @@ async fn a_stop_with_redis_gone_ends_within_the_drain() {
         let began = Instant::now();
         world.stop().await;
         assert!(began.elapsed() < DRAIN, "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_without_sockets_stops_without_a_warning() {
+    within_deadline(async {
+        let mut program = Program::start(&Config { drain: Duration::ZERO, ..timings() }).await;
+        program.terminate();
+        assert_eq!(program.exit(PATIENCE).await.code(), Some(0));
+        let said = program.said();
+        assert!(!said.contains("remaining sockets"), "{said}");
     })
     .await;
 }
