@@ -99,6 +99,11 @@ impl Gateways {
         !self.own.was_ever_renewed() && self.own_lease_is_late(now)
     }
 
+    /// Whether this gateway has no lease, and never had one, under this id or a former one.
+    pub(crate) fn never_had_a_lease(&self, now: Millis) -> bool {
+        self.has_no_lease(now) && !self.own.was_ever_renewed_at_all()
+    }
+
     /// The most members that one call may remove from a slice: the store looks for each of them at every gateway.
     pub(crate) fn removals_a_call(&self) -> usize {
         (MAX_BATCH / self.roster().living.len().max(1)).max(10)

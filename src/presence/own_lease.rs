@@ -83,6 +83,11 @@ impl OwnLease {
         self.renewed_at() != 0
     }
 
+    /// The same under this id or a former one.
+    pub fn was_ever_renewed_at_all(&self) -> bool {
+        self.was_ever_renewed() || self.renewed_before.load(Ordering::Relaxed) != 0
+    }
+
     pub fn renewed_at(&self) -> Millis {
         self.renewed.load(Ordering::Relaxed)
     }

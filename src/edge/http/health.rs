@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::problem::{Kind, Problem, refusals};
 use super::state::AppState;
@@ -40,7 +40,7 @@ pub(super) struct Alive {
 pub(super) struct Readiness {
     /// True with 200, false with 503.
     ready: bool,
-    /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready.
+    /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready, unless the store is ignored.
     #[schema(example = json!(["draining"]))]
     wrong: Vec<&'static str>,
     /// This process.
@@ -62,26 +62,56 @@ pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
     })
 }
 
+/// What does not matter to the caller.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReadyQuery {
+    /// `ignore`: a gateway that has had a lease and does not drain is ready, whatever the store does. For
+    /// orchestrators: an outage of the store that all gateways share must not take all of them out at once.
+    #[param(inline)]
+    store: Option<StoreMatters>,
+}
+
+#[derive(Deserialize, ToSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum StoreMatters {
+    Ignore,
+}
+
+refusals!(ReadyRefused = InvalidQuery);
+
 /// Whether to send clients here
-#[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations",
+///
+/// By itself it asks the store, too, for balancers in front of gateways of which each may lose the store alone.
+#[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations", params(ReadyQuery),
     responses(
         (status = 200, body = Readiness,
             description = "The store answers, the gateway's first lease is not late, and no drain has begun"),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
+        ReadyRefused,
     ))]
-pub(super) async fn readyz(State(state): State<Arc<AppState>>) -> Response {
-    let store_down = *state.store.health().borrow() == Health::Down;
-    let wrong: Vec<&str> = [
-        (store_down, Kind::StoreUnavailable.code()),
-        (state.gateways.has_no_lease(state.clock.now()), "no_lease"),
-        (state.sessions.is_draining(), Kind::Draining.code()),
-    ]
-    .into_iter()
-    .filter_map(|(applies, code)| applies.then_some(code))
-    .collect();
-    let ready = wrong.is_empty();
+pub(super) async fn readyz(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let Query(query) = Query::<ReadyQuery>::try_from_uri(&uri)
+        .map_err(|_| Problem::new(Kind::InvalidQuery, "store can be `ignore`, once, or left out"))?;
+    let now = state.clock.now();
+    let mut wrong = Vec::new();
+    if *state.store.health().borrow() == Health::Down {
+        wrong.push(Kind::StoreUnavailable.code());
+    }
+    if state.gateways.has_no_lease(now) {
+        wrong.push("no_lease");
+    }
+    let draining = state.sessions.is_draining();
+    if draining {
+        wrong.push(Kind::Draining.code());
+    }
+    let ready = match query.store {
+        None => wrong.is_empty(),
+        // A gateway that never gets its first lease may have wrong settings: an update with these must not go on.
+        Some(StoreMatters::Ignore) => !draining && !state.gateways.never_had_a_lease(now),
+    };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Readiness { ready, wrong, gateway_id: state.gateways.id() })).into_response()
+    Ok((status, Json(Readiness { ready, wrong, gateway_id: state.gateways.id() })).into_response())
 }
 
 refusals!(NoMetrics = Internal);

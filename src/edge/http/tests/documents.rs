@@ -38,6 +38,34 @@ async fn a_gateway_that_gets_no_lease_is_not_ready_until_it_has_one() {
     world.get("/readyz").await.is(200);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_ready_whatever_the_store_does_once_it_had_a_lease() {
+    let world = World::new();
+    let lease = Config::default().lease;
+    let ignoring = "/readyz?store=ignore";
+    world.get(ignoring).await.is(200);
+    // A gateway with wrong settings never gets a lease.
+    tokio::time::advance(lease).await;
+    let ready = world.get(ignoring).await.is(503);
+    assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(false), &json!(["no_lease"])));
+    world.app.gateways.own.note_renewal(world.app.clock.now());
+    world.store.breaks();
+    let ready = world.get(ignoring).await.is(200);
+    assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(true), &json!(["store_unavailable"])));
+    world.get("/readyz").await.is(503);
+    // The outage outlasts the lease, and the gateway goes on under a new id.
+    world.app.gateways.own.begin_anew();
+    tokio::time::advance(lease).await;
+    let ready = world.get(ignoring).await.is(200);
+    assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(true), &json!(["store_unavailable", "no_lease"])));
+    world.app.sessions.drain();
+    let ready = world.get(ignoring).await.is(503);
+    assert_eq!(ready["ready"], false);
+    for wrong in ["/readyz?store=", "/readyz?store=no", "/readyz?store=ignore&store=ignore"] {
+        world.get(wrong).await.is_problem(400, "invalid_query");
+    }
+}
+
 #[tokio::test]
 async fn answers_are_counted_by_route_and_never_by_path() {
     let world = World::new();
