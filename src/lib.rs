@@ -39,6 +39,7 @@
 //! | which web pages may connect? | `edge/http/browsers.rs` |
 //! | where is a token checked? | `auth/tokens.rs`; `auth/permissions.rs` says who may do what |
 //! | which keys check tokens, and when do they change? | `auth/keys.rs` reads files, `auth/key_fetcher.rs` asks a URL |
+//! | what is read again while the gateway runs, and when? | `edge/reload.rs` |
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
 //! | what do people see in a browser? | `edge/http/pages/`, served by `edge/http/pages.rs` |

@@ -84,6 +84,7 @@ mod stories {
     mod problems;
     mod random_walk;
     mod refreshing;
+    mod reloading;
     mod removals;
     mod request_ids;
     mod room_info;

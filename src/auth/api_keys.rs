@@ -11,6 +11,7 @@ use subtle::ConstantTimeEq;
 
 use super::keys::{KeyError, read};
 use super::permissions::Scopes;
+use crate::base::from_files::FromFiles;
 use crate::config::Config;
 
 const SETTING: &str = "api-keys";
@@ -66,7 +67,13 @@ impl ApiKeys {
         if let Some(path) = &self.path {
             let text = String::from_utf8(read(SETTING, path)?);
             let text = text.map_err(|_| wrong("the file is not UTF-8".to_owned()))?;
-            self.keys.store(Arc::new(parse(&text)?));
+            let new = Arc::new(parse(&text)?);
+            let old = self.keys.swap(new.clone());
+            let added = names_beside(&new, &old);
+            let revoked = names_beside(&old, &new);
+            if !added.is_empty() || !revoked.is_empty() {
+                tracing::info!(keys = new.len(), added, revoked, "API keys are in force");
+            }
         }
         Ok(())
     }
@@ -83,6 +90,26 @@ impl ApiKeys {
         }
         found
     }
+}
+
+impl FromFiles for ApiKeys {
+    fn name(&self) -> &'static str {
+        "the API keys"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.path.iter().cloned().collect()
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        self.reload().map_err(|why| why.to_string())
+    }
+}
+
+/// The names of the keys that are not among the others, as they are there, separated by commas.
+fn names_beside(keys: &[ApiKey], others: &[ApiKey]) -> String {
+    let names: Vec<&str> = keys.iter().filter(|key| !others.contains(key)).map(|key| &*key.name).collect();
+    names.join(",")
 }
 
 fn wrong(problem: String) -> KeyError {

@@ -1,5 +1,5 @@
-//! Keeps the keys of a URL fresh. One task fetches: every few minutes, on SIGHUP, and when a token names a key that is
-//! not known, which is how a new key announces itself. Old keys stay until a new set has arrived.
+//! Keeps the keys of a URL fresh. One task fetches: every few minutes, on demand, and when a token names a key that
+//! is not known, which is how a new key announces itself. Old keys stay until a new set has arrived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,17 +35,17 @@ const MOST_WAITING: usize = 64;
 /// At start: the pause between two attempts.
 const START_PAUSE: Duration = Duration::from_millis(500);
 
-/// Tokens with unknown keys order a fetch a minute and SIGHUP orders one at a time, so this many never wait.
+/// Tokens with unknown keys order a fetch a minute, and operators order some; beyond that, an order is dropped.
 const MOST_ORDERS: usize = 4;
 
-/// Dropped when the fetch has ended, which wakes everybody who waits for it.
-type Order = watch::Sender<()>;
+/// True once a fetch has brought a set. Dropped when the fetch has ended, which wakes everybody who waits for it.
+type Order = watch::Sender<bool>;
 
 /// Orders fetches.
 pub(super) struct FetchOrders {
     orders: mpsc::Sender<Order>,
     /// The last fetch that an unknown key caused: when it was ordered, and its end.
-    for_unknown_key: Mutex<Option<(Instant, watch::Receiver<()>)>>,
+    for_unknown_key: Mutex<Option<(Instant, watch::Receiver<bool>)>>,
     waiting: Semaphore,
 }
 
@@ -69,15 +69,15 @@ impl FetchOrders {
         let _ = timeout(PATIENCE, done.changed()).await;
     }
 
-    /// Fetches now, whatever was fetched before.
-    pub(super) async fn now(&self) {
+    /// Fetches now, whatever was fetched before; answers whether that brought a set.
+    pub(super) async fn now(&self) -> bool {
         let mut done = self.order();
         // Another fetch may be under way.
-        let _ = timeout(DEADLINE * 2, done.changed()).await;
+        matches!(timeout(DEADLINE * 2, done.wait_for(|fetched| *fetched)).await, Ok(Ok(_)))
     }
 
-    fn order(&self) -> watch::Receiver<()> {
-        let (order, done) = watch::channel(());
+    fn order(&self) -> watch::Receiver<bool> {
+        let (order, done) = watch::channel(false);
         let _ = self.orders.try_send(order);
         done
     }
@@ -140,7 +140,12 @@ impl KeyFetcher {
                 () = sleep_until(next) => None,
             };
             let pause = match self.fetch().await {
-                Ok(()) => EVERY,
+                Ok(()) => {
+                    if let Some(order) = &order {
+                        order.send_replace(true);
+                    }
+                    EVERY
+                }
                 Err(why) => {
                     tracing::error!(setting = JWKS, error = %why, "the keys could not be fetched; the old ones stay");
                     AFTER_FAILURE

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 
@@ -31,6 +31,17 @@ pub struct KeyError {
 pub(super) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
     let files: Vec<Vec<Key>> = each_file(config).into_iter().collect::<Result<_, _>>()?;
     Ok(files.into_iter().flatten().collect())
+}
+
+/// The files of the settings.
+pub(super) fn files(config: &Config) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    files.extend(config.jwt_hs256_secret_file.clone());
+    files.extend(config.jwt_public_key.clone());
+    if let Some(Jwks::File(path)) = &config.jwt_jwks {
+        files.push(path.clone());
+    }
+    files
 }
 
 /// What each file has.

@@ -46,6 +46,8 @@ pub(crate) enum Action {
     ReadGateway,
     /// Change what one gateway logs.
     ChangeLog,
+    /// Make one gateway read its files of keys and certificates again.
+    Reload,
     ReadMetrics,
 }
 
@@ -166,6 +168,7 @@ const TABLE: &[Row] = &[
     row(Action::ForgetSeen, [No, No, Yes], WRITE, "forget users who were seen long ago"),
     row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
     row(Action::ChangeLog, [No, No, Yes], MODERATE, "change what one gateway logs"),
+    row(Action::Reload, [No, No, Yes], MODERATE, "make one gateway read its keys and certificates again"),
     row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];
 

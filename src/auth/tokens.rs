@@ -1,6 +1,7 @@
 //! Checks tokens: the signature, the times, the audience, the issuer and the claims. A token that was verified once is
 //! known by its digest until it expires or the keys change, so a client that comes again costs no second signature.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -14,6 +15,7 @@ use super::key_ring::{KeyRing, digest};
 use super::key_url::{FetchError, KeyUrl};
 use super::keys::{self, KeyError};
 use crate::base::clock::unix_now;
+use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, Jwks};
 
@@ -97,22 +99,21 @@ impl Tokens {
         keys::each_file(config).into_iter().filter_map(Result::err).collect()
     }
 
-    /// Reads all keys again. If a file is bad, the keys of all files stay as they are, and the log says which it is.
-    pub(crate) async fn reload(&self) {
-        let config = self.config.clone();
-        match tokio::task::spawn_blocking(move || keys::of_files(&config)).await {
-            Ok(Ok(files)) => {
-                let files: Arc<[Key]> = files.into();
-                self.ring.rcu(|ring| ring.with_files(files.clone()));
-                tracing::info!(keys = files.len(), "the files with the keys of tokens were read again");
+    /// Whether keys come from a URL.
+    pub(crate) fn has_url(&self) -> bool {
+        self.orders.is_some()
+    }
+
+    /// Fetches the key set of the URL now, if there is one.
+    ///
+    /// # Errors
+    /// It could not be fetched; the log says why, and the old keys stay.
+    pub(crate) async fn fetch(&self) -> Result<(), String> {
+        match &self.orders {
+            Some(orders) if !orders.now().await => {
+                Err(format!("{}: the key set could not be fetched; the log says why", keys::JWKS))
             }
-            Ok(Err(KeyError { setting, problem })) => {
-                tracing::error!(setting, problem, "the keys of tokens could not be read again; the old ones stay");
-            }
-            Err(why) => tracing::error!(error = %why, "the keys of tokens could not be read again; the old ones stay"),
-        }
-        if let Some(orders) = &self.orders {
-            orders.now().await;
+            _ => Ok(()),
         }
     }
 
@@ -184,6 +185,23 @@ impl Tokens {
             validation.required_spec_claims.insert("iss".to_owned());
         }
         validation
+    }
+}
+
+/// If one file is bad, the keys of all files stay as they are.
+impl FromFiles for Tokens {
+    fn name(&self) -> &'static str {
+        "the keys of tokens"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        keys::files(&self.config)
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        let files: Arc<[Key]> = keys::of_files(&self.config).map_err(|why| why.to_string())?.into();
+        self.ring.rcu(|ring| ring.with_files(files.clone()));
+        Ok(())
     }
 }
 

@@ -114,6 +114,8 @@ metrics! {
     token_checks: Family<Why, Counter>,
     /// Fetches of the key set that tokens are checked with, by result
     key_fetches: Family<Why, Counter>,
+    /// Keys, secrets and certificates whose files could not be used when they were read last
+    files_unusable: Gauge,
     /// Lives that this gateway holds in memory
     lives: Gauge,
     /// Viewers joined to lives on this gateway

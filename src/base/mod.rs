@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod event_kind;
 pub mod exit;
+pub mod from_files;
 pub mod gateway_url;
 pub(crate) mod gcra;
 pub(crate) mod http_answer;

@@ -155,7 +155,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "tls-cert",
         group: ADDRESSES,
         hint: "FILE",
-        doc: "A PEM file with the certificate chain; the public address then speaks TLS only; read again on SIGHUP",
+        doc: "A PEM file with the certificate chain; the public address then speaks TLS only; read again on change",
         more: "Needs tls-key.",
         take: |c, text| set(&mut c.tls_cert, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
@@ -164,7 +164,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "tls-key",
         group: ADDRESSES,
         hint: "FILE",
-        doc: "A PEM file with the private key of tls-cert; read again on SIGHUP",
+        doc: "A PEM file with the private key of tls-cert; read again on change",
         take: |c, text| set(&mut c.tls_key, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
@@ -398,7 +398,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "jwt-hs256-secret-file",
         group: WHO,
         hint: "FILE",
-        doc: "The secret that signs HS256 tokens, 32 bytes or more; read again on SIGHUP",
+        doc: "The secret that signs HS256 tokens, 32 bytes or more; read again on change",
         take: |c, text| set(&mut c.jwt_hs256_secret_file, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
@@ -406,7 +406,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "jwt-public-key",
         group: WHO,
         hint: "FILE",
-        doc: "A PEM file with the public key of RS256, ES256 or EdDSA tokens; read again on SIGHUP",
+        doc: "A PEM file with the public key of RS256, ES256 or EdDSA tokens; read again on change",
         take: |c, text| set(&mut c.jwt_public_key, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
@@ -414,7 +414,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "jwt-jwks",
         group: WHO,
         hint: "FILE|URL",
-        doc: "A JSON Web Key Set: a file, read again on SIGHUP, or a URL, fetched again in the background",
+        doc: "A JSON Web Key Set: a file, read again on change, or a URL, fetched again in the background",
         more: "The URL is fetched at start, which waits for it as long as wait-for-store says, then about every 5 min.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.jwt_jwks, jwks(text).map(Some)),
@@ -440,7 +440,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "api-keys",
         group: WHO,
         hint: "FILE",
-        doc: "The keys of back ends for /v1, a line each: name, scopes, SHA-256 in hex; read again on SIGHUP",
+        doc: "The keys of back ends for /v1, a line each: name, scopes, SHA-256 in hex; read again on change",
         more: "Scopes are a comma-separated list of read, write and moderate. `rollcall key` makes a key and its line.",
         take: |c, text| set(&mut c.api_keys, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
@@ -496,7 +496,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "fan-secret-file",
         group: WHO,
         hint: "FILE",
-        doc: "The bearer token of fan-source http, or the password of sql; read again on SIGHUP",
+        doc: "The bearer token of fan-source http, or the password of sql; read again on change",
         take: |c, text| set(&mut c.fan_secret_file, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
@@ -599,7 +599,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "webhook-secret-file",
         group: EVENTS,
         hint: "FILE",
-        doc: "A file with the secret that signs events, or two while it changes, a line each; read again on SIGHUP",
+        doc: "A file with the secret that signs events, or two while it changes, a line each; read again on change",
         take: |c, text| set(&mut c.webhook_secret_file, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },

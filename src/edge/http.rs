@@ -31,6 +31,7 @@ mod paging;
 mod position;
 pub(crate) mod problem;
 pub(crate) mod rate_limits;
+mod reloading;
 mod removals;
 mod request_id;
 mod requests;

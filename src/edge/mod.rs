@@ -7,3 +7,4 @@ pub mod client_address;
 pub mod credentials;
 pub mod http;
 pub mod listener;
+pub(crate) mod reload;

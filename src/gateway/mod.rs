@@ -21,6 +21,7 @@ pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::event_kind::EventKind;
+use crate::base::from_files::FromFiles;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::telemetry::Log;
@@ -35,7 +36,7 @@ use crate::presence::conn::Signals;
 use crate::presence::figures::Figures;
 use crate::session::drain::{self, Stages};
 use crate::session::{self, Handshake};
-use crate::store::fans::{FanLookup, FanSetupError};
+use crate::store::fans::FanSetupError;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::store::{CloseReason, LiveRecord, Store};
@@ -87,12 +88,8 @@ impl StartError {
 pub struct Gateway {
     app: Arc<AppState>,
     drain: Duration,
-    /// Of the public address; `None` if that speaks no TLS.
-    certificate: Option<Arc<Certificate>>,
     publisher: Arc<Publisher>,
-    fan_source: Arc<dyn FanLookup>,
     fan_events: Option<Arc<FanEvents>>,
-    webhook: Option<Arc<Receiver>>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -194,7 +191,15 @@ pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartErr
     }
     fix_attendance_form(&config, store.as_ref()).await?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets)?;
+    let mut other_files: Vec<Arc<dyn FromFiles>> = Vec::new();
+    if let Some(certificate) = &certificate {
+        other_files.push(certificate.clone());
+    }
+    if let Some(receiver) = &webhook {
+        other_files.push(receiver.clone());
+    }
+    let verifiers = Verifiers { tokens, api_keys, other_files };
+    let parts = Parts::new(&config, verifiers, &store, &metrics, &sockets)?;
     let app = parts.app;
     app.gateways.own.begin_as(id);
 
@@ -220,6 +225,7 @@ pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartErr
     if let Some(key_fetcher) = key_fetcher {
         readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
     }
+    readers.spawn("reloader", &failed, app.reloader.clone().watch(readers.stop.clone()));
     readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
     readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
@@ -238,7 +244,7 @@ pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartErr
         pending: app.admission.limits.pending,
         handshake_timeout: config.handshake_timeout,
         timeout: config.timeout,
-        certificate: certificate.clone(),
+        certificate,
         proxy_protocol: config.proxy_protocol,
         trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
         metrics: app.metrics.clone(),
@@ -256,11 +262,8 @@ pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartErr
     Ok(Gateway {
         app,
         drain: config.drain,
-        certificate,
         publisher: parts.publisher,
-        fan_source: parts.fan_source,
         fan_events: parts.fan_events,
-        webhook,
         addr,
         admin_addr,
         intake,
@@ -372,25 +375,11 @@ impl Gateway {
         self.app.gateways.id()
     }
 
-    /// Reads again what SIGHUP is for. A part whose file is bad keeps what it has, and says so in the log.
+    /// Reads keys, secrets and certificates again, as SIGHUP does. A part whose files are bad keeps what it has, and
+    /// the log says so.
     pub async fn reload(&self) {
-        match self.app.api_keys.reload() {
-            Ok(()) => tracing::info!("the API keys were read again"),
-            Err(why) => tracing::error!(error = %why, "the API keys could not be read again; the old ones stay"),
-        }
-        if let Some(certificate) = &self.certificate {
-            certificate.reload();
-        }
-        if let Err(why) = self.fan_source.reload() {
-            tracing::error!(error = %why, "the secret of the fan source could not be read again; the old one stays");
-        }
-        if let Some(Err(why)) = self.webhook.as_ref().map(|webhook| webhook.reload()) {
-            tracing::error!(error = %why, "the secret of the webhook could not be read again; the old one stays");
-        }
-        // Last, because a key set at a URL may take long.
-        if let Some(tokens) = &self.app.tokens {
-            tokens.reload().await;
-        }
+        // The problems are in the log.
+        let _ = self.app.reloader.reload().await;
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
+use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, Switch};
 use crate::dashboards::counts::CountsTask;
@@ -18,6 +19,7 @@ use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::{AppState, OnlineSettings};
+use crate::edge::reload::Reloader;
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
@@ -32,7 +34,7 @@ use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::store::Store;
-use crate::store::fans::{self, FanLookup, FanSetupError};
+use crate::store::fans::{self, FanSetupError};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
@@ -76,6 +78,8 @@ macro_rules! share {
 pub(crate) struct Verifiers {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
+    /// What else comes from files and is watched with them.
+    pub(crate) other_files: Vec<Arc<dyn FromFiles>>,
 }
 
 /// The long-lived tasks of a gateway, and what its handlers ask.
@@ -93,7 +97,6 @@ pub struct Parts {
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub walk: Walk,
-    pub fan_source: Arc<dyn FanLookup>,
     /// `None` unless the fan source is elsewhere.
     pub fan_asker: Option<FanAsker>,
     /// `None` if counts are no events.
@@ -118,7 +121,7 @@ impl Parts {
     ) -> Result<Self, FanSetupError> {
         let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
         let events_kept = &config.events_kept;
-        let Verifiers { tokens, api_keys } = verifiers;
+        let Verifiers { tokens, api_keys, other_files: mut from_files } = verifiers;
         metrics.store_up.set(1);
         let clock = Clock::start();
         let store_for_clients = store.clone().for_clients();
@@ -176,6 +179,12 @@ impl Parts {
             timeout: config.streamer_timeout,
         }));
         let fan_source = fans::open(config, store, metrics)?;
+        from_files.push(api_keys.clone());
+        if let Some(tokens) = &tokens {
+            from_files.push(tokens.clone());
+        }
+        from_files.extend(fan_source.clone().secret_file());
+        let reloader = Arc::new(Reloader::new(from_files, tokens.clone(), metrics.clone()));
         let fans = Arc::new(share!(FanCheck { rooms, source: fan_source.clone(), metrics, clock }));
         let fan_asker = config.fan_source.is_elsewhere().then(|| {
             let (source, calls) = (fan_source.clone(), config.fan_calls);
@@ -327,6 +336,7 @@ impl Parts {
             tokens,
             api_keys,
             rate_limits: RateLimits::new(config.http_rate, metrics.clone(), clock),
+            reloader,
         }));
         Ok(Self {
             subscriber,
@@ -342,7 +352,6 @@ impl Parts {
             upkeep,
             streamer_timeout,
             walk,
-            fan_source,
             fan_asker,
             count_events,
             fan_events,

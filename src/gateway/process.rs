@@ -90,7 +90,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
 /// terminal that closes. Never ends.
 async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
     while hangups.recv().await.is_some() {
-        tracing::info!("SIGHUP: reading keys and certificates again; other settings are read at start only");
+        tracing::info!("SIGHUP: reading keys, secrets and certificates again; other settings are read at start only");
         gateway.reload().await;
     }
     std::future::pending().await

@@ -269,6 +269,7 @@ async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_s
         service.questions().clear();
         asked_with("the second").await;
 
+        world.stop().await;
         std::fs::write(&secret, "the third").unwrap();
         let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
         world.open("42").await;

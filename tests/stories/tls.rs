@@ -17,7 +17,7 @@ use crate::support::backend::Backend;
 use crate::support::certificates::Certificates;
 use crate::support::stores::within_deadline;
 use crate::support::tls_client::{TlsSocket, connect};
-use crate::support::wait::{PATIENCE, SLACK, until};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::timings;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -115,6 +115,24 @@ async fn a_certificate_is_replaced_while_sockets_stay() {
             assert!(connects(&second).await);
         }
         early.beats().await;
+        gateway.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_certificate_is_noticed_without_a_signal() {
+    within_deadline(async {
+        let (first, second) = (Certificates::for_host("IP:127.0.0.1"), Certificates::for_host("IP:127.0.0.1"));
+        let gateway = gateway(&first).await;
+        for (from, to) in [(second.chain(), first.chain()), (second.key(), first.key())] {
+            std::fs::copy(from, to).unwrap();
+        }
+        until("the new certificate is shown", PATIENCE, async || {
+            let tcp = TcpStream::connect(gateway.addr()).await.unwrap();
+            same(connect(tcp, &second.ca(), &[&TLS13], &[]).await.is_ok(), true)
+        })
+        .await;
         gateway.stop().await;
     })
     .await;

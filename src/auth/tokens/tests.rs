@@ -228,13 +228,13 @@ async fn a_reload_takes_new_keys_and_forgets_what_old_keys_verified() {
     let secret = "another-secret-of-more-than-32-bytes";
     world.write("secret", secret);
     assert_eq!(world.refusal(&old).await, None, "files are read when told to");
-    world.tokens.reload().await;
+    world.tokens.read_again().unwrap();
     assert_eq!(world.refusal(&old).await, Some(TokenError::Signature));
     let new = signed(&Header::new(Algorithm::HS256), &json!({}), &EncodingKey::from_secret(secret.as_bytes()));
     assert_eq!(world.refusal(&new).await, None);
     world.write("jwks", set(&[OTHER_P256.jwk(Algorithm::ES256, "ec")]));
     world.write("rsa", &P256.public);
-    world.tokens.reload().await;
+    world.tokens.read_again().unwrap();
     assert_eq!(world.refusal(&by(&OTHER_P256, Algorithm::ES256, "ec")).await, None);
     assert_eq!(world.refusal(&by(&ED25519, Algorithm::EdDSA, "ed")).await, Some(TokenError::UnknownKey));
 }
@@ -244,7 +244,8 @@ async fn a_bad_file_keeps_all_old_keys() {
     for (name, content) in [("secret", "short"), ("rsa", "no key"), ("jwks", "{\"keys\":[]}")] {
         let world = World::new();
         world.write(name, content);
-        world.tokens.reload().await;
+        let why = world.tokens.read_again().unwrap_err();
+        assert!(why.starts_with("jwt-"), "it names the setting: {why}");
         assert_eq!(world.refusal(&hs256(&json!({}))).await, None, "{name}");
         assert_eq!(world.refusal(&by(&ED25519, Algorithm::EdDSA, "ed")).await, None, "{name}");
         assert_eq!(world.refusal(&by(&RSA, Algorithm::RS256, "r")).await, None, "{name}");

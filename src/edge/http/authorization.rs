@@ -37,6 +37,10 @@ pub(super) struct Guard {
     pub(super) accepts: Accepts,
 }
 
+/// Who calls, for the log; nobody is known with `--auth off`.
+#[derive(Debug, Clone)]
+pub(super) struct CalledBy(pub(super) Payer);
+
 /// A streamer calls, who may open their own lives only. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct OnlyOwn(pub(super) Arc<Claims>);
@@ -72,7 +76,9 @@ impl Guard {
             let presented = bearer(parts);
             let takes_keys = self.accepts == Accepts::KeysAndTokens;
             if let Some(key) = presented.filter(|_| takes_keys).and_then(|key| state.api_keys.find(key)) {
-                state.rate_limits.take(Some(Payer::Key(key.name)))?;
+                let payer = Payer::Key(key.name);
+                state.rate_limits.take(Some(payer.clone()))?;
+                parts.extensions.insert(CalledBy(payer));
                 return match permission(Caller::Key(key.scopes), *action) {
                     Permission::No => Err(Problem::new(Kind::Forbidden, "the API key lacks the scope for this")),
                     Permission::OwnLives | Permission::Yes => Ok(()),
@@ -81,7 +87,9 @@ impl Guard {
             // The address pays for the check of a token, so that nobody can have many checked, or guess many.
             state.rate_limits.take(Payer::address(&parts.extensions))?;
             let claims = self.verify(tokens, presented).await?;
-            state.rate_limits.take(Some(Payer::User(claims.user.clone())))?;
+            let payer = Payer::User(claims.user.clone());
+            state.rate_limits.take(Some(payer.clone()))?;
+            parts.extensions.insert(CalledBy(payer));
             return self.admit_token(&claims, parts).await;
         }
         state.rate_limits.take(Payer::address(&parts.extensions))

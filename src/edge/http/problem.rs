@@ -83,6 +83,8 @@ kinds! {
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",
+    /// The files of some keys or certificates; what was read before stays in force.
+    BadFiles = CONFLICT "bad_files" "Files of the gateway cannot be used",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.

@@ -1,6 +1,7 @@
 //! How many requests a caller may make: a budget for each API key, for each user of tokens, and for each address that
 //! shows no key. [`super::authorization`] asks; probes do not count, and of upgrades only those with bad tokens.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -48,6 +49,17 @@ impl Payer {
             Self::Key(_) => "key",
             Self::User(_) => "user",
             Self::Address(_) => "address",
+        }
+    }
+}
+
+/// As logs name a caller: `key shop`.
+impl fmt::Display for Payer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(name) => write!(f, "key {name}"),
+            Self::User(user) => write!(f, "user {user}"),
+            Self::Address(address) => write!(f, "address {address}"),
         }
     }
 }

@@ -21,7 +21,7 @@ use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
     attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives,
-    logging, middleware, online, openapi, removals, sessions, sharing, statuses, upgrade, users, viewers,
+    logging, middleware, online, openapi, reloading, removals, sessions, sharing, statuses, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -111,6 +111,7 @@ impl Routes {
             .only_for(Action::ReadGateway, routes!(gateway::viewer))
             .only_for(Action::ReadGateway, routes!(logging::show))
             .only_for(Action::ChangeLog, routes!(logging::change))
+            .only_for(Action::Reload, routes!(reloading::reload))
     }
 
     fn metrics(self) -> Self {

@@ -12,6 +12,7 @@ use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, SeenIds};
 use crate::edge::admission::Admission;
+use crate::edge::reload::Reloader;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
@@ -59,4 +60,5 @@ pub(crate) struct AppState {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) rate_limits: RateLimits,
+    pub(crate) reloader: Arc<Reloader>,
 }

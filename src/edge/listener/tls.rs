@@ -13,6 +13,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::NoServerSessionStorage;
 use tokio_rustls::rustls::{ServerConfig, version};
 
+use crate::base::from_files::FromFiles;
+
 /// What is wrong with the files; it quotes nothing of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {path} {problem}", path = path.display())]
@@ -38,19 +40,25 @@ impl Certificate {
         Ok(Self { chain: chain.to_owned(), key: key.to_owned(), current })
     }
 
-    /// Reads the files again, for the connections to come.
-    pub(crate) fn reload(&self) {
-        match read(&self.chain, &self.key) {
-            Ok(new) => {
-                self.current.store(new);
-                tracing::info!("the TLS certificate was read again");
-            }
-            Err(error) => tracing::error!(%error, "the TLS certificate stays as it was"),
-        }
-    }
-
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
+    }
+}
+
+/// A new certificate is for the connections to come.
+impl FromFiles for Certificate {
+    fn name(&self) -> &'static str {
+        "the TLS certificate"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.chain.clone(), self.key.clone()]
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        let new = read(&self.chain, &self.key).map_err(|why| why.to_string())?;
+        self.current.store(new);
+        Ok(())
     }
 }
 

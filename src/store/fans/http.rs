@@ -14,6 +14,7 @@ use reqwest::{Certificate, Client, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
 use super::lookup::{FanAnswers, FanError, FanLookup, FanSetupError, answers, secret};
+use crate::base::from_files::FromFiles;
 use crate::base::http_answer;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
@@ -63,7 +64,7 @@ impl HttpFans {
             timeout: config.fan_timeout,
             metrics,
         };
-        fans.reload()?;
+        fans.read_secret()?;
         Ok(fans)
     }
 
@@ -78,6 +79,19 @@ impl HttpFans {
         }
         http_answer::body(answer, LONGEST).await?.ok_or(FanError::TooLong)
     }
+
+    /// Reads the file with the secret, if there is one.
+    fn read_secret(&self) -> Result<(), FanSetupError> {
+        let Some(secret) = secret(self.secret_file.as_deref())? else { return Ok(()) };
+        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.reveal())).map_err(|_| {
+            let path = self.secret_file.clone().unwrap_or_default();
+            let problem = "is no token: a token is one line of visible characters".to_owned();
+            FanSetupError::File { setting: "fan-secret-file", path, problem }
+        })?;
+        header.set_sensitive(true);
+        self.authorization.store(Some(Arc::new(header)));
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -91,16 +105,22 @@ impl FanLookup for HttpFans {
         Ok(answers(users, answer.fans.iter().map(String::as_str), &self.metrics))
     }
 
-    fn reload(&self) -> Result<(), FanSetupError> {
-        let Some(secret) = secret(self.secret_file.as_deref())? else { return Ok(()) };
-        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.reveal())).map_err(|_| {
-            let path = self.secret_file.clone().unwrap_or_default();
-            let problem = "is no token: a token is one line of visible characters".to_owned();
-            FanSetupError::File { setting: "fan-secret-file", path, problem }
-        })?;
-        header.set_sensitive(true);
-        self.authorization.store(Some(Arc::new(header)));
-        Ok(())
+    fn secret_file(self: Arc<Self>) -> Option<Arc<dyn FromFiles>> {
+        Some(self)
+    }
+}
+
+impl FromFiles for HttpFans {
+    fn name(&self) -> &'static str {
+        "the secret of the fan source"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.secret_file.iter().cloned().collect()
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        self.read_secret().map_err(|why| why.to_string())
     }
 }
 

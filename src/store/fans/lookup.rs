@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::base::from_files::FromFiles;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::base::secret::Secret;
@@ -37,12 +39,9 @@ pub trait FanLookup: Send + Sync {
         answers
     }
 
-    /// Reads the file with the secret again, if there is one.
-    ///
-    /// # Errors
-    /// The secret of before stays.
-    fn reload(&self) -> Result<(), FanSetupError> {
-        Ok(())
+    /// The source's secret, if it has one in a file.
+    fn secret_file(self: Arc<Self>) -> Option<Arc<dyn FromFiles>> {
+        None
     }
 }
 

@@ -18,6 +18,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, MySql, MySqlConnection, PgConnection, Postgres, Row};
 
 use super::lookup::{FanAnswers, FanError, FanLookup, FanSetupError, answers, secret};
+use crate::base::from_files::FromFiles;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::base::secret::Secret;
@@ -89,6 +90,16 @@ impl SqlFans {
             }
         }
     }
+
+    /// Reads the file with the secret, if there is one.
+    fn read_secret(&self) -> Result<(), FanSetupError> {
+        let (secret, ca) = (secret(self.secret_file.as_deref())?, self.ca.as_ref());
+        match &self.database {
+            Database::Postgres(connections) => connections.log_in_with(postgres(&self.url, secret.as_ref(), ca)?),
+            Database::MySql(connections) => connections.log_in_with(mysql(&self.url, secret.as_ref(), ca)?),
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -104,13 +115,22 @@ impl FanLookup for SqlFans {
         Ok(answers(users, fans.iter().map(String::as_str), &self.metrics))
     }
 
-    fn reload(&self) -> Result<(), FanSetupError> {
-        let (secret, ca) = (secret(self.secret_file.as_deref())?, self.ca.as_ref());
-        match &self.database {
-            Database::Postgres(connections) => connections.log_in_with(postgres(&self.url, secret.as_ref(), ca)?),
-            Database::MySql(connections) => connections.log_in_with(mysql(&self.url, secret.as_ref(), ca)?),
-        }
-        Ok(())
+    fn secret_file(self: Arc<Self>) -> Option<Arc<dyn FromFiles>> {
+        Some(self)
+    }
+}
+
+impl FromFiles for SqlFans {
+    fn name(&self) -> &'static str {
+        "the secret of the fan source"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.secret_file.iter().cloned().collect()
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        self.read_secret().map_err(|why| why.to_string())
     }
 }
 

@@ -2,6 +2,7 @@
 //! reading little of the answer. No error names the URL, whose query may hold a password.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -11,6 +12,7 @@ use reqwest::{Client, ClientBuilder, Url};
 
 use super::signature::Signer;
 use crate::base::clock::unix_now;
+use crate::base::from_files::FromFiles;
 use crate::base::http_answer;
 use crate::base::public_address::is_public;
 use crate::config::{Config, Switch};
@@ -116,14 +118,6 @@ impl Receiver {
         Ok(Self { client, url, signer })
     }
 
-    /// Reads the file with the secret again.
-    ///
-    /// # Errors
-    /// The secret of before stays.
-    pub fn reload(&self) -> Result<(), String> {
-        self.signer.reload()
-    }
-
     /// Sends an event once.
     pub(super) async fn send(&self, event: &Event) -> Result<(), Refusal> {
         let signature = self.signer.sign(unix_now() / 1_000, &event.data);
@@ -146,6 +140,20 @@ impl Receiver {
             }
         }
         if status.is_success() { Ok(()) } else { Err(Refusal::Status(status.as_u16())) }
+    }
+}
+
+impl FromFiles for Receiver {
+    fn name(&self) -> &'static str {
+        "the secret of the webhook"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.signer.path().to_owned()]
+    }
+
+    fn read_again(&self) -> Result<(), String> {
+        self.signer.reload()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over the time, a dot and
 //! the body, as `docs/events.md` shows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
@@ -28,6 +28,10 @@ impl Signer {
         let signer = Self { path, keys: ArcSwap::default() };
         signer.reload()?;
         Ok(signer)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Reads the file again.

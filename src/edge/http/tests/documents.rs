@@ -165,7 +165,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
     assert!(document["info"]["license"].is_null());
     let operations = operations(&document);
-    assert_eq!(operations.len(), 46, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    assert_eq!(operations.len(), 47, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
     let socket = &document["x-websocket"]["/ws"]["get"];
     assert_eq!(socket["operationId"], "open_socket");
     assert!(socket["responses"]["101"].is_object() && socket["responses"]["426"].is_object(), "{socket}");

@@ -1,0 +1,47 @@
+//! The route that makes this gateway read its keys, secrets and certificates again, where nobody can send a signal.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::authorization::CalledBy;
+use super::problem::{Kind, Problem, refusals};
+use super::state::AppState;
+use crate::base::ids::GatewayId;
+
+/// What a gateway read again.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Reloaded)]
+pub(super) struct Reloaded {
+    /// The gateway that answers.
+    #[schema(value_type = String, example = "gw-nlv76ootsqk3vjsq")]
+    gateway_id: GatewayId,
+    /// What it has read, whether it changed or not.
+    #[schema(example = json!(["the API keys", "the keys of tokens"]))]
+    read: Vec<&'static str>,
+}
+
+refusals!(ReloadRefused = BadFiles, StoreUnavailable);
+
+/// Read keys and certificates again
+///
+/// On this gateway only: the files of keys, secrets and certificates, and the key set of a URL. A gateway looks at its
+/// files each second, so this is for those who will not wait, or want to know whether the files are good.
+#[utoipa::path(post, path = "/v1/gateway/reload", operation_id = "reload_gateway", tag = "operations",
+    responses((status = 200, description = "All are in force", body = Reloaded), ReloadRefused))]
+pub(super) async fn reload(
+    State(state): State<Arc<AppState>>,
+    caller: Option<Extension<CalledBy>>,
+) -> Result<Json<Reloaded>, Problem> {
+    let by = caller.map_or_else(|| "anybody: auth is off".to_owned(), |Extension(CalledBy(payer))| payer.to_string());
+    tracing::info!(by, "reading keys, secrets and certificates again, as asked over HTTP");
+    match state.reloader.reload().await {
+        Ok(read) => Ok(Json(Reloaded { gateway_id: state.gateways.id(), read })),
+        Err(problems) => {
+            Err(Problem::new(Kind::BadFiles, format!("{}; what was read before stays in force", problems.join("; "))))
+        }
+    }
+}
