@@ -181,6 +181,7 @@ fn the_document_on_operations_says_of_each_alert_what_to_do() {
         let (name, notes) = (text(&alert["alert"]), &alert["annotations"]);
         let (summary, todo) = (text(&notes["summary"]), text(&notes["description"]));
         unknown.remove(name);
+        assert_eq!(text(&notes["runbook_url"]), format!("docs/operations.md#{}", name.to_lowercase()));
         let said = sections.get(name).map(|section| words(section)).unwrap_or_default();
         if !said.contains(&words(summary)) || !said.contains(&words(todo)) {
             missing.push_str(&format!("### {name}\n\n{summary} {todo}\n\n"));
