@@ -1,17 +1,32 @@
-//! The Kubernetes manifests, and the Helm chart that makes them from values: both are valid, and fit the settings.
+//! The Kubernetes manifests, and the Helm chart that makes them from values: both are valid, and fit the settings. So
+//! are those for the Prometheus Operator, which fit the alerts.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::packaging::{SPARE, settings};
-use super::tools::{of_python, succeeds};
+use super::tools::{of_python, prints, succeeds};
 use super::{read, root};
 
 const MANIFESTS: &str = "deploy/kubernetes";
+const MONITORING: &str = "deploy/kubernetes/monitoring";
 const CHART: &str = "deploy/helm";
+
+/// The kinds of the Prometheus Operator. Its models leave out fields that they do not know, so these would be missing
+/// in what they print.
+const OF_OPERATOR: &str = r#"
+import json, sys
+from cloudcoil.models.prometheus_operator import v1
+for given in json.load(sys.stdin):
+    understood = getattr(v1, given["kind"]).model_validate(given)
+    kept = understood.model_dump(by_alias=True, exclude_unset=True, mode="json")
+    assert kept == given, f"unknown fields: {json.dumps(given)} became {json.dumps(kept)}"
+"#;
 
 /// Labels and annotations that only Helm writes.
 const OF_HELM: &[&str] = &[
@@ -28,10 +43,10 @@ fn documents(yaml: &str) -> Vec<Value> {
 }
 
 /// What `kubectl apply -k` applies.
-fn manifests() -> Vec<Value> {
+fn manifests(folder: &str) -> Vec<Value> {
     let mut applied = Vec::new();
-    for file in documents(&read(format!("{MANIFESTS}/kustomization.yaml")))[0]["resources"].as_array().unwrap() {
-        applied.extend(documents(&read(format!("{MANIFESTS}/{}", file.as_str().unwrap()))));
+    for file in documents(&read(format!("{folder}/kustomization.yaml")))[0]["resources"].as_array().unwrap() {
+        applied.extend(documents(&read(format!("{folder}/{}", file.as_str().unwrap()))));
     }
     applied
 }
@@ -39,7 +54,7 @@ fn manifests() -> Vec<Value> {
 /// What Helm installs as the release `name`, with values in YAML over those of the chart.
 fn release(name: &str, values: &str) -> Vec<Value> {
     let mut helm = of_python("helm");
-    documents(&succeeds(helm.args(["template", name, CHART, "--kube-version", "1.30.0", "--values", "-"]), values))
+    documents(&prints(helm.args(["template", name, CHART, "--kube-version", "1.30.0", "--values", "-"]), values))
 }
 
 fn of_kind<'a>(resources: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -54,6 +69,27 @@ fn only<'a>(resources: &'a [Value], kind: &str) -> &'a Value {
 
 fn is_valid(file: &Path) {
     succeeds(of_python("kubernetes-validate").arg("--strict").arg(file), "");
+}
+
+/// The resources are all valid, each by itself.
+fn are_valid(resources: &[Value]) {
+    let is_of_operator = |resource: &&Value| resource["apiVersion"] == "monitoring.coreos.com/v1";
+    let (of_operator, others): (Vec<&Value>, Vec<&Value>) = resources.iter().partition(is_of_operator);
+    if !of_operator.is_empty() {
+        succeeds(of_python("python").args(["-c", OF_OPERATOR]), &json!(of_operator).to_string());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (number, resource) in others.iter().enumerate() {
+        let file = folder.path().join(format!("{number}.json"));
+        std::fs::write(&file, resource.to_string()).unwrap();
+        is_valid(&file);
+    }
+}
+
+/// The labels that all of these have, too.
+fn has_labels(labels: &Value, wanted: &Value) -> bool {
+    let wanted = wanted.as_object().unwrap();
+    !wanted.is_empty() && wanted.iter().all(|(name, value)| labels[name] == *value)
 }
 
 /// Holds the resources against each other and against the settings.
@@ -71,7 +107,11 @@ fn fit(resources: &[Value]) {
     let startup = &container["startupProbe"];
     let start = time(&startup["periodSeconds"]) * startup["failureThreshold"].as_u64().unwrap() as u32;
     assert!(start > config.wait_for_store * 2, "the probe gives up after {start:?}");
-    for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+    // An update stops at a gateway that never gets a lease.
+    assert!(time(&deployment["spec"]["minReadySeconds"]) > config.lease / 2, "the next pod follows too soon");
+    for (probe, path) in
+        [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz?store=ignore")]
+    {
         assert_eq!(container[probe]["httpGet"]["path"], path, "{probe}");
     }
 
@@ -80,15 +120,33 @@ fn fit(resources: &[Value]) {
         container["ports"].as_array().unwrap().iter().map(|port| number(&port["containerPort"])).collect();
     let listens = [config.listen.port(), config.admin_listen.unwrap().port()].map(u64::from);
     assert_eq!(ports, listens);
-    assert_eq!(pod["metadata"]["annotations"]["prometheus.io/port"], listens[1].to_string());
     let labels = &pod["metadata"]["labels"];
-    for kind in ["Deployment", "PodDisruptionBudget"] {
-        assert_eq!(&only(resources, kind)["spec"]["selector"]["matchLabels"], labels, "{kind}");
-    }
+    let selector = &deployment["spec"]["selector"]["matchLabels"];
+    assert!(has_labels(labels, selector), "{labels}");
+    assert_eq!(&only(resources, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], selector);
     for service in of_kind(resources, "Service") {
-        assert_eq!(&service["spec"]["selector"], labels);
+        assert_eq!(&service["spec"]["selector"], selector);
+        // Operators need the internal port of a gateway that is not ready; viewers do not need such a gateway.
+        let is_internal = service["spec"]["ports"][0]["targetPort"] == "admin";
+        assert_eq!(service["spec"]["publishNotReadyAddresses"] == true, is_internal, "{service}");
     }
-    for variable in container["env"].as_array().unwrap() {
+    for policy in of_kind(resources, "NetworkPolicy") {
+        assert_eq!(&policy["spec"]["podSelector"]["matchLabels"], selector);
+        let rules = policy["spec"]["ingress"].as_array().unwrap();
+        let of_port = |name: &str| rules.iter().find(|rule| rule["ports"][0]["port"] == name);
+        assert!(of_port("public").is_some(), "{policy}");
+        // A rule without `from` lets everybody in.
+        let admin = of_port("admin").unwrap_or_else(|| panic!("{policy}"));
+        assert!(!admin["from"].as_array().unwrap().is_empty(), "{policy}");
+    }
+    for monitor in of_kind(resources, "PodMonitor") {
+        assert!(has_labels(labels, &monitor["spec"]["selector"]["matchLabels"]), "{monitor}");
+        assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], "admin");
+        has_the_job_of_the_alerts(monitor, labels);
+    }
+    // A job that finds pods by these would have a name that no alert knows.
+    assert!(!pod["metadata"]["annotations"].to_string().contains("prometheus.io/"), "{pod}");
+    for variable in container["env"].as_array().unwrap().iter().filter(|variable| variable["valueFrom"].is_object()) {
         assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], pod["spec"]["volumes"][1]["secret"]["secretName"]);
     }
     let autoscalers = of_kind(resources, "HorizontalPodAutoscaler");
@@ -107,18 +165,29 @@ fn fit(resources: &[Value]) {
     }
 }
 
+/// Prometheus takes the name of the job from a label of the pods.
+fn has_the_job_of_the_alerts(monitor: &Value, pods: &Value) {
+    let label = monitor["spec"]["jobLabel"].as_str().unwrap_or_else(|| panic!("{monitor}: no jobLabel"));
+    let job = pods[label].as_str().unwrap();
+    let alerts = read("docs/alerts.yml");
+    let jobs: BTreeSet<&str> = alerts.split("{job=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(jobs, BTreeSet::from([job]), "the jobs of the alerts, and the one of the scrape");
+}
+
 #[test]
 fn the_manifests_are_valid_and_fit_each_other_and_the_settings() {
     let mut kinds = 0;
-    for file in std::fs::read_dir(root().join(MANIFESTS)).unwrap() {
-        let file = file.unwrap();
-        if file.file_name() != "kustomization.yaml" {
-            is_valid(&file.path());
-            kinds += documents(&read(file.path())).len();
+    for folder in [MANIFESTS, MONITORING] {
+        for file in std::fs::read_dir(root().join(folder)).unwrap().map(|file| file.unwrap().path()) {
+            if file.is_file() && !file.ends_with("kustomization.yaml") {
+                kinds += documents(&read(file)).len();
+            }
         }
     }
-    let applied = manifests();
+    let mut applied = manifests(MANIFESTS);
+    applied.extend(manifests(MONITORING));
     assert_eq!(applied.len(), kinds, "every manifest is applied");
+    are_valid(&applied);
     fit(&applied);
 }
 
@@ -138,6 +207,7 @@ fn strip(value: &mut Value) {
         Value::Object(fields) => {
             fields.retain(|name, _| !OF_HELM.contains(&name.as_str()));
             fields.values_mut().for_each(strip);
+            fields.retain(|name, value| name != "annotations" || *value != json!({}));
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
         _ => {}
@@ -153,7 +223,7 @@ fn the_chart_alone_makes_the_manifests() {
         resources.sort_by(|a, b| a.0.cmp(&b.0));
         resources
     };
-    assert_eq!(sorted(release("rollcall", "")), sorted(manifests()));
+    assert_eq!(sorted(release("rollcall", "")), sorted(manifests(MANIFESTS)));
     let chart = documents(&read(format!("{CHART}/Chart.yaml"))).remove(0);
     for version in ["version", "appVersion"] {
         assert_eq!(chart[version], env!("CARGO_PKG_VERSION"), "{version}");
@@ -163,7 +233,10 @@ fn the_chart_alone_makes_the_manifests() {
 #[test]
 fn the_chart_with_other_values_is_valid_and_fits_too() {
     let values = r#"
-image: { repository: registry.example.com/rollcall, tag: "2" }
+image:
+  repository: registry.example.com/rollcall
+  tag: "2"
+  digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 imagePullSecrets: [{ name: registry }]
 secret: { name: rollcall-keys, files: [jwks.json, api-keys], variables: { ROLLCALL_WEBHOOK_URL: webhook } }
 settings:
@@ -173,31 +246,110 @@ settings:
   jwt-jwks: /secrets/jwks.json
   max-sockets: 50000
   track-online: "off"
+  trusted-proxies: 10.244.0.0/16
 drain: 120
 waitForStore: 301
 preStop: 15
 replicas: 4
 autoscaler: { enabled: false }
 ingress: { enabled: true, className: nginx, host: live.example.com, tlsSecret: live, annotations: { a: b } }
+service:
+  type: LoadBalancer
+  port: 443
+  nodePort: 30443
+  annotations: { g: h }
+  loadBalancerClass: example.com/fast
+  loadBalancerSourceRanges: [192.0.2.0/24]
+  externalTrafficPolicy: Local
+adminService: { annotations: { i: j } }
+networkPolicy:
+  publicFrom: [{ namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: ingress-nginx } } }]
+  adminFrom: [{ podSelector: { matchLabels: { app: shop } } }]
+  egress: [{ to: [{ ipBlock: { cidr: 10.9.0.0/16 } }], ports: [{ port: 6379, protocol: TCP }] }]
+podMonitor: { enabled: true, interval: 30s, labels: { release: prometheus } }
+prometheusRule: { enabled: true, labels: { release: prometheus }, documents: "https://git.example.com/rollcall/" }
+serviceAccount: { create: true, annotations: { k: l } }
+labels: { team: live }
+annotations: { owner: live }
+podLabels: { mesh: "on" }
 podAnnotations: { c: d }
+priorityClassName: viewers
 nodeSelector: { e: f }
 tolerations: [{ operator: Exists }]
 affinity: { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [] } }
+topologySpreadConstraints:
+  - maxSkew: 2
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector: { matchLabels: { app.kubernetes.io/instance: eu } }
+extraEnv: [{ name: ROLLCALL_LOG, value: debug }]
+extraEnvFrom: [{ configMapRef: { name: more } }]
+extraVolumes: [{ name: certificate, secret: { secretName: live-tls } }]
+extraVolumeMounts: [{ name: certificate, mountPath: /tls, readOnly: true }]
 "#;
     let resources = release("eu", values);
     fit(&resources);
-    let folder = tempfile::tempdir().unwrap();
-    for (number, resource) in resources.iter().enumerate() {
-        let file = folder.path().join(format!("{number}.json"));
-        std::fs::write(&file, resource.to_string()).unwrap();
-        is_valid(&file);
-    }
+    are_valid(&resources);
     let names = |kind: &str| -> Vec<_> {
         of_kind(&resources, kind).iter().map(|resource| resource["metadata"]["name"].clone()).collect()
     };
     assert_eq!([names("Deployment"), names("Ingress")], [["eu"], ["eu"]]);
     let target = &only(&resources, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
     assert!(names("Service").contains(&target["name"]), "{target}");
+    for resource in &resources {
+        assert_eq!(resource["metadata"]["labels"]["team"], "live", "{resource}");
+    }
+
+    let deployment = only(&resources, "Deployment");
+    let template = &deployment["spec"]["template"];
+    let pod = &template["spec"];
+    let container = &pod["containers"][0];
+    let image = container["image"].as_str().unwrap();
+    assert!(image.starts_with("registry.example.com/rollcall:2@sha256:0123456789abcdef"), "{image}");
+    assert_eq!(deployment["metadata"]["annotations"], json!({"owner": "live"}));
+    assert_eq!([&template["metadata"]["labels"]["mesh"], &template["metadata"]["annotations"]["c"]], ["on", "d"]);
+    assert_eq!([&pod["priorityClassName"], &pod["nodeSelector"]["e"]], ["viewers", "f"]);
+    assert_eq!(pod["serviceAccountName"], only(&resources, "ServiceAccount")["metadata"]["name"]);
+    let spread: Vec<&Value> = pod["topologySpreadConstraints"].as_array().unwrap().iter().collect();
+    assert!(spread.len() == 1 && spread[0]["topologyKey"] == "topology.kubernetes.io/zone", "{spread:?}");
+    let has = |list: &Value, item: Value| list.as_array().unwrap().contains(&item);
+    assert!(has(&container["env"], json!({"name": "ROLLCALL_LOG", "value": "debug"})), "{container}");
+    assert!(has(&container["envFrom"], json!({"configMapRef": {"name": "more"}})), "{container}");
+    let mount = json!({"name": "certificate", "mountPath": "/tls", "readOnly": true});
+    assert!(has(&container["volumeMounts"], mount), "{container}");
+    assert!(has(&pod["volumes"], json!({"name": "certificate", "secret": {"secretName": "live-tls"}})), "{pod}");
+
+    let [public, admin] = of_kind(&resources, "Service")[..] else { panic!("two Services") };
+    assert_eq!([&public["spec"]["type"], &public["spec"]["externalTrafficPolicy"]], ["LoadBalancer", "Local"]);
+    assert_eq!(
+        public["spec"]["ports"][0],
+        json!({"name": "public", "port": 443, "targetPort": "public", "nodePort": 30443})
+    );
+    assert_eq!([&public["metadata"]["annotations"]["g"], &admin["metadata"]["annotations"]["i"]], ["h", "j"]);
+    let policy = &only(&resources, "NetworkPolicy")["spec"];
+    assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
+    for rule in policy["ingress"].as_array().unwrap() {
+        assert!(rule["from"].is_array(), "{rule}");
+    }
+    assert_eq!(policy["egress"][0]["to"][0]["ipBlock"]["cidr"], "10.9.0.0/16");
+}
+
+/// What the Prometheus Operator gets is what Prometheus would read from the file, with whole addresses of runbooks.
+#[test]
+fn the_chart_installs_the_alerts_of_the_documents() {
+    let values = "prometheusRule: { enabled: true, documents: 'https://git.example.com/rollcall/' }";
+    let resources = release("rollcall", values);
+    let groups = &only(&resources, "PrometheusRule")["spec"]["groups"];
+    let mut given: Value = yaml_serde::from_str(&read("docs/alerts.yml")).unwrap();
+    for rule in given["groups"][0]["rules"].as_array_mut().unwrap() {
+        let path = rule["annotations"]["runbook_url"].as_str().unwrap().to_owned();
+        rule["annotations"]["runbook_url"] = json!(format!("https://git.example.com/rollcall/{path}"));
+    }
+    assert_eq!(*groups, given["groups"]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), json!({"groups": groups}).to_string()).unwrap();
+    succeeds(Command::new("promtool").args(["check", "rules"]).arg(file.path()), "");
+    assert!(of_kind(&release("rollcall", ""), "PrometheusRule").is_empty(), "not every cluster has the operator");
 }
 
 #[test]
@@ -218,6 +370,14 @@ fn the_chart_refuses_wrong_values() {
         ("settings: { track-online: off }", "track-online"),
         ("settings: { admin-listen: null }", "admin-listen"),
         ("ingress: { enabled: true }", "ingress.host"),
+        ("ingress: { enabled: true, host: a.example.com }", "trusted-proxies"),
+        ("service: { type: ExternalName }", "service.type"),
+        ("service: { anotations: {} }", "anotations"),
+        ("image: { digest: latest }", "digest"),
+        ("podLabels: { a: 1 }", "podLabels"),
+        ("extraEnv: [{ value: a }]", "extraEnv"),
+        ("prometheusRule: { documents: 'https://git.example.com' }", "documents"),
+        ("networkPolicy: { adminFrom: everybody }", "adminFrom"),
     ] {
         let mut helm = of_python("helm");
         let file = tempfile::NamedTempFile::new().unwrap();
