@@ -26,6 +26,7 @@ mod documents {
     mod kubernetes;
     mod links;
     mod packaging;
+    mod runbooks;
     mod scrape;
     mod tables;
     mod tools;
