@@ -236,6 +236,8 @@ metrics! {
     words_ignored: Family<Why, Counter>,
     /// Times messages were lost before this gateway read them, after which it checked everything
     words_lost: Counter,
+    /// Gateways that renew their leases and of which no messages arrive from some Redis server, this one included
+    unheard_gateways: Gauge,
     /// Times the connection for messages from other gateways was made again
     resubscriptions: Counter,
     /// HTTP answers, by route and status

@@ -132,7 +132,7 @@ impl Parts {
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
         let whereabouts = (config.track_online == Switch::On).then(Arc::<Whereabouts>::default);
-        let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), clock));
+        let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), checks.clone(), clock));
 
         // peers and dashboards
         let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));

@@ -59,6 +59,8 @@ impl Subscriber {
                 Some(BusEvent::Ready(Channel::Gateways)) => {
                     self.rooms.befriend_where(|room| room.friends.doubt_follows() | room.friends.doubt());
                 }
+                // The store takes in beats by itself.
+                Some(BusEvent::Ready(Channel::Beats(_))) => {}
                 Some(BusEvent::Deaf(there)) => {
                     let mut rooms = self.rooms.all();
                     rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));

@@ -20,6 +20,10 @@ pub struct CheckDue {
     doubted: AtomicBool,
     /// This gateway does not receive the live's messages.
     deaf: AtomicBool,
+    /// This gateway does not receive those of some gateway.
+    unheard: AtomicBool,
+    /// When the last check that the store answered was begun; 0 is never.
+    checked: AtomicU64,
     /// How often the walk confirmed the live since this gateway checked it itself.
     confirmed: AtomicU64,
     /// How long the next check without an answer waits before it is made again.
@@ -34,6 +38,8 @@ impl Default for CheckDue {
             at: AtomicU64::new(Millis::MAX),
             doubted: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
+            unheard: AtomicBool::new(false),
+            checked: AtomicU64::new(0),
             confirmed: AtomicU64::new(rand::random_range(0..OWN_CHECK)),
             wait: AtomicU64::new(TRY_AGAIN.0),
             fan_turn: AtomicU64::new(0),
@@ -55,7 +61,7 @@ impl CheckDue {
     /// Puts the check off, since the walk found the live as expected. False if this gateway should check the live
     /// itself nevertheless: there is reason for doubt, or it has not done so for long.
     pub fn put_off(&self, until: Millis) -> bool {
-        if self.doubted.load(Ordering::Acquire) || self.is_deaf() {
+        if self.doubted.load(Ordering::Acquire) || self.may_miss_messages() {
             return false;
         }
         if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK {
@@ -66,7 +72,7 @@ impl CheckDue {
         // A check that is under way sets the time itself.
         let _ = self.at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
         // A doubt that arose meanwhile may have set the time before this did.
-        !self.doubted.load(Ordering::SeqCst) && !self.is_deaf()
+        !self.doubted.load(Ordering::SeqCst) && !self.may_miss_messages()
     }
 
     /// Makes the next check leave nothing out.
@@ -117,6 +123,31 @@ impl CheckDue {
 
     pub fn is_deaf(&self) -> bool {
         self.deaf.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether messages of some gateway do not arrive. True if that is new.
+    pub fn set_unheard(&self, unheard: bool) -> bool {
+        self.unheard.swap(unheard, Ordering::Relaxed) != unheard
+    }
+
+    pub fn is_unheard(&self) -> bool {
+        self.unheard.load(Ordering::Relaxed)
+    }
+
+    /// Whether messages about the live may be missing, of one gateway or of all: more frequent checks make up for them.
+    pub fn may_miss_messages(&self) -> bool {
+        self.is_deaf() || self.is_unheard()
+    }
+
+    /// Notes that the store answered a check that was begun at `began`.
+    pub fn note_checked(&self, began: Millis) {
+        self.checked.fetch_max(began, Ordering::Relaxed);
+    }
+
+    /// Whether the store answered a check that was begun less than `within` ago.
+    pub fn is_checked_within(&self, within: Millis, now: Millis) -> bool {
+        let checked = self.checked.load(Ordering::Relaxed);
+        checked != 0 && now.saturating_sub(checked) <= within
     }
 }
 

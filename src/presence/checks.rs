@@ -63,7 +63,7 @@ pub struct Checks {
     fan_ttl: Millis,
     /// The wall clock when the clock began.
     began: UnixMillis,
-    /// The same for a live whose messages this gateway does not receive.
+    /// `check_every` for a live whose messages this gateway may not receive, be it those of one gateway only.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
     /// Locked before the wheel.
@@ -188,9 +188,9 @@ impl Checks {
     /// Notes that a check was made, and schedules the next.
     pub fn checked(&self, room: &Arc<Room>) {
         let now = self.clock.now();
-        if room.check.is_deaf() {
+        if room.check.may_miss_messages() {
             let every = self.check_deaf;
-            self.check_at(room, now + every - every / 20 + rand::random_range(0..=every / 10));
+            self.check_at(room, now + every - every / 5 + rand::random_range(0..=every / 10));
         } else {
             room.check.by(self.next_check(now));
         }
@@ -212,6 +212,11 @@ impl Checks {
         for slice in room.slices() {
             slice.confirm_version(slice.size().1, now);
         }
+    }
+
+    /// How old a check may be, in ms, that makes up for missing messages.
+    pub fn enough(&self) -> Millis {
+        self.check_deaf
     }
 
     /// Notes that this gateway may not receive a live's messages from now on: more frequent checks make up for it.

@@ -10,8 +10,8 @@ pub use crate::store::Figures;
 pub enum Quality {
     /// The store answers, and every gateway with viewers renews its lease, this one among them.
     Exact,
-    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its
-    /// lease.
+    /// A part of the store that has something of the live does not answer, a gateway with viewers is late with its
+    /// lease, or messages of some gateway do not arrive and the last check is old.
     Partial,
     /// The store is away: the last known figures.
     Stale,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::checks::Checks;
 use super::figures::Quality;
 use super::gateways::Gateways;
 use super::room::Room;
@@ -11,12 +12,13 @@ use crate::store::{Health, Parts, Store};
 pub struct Trust {
     store: Arc<dyn Store>,
     gateways: Arc<Gateways>,
+    checks: Arc<Checks>,
     clock: Clock,
 }
 
 impl Trust {
-    pub fn new(store: Arc<dyn Store>, gateways: Arc<Gateways>, clock: Clock) -> Self {
-        Self { store, gateways, clock }
+    pub fn new(store: Arc<dyn Store>, gateways: Arc<Gateways>, checks: Arc<Checks>, clock: Clock) -> Self {
+        Self { store, gateways, checks, clock }
     }
 
     pub fn quality(&self, room: &Room) -> Quality {
@@ -29,6 +31,10 @@ impl Trust {
         }
         let parts = self.store.parts().borrow().clone();
         if !parts.is_whole() && self.is_partly_away(room, &parts) {
+            return Quality::Partial;
+        }
+        // Only checks tell this gateway what a gateway did whose messages do not arrive.
+        if room.check.is_unheard() && !room.check.is_checked_within(self.checks.enough(), self.clock.now()) {
             return Quality::Partial;
         }
         room.quality()

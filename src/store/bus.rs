@@ -29,6 +29,8 @@ pub enum Channel {
     Live(LiveId),
     /// Who came to the live and who left it. Only gateways with viewers who asked for their friends there listen.
     Moves(LiveId),
+    /// Signs that messages arrive from the part of the store with this number. The store itself sends and reads them.
+    Beats(u32),
 }
 
 impl fmt::Display for Channel {
@@ -37,6 +39,7 @@ impl fmt::Display for Channel {
             Self::Gateways => f.write_str("all gateways"),
             Self::Live(live) => write!(f, "live {live}"),
             Self::Moves(live) => write!(f, "moves of live {live}"),
+            Self::Beats(number) => write!(f, "beats {number}"),
         }
     }
 }
@@ -84,6 +87,12 @@ pub trait Bus {
 
     /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
+
+    /// The slots in which messages of some gateway that renews its lease, maybe this one, do not arrive here; `None` if
+    /// all do. The store finds this out within about two renewals, whatever the reason.
+    fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
+        watch::channel(None).1
+    }
 }
 
 /// A receiver of every event.
@@ -160,9 +169,12 @@ impl Subscriptions {
         is_wanted
     }
 
-    /// The ticket of a channel, 0 of the gateways'; `None` if nobody wants the channel.
+    /// The ticket of a channel, 0 of the gateways' and of beats; `None` if nobody wants the channel.
     pub(super) fn ticket(&self, channel: &Channel) -> Option<u64> {
-        if *channel == Channel::Gateways { Some(0) } else { self.wanted.lock().get(channel).copied() }
+        match channel {
+            Channel::Gateways | Channel::Beats(_) => Some(0),
+            Channel::Live(_) | Channel::Moves(_) => self.wanted.lock().get(channel).copied(),
+        }
     }
 
     pub(super) fn wants(&self, channel: &Channel) -> bool {
@@ -170,7 +182,7 @@ impl Subscriptions {
     }
 
     /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next to nothing if there
-    /// are none. The gateways' channel, which is always wanted, has no ticket.
+    /// are none. The gateways' channel and those of beats, which are always wanted, have no ticket.
     pub(super) fn wanted_after(&self, seen: &mut u64) -> Vec<(Channel, u64)> {
         if self.newest_ticket() <= *seen {
             return Vec::new();

@@ -10,6 +10,7 @@
 
 mod args;
 mod attendance;
+mod beats;
 mod bus;
 mod changes;
 mod checks;
@@ -23,6 +24,7 @@ mod fanout_jobs;
 mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod hearing;
 mod history;
 pub(crate) mod inspect;
 pub(crate) mod inspect_attendance;

@@ -67,6 +67,7 @@ pub struct Checker {
 impl Checker {
     /// Checks rooms, up to [`crate::store::MAX_CHECKED`] of them.
     pub async fn check(&self, rooms: Vec<Arc<Room>>) {
+        let began = self.clock.now();
         // Before the check, which reads the sizes.
         let swept = self.sweep(&rooms).await;
         let own = self.gateways.own.incarnation();
@@ -83,6 +84,11 @@ impl Checker {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
                     room.check.answered();
+                    room.check.note_checked(began);
+                    if room.check.is_unheard() {
+                        // Its figures are exact for a while.
+                        self.rooms.show(room);
+                    }
                     self.note_swept(room, &swept);
                 }
                 Err(StoreError::Nonsense(what)) => {

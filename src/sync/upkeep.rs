@@ -64,6 +64,7 @@ impl Upkeep {
         let mut expired: Vec<Expired> = Vec::new();
         let mut doubts = self.store.doubts();
         let mut parts = self.store.parts();
+        let mut unheard = self.store.unheard();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -75,6 +76,11 @@ impl Upkeep {
                 Ok(()) = parts.changed() => {
                     // Figures in a part that is away are in doubt.
                     self.rooms.count_all();
+                    continue;
+                }
+                Ok(()) = unheard.changed() => {
+                    let there = unheard.borrow_and_update().clone();
+                    self.note_unheard(there.as_ref(), self.rooms.all());
                     continue;
                 }
             }
@@ -89,10 +95,13 @@ impl Upkeep {
                 }
             }
             let now = self.clock.now();
+            let missing = unheard.borrow().clone();
             for filed in self.checks.due(now) {
                 match filed {
                     Due::Look(room) => {
                         if self.look(&room, now) {
+                            // The room may be newer than the news.
+                            self.note_unheard(missing.as_ref(), vec![room.clone()]);
                             self.expire_fan_checks(&room, now, &mut expired);
                             due.extend(room.check.take(now).then(|| room.clone()));
                             self.checks.file_next_look(room);
@@ -167,6 +176,21 @@ impl Upkeep {
             self.checks.platform.by(self.clock.now());
         }
         self.streamers.tell_all_again();
+    }
+
+    /// Notes in which slots messages of some gateway do not arrive. Rooms there are checked soon, and often until the
+    /// messages arrive again; then once more, for what the last ones said.
+    fn note_unheard(&self, there: Option<&Doubt>, mut rooms: Vec<Arc<Room>>) {
+        rooms.retain(|room| {
+            let is_there = there.is_some_and(|there| there.covers(self.store.slot_of_live(&room.record.live)));
+            let changed = room.check.set_unheard(is_there);
+            if (changed || is_there) && room.friends.doubt() {
+                self.rooms.befriend(room);
+            }
+            changed
+        });
+        rooms.iter().for_each(|room| self.rooms.show(room));
+        self.checks.check_soon(rooms);
     }
 
     /// One look at a room, in memory. False if the room is gone.

@@ -58,6 +58,8 @@ pub(crate) struct FaultyStore {
     pub(crate) scans: AtomicU64,
     /// How many calls came.
     pub(crate) calls: AtomicU64,
+    /// Where messages of some gateway do not arrive.
+    pub(crate) unheard: watch::Sender<Option<Doubt>>,
 }
 
 impl FaultyStore {
@@ -71,6 +73,7 @@ impl FaultyStore {
             numbers: AtomicU64::new(1),
             scans: AtomicU64::default(),
             calls: AtomicU64::default(),
+            unheard: watch::Sender::new(None),
         }
     }
 
@@ -597,5 +600,9 @@ impl Bus for FaultyStore {
 
     fn events(&self) -> BusEvents {
         self.inner.events()
+    }
+
+    fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
+        self.unheard.subscribe()
     }
 }

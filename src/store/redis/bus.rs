@@ -2,17 +2,39 @@
 //! it.
 
 use async_trait::async_trait;
+use fred::types::Value;
+use tokio::sync::watch;
 
-use super::reply::number;
+use super::reply::{Reply, number};
+use super::scripts::Script;
 use super::{RedisStore, args};
 use crate::base::ids::LiveId;
-use crate::store::{Bus, BusEvents, Channel, StoreResult};
+use crate::store::{Bus, BusEvents, Channel, Doubt, StoreError, StoreResult};
+
+impl RedisStore {
+    /// Runs a script that publishes what it changes, on a channel in the slot of its first key.
+    pub(super) async fn change(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
+        let name = keys.first().cloned().unwrap_or_default();
+        let mut reply = self.router.script(script, keys, args).await?;
+        if let Some(why) = reply.take_refusal()? {
+            let why = StoreError::Refused(why);
+            self.router.count_error("tell", &why);
+            self.subscriber.beats().note_refusal(&name, &why);
+        }
+        Ok(reply)
+    }
+}
 
 #[async_trait]
 impl Bus for RedisStore {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
-        let args = args![self.keys().channel(channel), message];
-        self.router.call("tell", async { number(&self.router.command("SPUBLISH", args).await?) }).await
+        let name = self.keys().channel(channel);
+        let args = args![name.as_str(), message];
+        let said = self.router.call("tell", async { number(&self.router.command("SPUBLISH", args).await?) }).await;
+        if let Err(why) = &said {
+            self.subscriber.beats().note_refusal(&name, why);
+        }
+        said
     }
 
     fn subscribe(&self, live: &LiveId) {
@@ -37,5 +59,9 @@ impl Bus for RedisStore {
 
     fn events(&self) -> BusEvents {
         self.subscriber.subscriptions().events()
+    }
+
+    fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
+        self.subscriber.beats().unheard()
     }
 }

@@ -38,6 +38,7 @@ pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const UNIQUES_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
+const BEATS_CHANNEL: &str = "rollcall:beats:";
 
 const EVENTS: &str = "rollcall:events";
 
@@ -589,6 +590,7 @@ impl Keys {
             Channel::Gateways => self.key(GATEWAYS_CHANNEL),
             Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
             Channel::Moves(live) => self.key(format_args!("rollcall:{{{}}}:moves", self.live(live))),
+            Channel::Beats(number) => self.key(format_args!("{BEATS_CHANNEL}{{{number}}}")),
         }
     }
 
@@ -597,6 +599,10 @@ impl Keys {
         let name = name.strip_prefix(self.prefix.as_str())?;
         if name == GATEWAYS_CHANNEL {
             return Some(Channel::Gateways);
+        }
+        if let Some(number) = name.strip_prefix(BEATS_CHANNEL) {
+            let number = number.strip_prefix('{')?.strip_suffix('}')?;
+            return number.parse().ok().map(Channel::Beats);
         }
         let (record, rest) = name.strip_prefix("rollcall:{")?.split_once('}')?;
         let channel = match rest {
@@ -859,7 +865,7 @@ mod tests {
     fn a_channel_is_read_back_as_it_was_named_by_its_own_installation() {
         // A live may be called as the gateways' channel is.
         let live = LiveId::parse("gateways").unwrap();
-        for there in [Channel::Gateways, Channel::Live(live.clone()), Channel::Moves(live)] {
+        for there in [Channel::Gateways, Channel::Live(live.clone()), Channel::Moves(live), Channel::Beats(3)] {
             for (at, keys) in installations().iter().enumerate() {
                 for (reads, other) in installations().iter().enumerate() {
                     let right = (at == reads).then(|| there.clone());
@@ -874,6 +880,8 @@ mod tests {
             "rollcall:{live:a b}",
             "rollcall:{live:42",
             "rollcall:{42}",
+            "rollcall:beats:",
+            "rollcall:beats:3",
             "rollcall:{live:42}:",
             "42",
         ] {

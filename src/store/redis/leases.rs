@@ -23,11 +23,20 @@ impl RedisStore {
             args.extend(args![burial.gateway, burial.count.map(|count| count.to_string()).unwrap_or_default()]);
         }
         let router = self.router.with_share(Share::Lease);
+        let beats = self.subscriber.beats();
+        let next = held.map_or(0, |held| held.count) + 1;
+        // Whoever reads the count of this renewal in the leases has mostly heard the beat before.
+        beats.send(&router, gateway, next);
         let mut reply = router.script(&scripts::LEASE, vec![self.keys().leases()], args).await?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
                 let (living, dead) = (reply.list()?.counted_gateways()?, reply.list()?.counted_gateways()?);
+                if own.count != next {
+                    // An earlier renewal had no answer and was carried out all the same.
+                    beats.send(&router, gateway, own.count);
+                }
+                beats.looked(&living);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
             "dead" => Ok(LeaseReply::Dead),

@@ -29,6 +29,16 @@ impl Reply {
         Self(pieces.into_iter())
     }
 
+    /// Takes why Redis did not publish what a script changed, if it refused; see `publish` in `scripts/prelude.lua`.
+    pub(super) fn take_refusal(&mut self) -> StoreResult<Option<String>> {
+        let word = self.0.as_slice().first().and_then(Value::as_bytes);
+        if word != Some(b"not published") {
+            return Ok(None);
+        }
+        self.next()?;
+        self.text().map(Some)
+    }
+
     /// The next piece, if there is one.
     pub(super) fn piece(&mut self) -> Option<Value> {
         self.0.next()

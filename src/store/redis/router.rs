@@ -95,9 +95,14 @@ impl Router {
             timeout(CALL_DEADLINE, steps.instrument(span)).await.unwrap_or(Err(StoreError::Timeout))
         };
         if let Err(error) = &result {
-            self.metrics.store_error(name, error.label());
+            self.count_error(name, error);
         }
         result
+    }
+
+    /// Counts an error of a call under `name`.
+    pub(super) fn count_error(&self, name: &'static str, error: &StoreError) {
+        self.metrics.store_error(name, error.label());
     }
 
     /// Sends one command whose first argument is its key.

@@ -1,7 +1,7 @@
 //! The map from hash slots to masters: pure, read from what a cluster says of itself.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fred::types::Value;
 
@@ -9,7 +9,7 @@ use super::keys::Keys;
 use super::node::Node;
 use super::reply::{Reply, nonsense};
 use crate::base::redis_address::Host;
-use crate::store::StoreResult;
+use crate::store::{Channel, StoreResult};
 
 /// Slots of a cluster.
 const SLOTS: u16 = 16_384;
@@ -38,6 +38,8 @@ pub(super) struct SlotMap {
     nodes: Vec<Arc<Node>>,
     /// The place of each slot's node; the place after the last where nobody serves it.
     owners: Arc<[u16]>,
+    /// The number of each node's channel of beats, by the node's place.
+    beats: OnceLock<Vec<Option<u32>>>,
 }
 
 impl SlotMap {
@@ -52,7 +54,7 @@ impl SlotMap {
                 *owner = place;
             }
         }
-        Self { ranges, nodes, owners: owners.into() }
+        Self { ranges, nodes, owners: owners.into(), beats: OnceLock::new() }
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
@@ -101,6 +103,19 @@ impl SlotMap {
 
     fn host_of(&self, slot: u16) -> Option<&Host> {
         self.owner(slot).map(|node| node.host())
+    }
+
+    /// The number of a server's channel of beats. All gateways with the same map find the same one.
+    pub(super) fn beats_at(&self, host: &Host, keys: &Keys) -> Option<u32> {
+        let place = self.nodes.iter().position(|node| node.host() == host)?;
+        let find = |node: &Arc<Node>| {
+            let is_here = |n: &u32| {
+                let name = keys.channel(&Channel::Beats(*n));
+                self.host_of(slot_of(name.as_bytes())) == Some(node.host())
+            };
+            (0..MAX_CANARIES).find(is_here)
+        };
+        self.beats.get_or_init(|| self.nodes.iter().map(find).collect()).get(place).copied().flatten()
     }
 
     /// The canary of a cluster's server: its last one while the server still serves it, or else the first name that it

@@ -17,12 +17,14 @@ use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::types::Message;
+use futures_util::future::join;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::beats::Beats;
 use super::client::connect;
 use super::errors::ServerError;
 use super::slots::{SlotMap, slot_of};
@@ -48,6 +50,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 #[derive(Debug)]
 pub(super) struct Subscriber {
     subscriptions: Arc<Subscriptions>,
+    beats: Arc<Beats>,
     _task: DropGuard,
 }
 
@@ -55,10 +58,15 @@ impl Subscriber {
     /// Starts to listen at every master.
     pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
-        let listening = listen(topology, Arc::clone(&subscriptions), metrics);
-        let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(listening).await });
-        Self { subscriptions, _task: stop.drop_guard() }
+        let beats = Arc::new(Beats::new(Arc::clone(&topology), Arc::clone(&metrics)));
+        let listening = listen(topology, Arc::clone(&subscriptions), Arc::clone(&beats), metrics);
+        let (heard, stopped) = (Arc::clone(&beats), stop.clone());
+        tokio::spawn(async move { stopped.run_until_cancelled(join(listening, heard.run())).await });
+        Self { subscriptions, beats, _task: stop.drop_guard() }
+    }
+
+    pub(super) fn beats(&self) -> &Arc<Beats> {
+        &self.beats
     }
 
     pub(super) fn subscriptions(&self) -> &Subscriptions {
@@ -67,7 +75,12 @@ impl Subscriber {
 }
 
 /// Keeps one task at each master.
-async fn listen(topology: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: Arc<Metrics>) {
+async fn listen(
+    topology: Arc<Topology>,
+    subscriptions: Arc<Subscriptions>,
+    beats: Arc<Beats>,
+    metrics: Arc<Metrics>,
+) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
     let mut maps = topology.maps();
     let mut at_start = true;
@@ -80,6 +93,7 @@ async fn listen(topology: Arc<Topology>, subscriptions: Arc<Subscriptions>, metr
                     host: host.clone(),
                     topology: Arc::clone(&topology),
                     subscriptions: Arc::clone(&subscriptions),
+                    beats: Arc::clone(&beats),
                     metrics: Arc::clone(&metrics),
                     at_start,
                 };
@@ -99,6 +113,7 @@ struct Task {
     host: Host,
     topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
+    beats: Arc<Beats>,
     metrics: Arc<Metrics>,
     /// This is the first session, so no message can have been missed.
     at_start: bool,
@@ -128,11 +143,17 @@ struct Pass {
 }
 
 impl Pass {
-    /// `every` says how often a channel is confirmed.
-    fn begin(subscriptions: &Subscriptions, confirmed: &Confirmed, every: impl Fn(&Channel) -> Duration) -> Self {
+    /// `every` says how often a channel is confirmed; `beats` is the number of the server's own channel of beats.
+    fn begin(
+        subscriptions: &Subscriptions,
+        confirmed: &Confirmed,
+        beats: Option<u32>,
+        every: impl Fn(&Channel) -> Duration,
+    ) -> Self {
         let (mut new, mut due, mut seen) = (VecDeque::new(), Vec::new(), 0);
         let lives = subscriptions.wanted_after(&mut seen);
-        for (channel, ticket) in std::iter::once((Channel::Gateways, 0)).chain(lives) {
+        let always = [Channel::Gateways].into_iter().chain(beats.map(Channel::Beats)).map(|channel| (channel, 0));
+        for (channel, ticket) in always.chain(lives) {
             match confirmed.channels.get(&channel) {
                 Some((at, known)) if *known == ticket => {
                     if at.elapsed() >= every(&channel) {
@@ -267,10 +288,11 @@ impl Task {
         let cluster = *self.topology.layout() == Layout::Cluster;
         let every = |channel: &Channel| match channel {
             Channel::Gateways => PULSE,
-            Channel::Live(_) | Channel::Moves(_) if cluster => CONFIRM.0,
-            Channel::Live(_) | Channel::Moves(_) => CONFIRM.1,
+            _ if cluster => CONFIRM.0,
+            _ => CONFIRM.1,
         };
-        let mut pass = Pass::begin(&self.subscriptions, confirmed, every);
+        let beats = self.topology.map().beats_at(&self.host, self.topology.keys());
+        let mut pass = Pass::begin(&self.subscriptions, confirmed, beats, every);
         while let Some((channel, ticket)) = pass.next(&self.subscriptions, confirmed) {
             if map.has_changed().unwrap_or(false) {
                 return Ok(false);
@@ -309,7 +331,8 @@ impl Task {
         let now = Instant::now();
         confirmed.latest = Some(now);
         let last = confirmed.channels.insert(channel.clone(), (now, ticket));
-        if last.is_none_or(|(_, known)| known != ticket) {
+        let is_news = last.is_none_or(|(_, known)| known != ticket);
+        if is_news && !matches!(channel, Channel::Beats(_)) {
             self.subscriptions.send(BusEvent::Ready(channel));
         }
         Ok(())
@@ -321,6 +344,8 @@ impl Task {
                 Ok(message) => {
                     let text = message.value.as_str().filter(|text| text.len() <= MAX_MESSAGE);
                     match (self.topology.keys().read_channel(&message.channel), text) {
+                        (Some(Channel::Beats(number)), Some(text)) if self.beats.heard(number, &text) => {}
+                        (Some(Channel::Beats(_)), _) => Metrics::count(&self.metrics.words_ignored, "malformed"),
                         (Some(channel), Some(text)) => {
                             self.subscriptions.send(BusEvent::Message { channel, text: Arc::from(&*text) })
                         }
@@ -374,7 +399,7 @@ mod tests {
             confirmed.channels.insert(live(name), (at, place as u64 + 1));
         }
         subscriptions.add(live("new"));
-        let mut pass = Pass::begin(&subscriptions, &confirmed, |_| Duration::from_secs(30));
+        let mut pass = Pass::begin(&subscriptions, &confirmed, None, |_| Duration::from_secs(30));
         assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("new"), 3)));
         assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("older"), 2)));
         subscriptions.add(live("newer"));
@@ -396,7 +421,7 @@ mod tests {
             Some(ticket)
         };
         subscriptions.add(live("42"));
-        let begin = |confirmed: &Confirmed| Pass::begin(&subscriptions, confirmed, |_| Duration::from_secs(30));
+        let begin = |confirmed: &Confirmed| Pass::begin(&subscriptions, confirmed, None, |_| Duration::from_secs(30));
         let mut pass = begin(&confirmed);
         assert!(subscriptions.renew(&live("42")) && !subscriptions.renew(&live("43")));
         assert_eq!(confirm(&mut confirmed, &mut pass), Some(2), "it is subscribed to with the newer ticket at once");

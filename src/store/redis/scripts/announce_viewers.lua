@@ -25,5 +25,4 @@ if not last or tonumber(last) < tonumber(ARGV[4]) then
   redis.call('HSET', KEYS[2], ARGV[2], value)
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
-publish(ARGV[7], ARGV[8])
-return { 'announced' }
+return publish(ARGV[7], ARGV[8], { 'announced' })

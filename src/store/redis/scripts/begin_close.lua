@@ -43,5 +43,4 @@ if redis.call('HSETNX', KEYS[1], 'closed_at', whole(now)) == 1 then
   note_event(KEYS[1], 'live.closed', ARGV[5])
 end
 redis.call('UNLINK', KEYS[5], KEYS[6])
-publish(ARGV[6], ARGV[7])
-return answer('closing', KEYS[1])
+return publish(ARGV[6], ARGV[7], answer('closing', KEYS[1]))

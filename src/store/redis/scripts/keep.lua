@@ -45,8 +45,7 @@ if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
   put_given(KEYS[1], { 'title', ARGV[10], 'streamer_timeout_s', ARGV[11], 'exact_viewers', ARGV[12],
     'attendance', ARGV[17], 'invisible', ARGV[18] })
   put_information(0)
-  publish(ARGV[15], ARGV[16])
-  return { 'rewritten' }
+  return publish(ARGV[15], ARGV[16], { 'rewritten' })
 end
 if state ~= 'open' or epoch ~= ARGV[1] then
   return answer('over', KEYS[1])

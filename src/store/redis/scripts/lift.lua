@@ -11,5 +11,4 @@ if redis.call('ZREM', KEYS[3], ARGV[2]) == 0 then
   return { 'free' }
 end
 local number = note(KEYS, last, '+' .. ARGV[2], ARGV[2], ARGV[3], ARGV[4])
-publish(ARGV[5], ARGV[6])
-return { 'lifted', number }
+return publish(ARGV[5], ARGV[6], { 'lifted', number })

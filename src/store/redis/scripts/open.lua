@@ -33,5 +33,4 @@ redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
 put_given(KEYS[1], { 'title', ARGV[6], 'streamer_timeout_s', ARGV[7], 'exact_viewers', ARGV[8],
   'attendance', ARGV[12], 'invisible', ARGV[13] })
 note_event(KEYS[1], 'live.opened', ARGV[9])
-publish(ARGV[10], ARGV[11])
-return answer('opened', KEYS[1])
+return publish(ARGV[10], ARGV[11], answer('opened', KEYS[1]))

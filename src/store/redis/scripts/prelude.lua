@@ -19,10 +19,15 @@ local function nonsense(what)
   error({ err = 'NONSENSE ' .. what })
 end
 
--- Publishes on a live's channel what this script changes. Never fails: if the ACL forbids the channel, the change is
--- made all the same and other gateways learn of it by their checks.
-local function publish(channel, message)
-  redis.pcall('SPUBLISH', channel, message)
+-- Publishes on a live's channel what a script changed, and returns the script's answer, a list. If Redis refuses the
+-- message, the change is made all the same, and the answer begins with 'not published' and Redis's own sentence.
+local function publish(channel, message, answer)
+  local said = redis.pcall('SPUBLISH', channel, message)
+  if type(said) == 'table' and said.err then
+    table.insert(answer, 1, said.err)
+    table.insert(answer, 1, 'not published')
+  end
+  return answer
 end
 
 -- The fence as ('open' | 'closed' | nil, epoch, version of the slice).

@@ -23,5 +23,4 @@ local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[2]) or '0')
 local banned = ends > now
 local what = banned and 'user.banned ' .. ARGV[2] .. ' ' .. whole(ends) or 'user.removed ' .. ARGV[2]
 local is_told = note_event(KEYS[1], what, ARGV[7])
-publish(ARGV[8], ARGV[9])
-return { 'done', number, whole(banned and ends or 0), is_told and 1 or 0 }
+return publish(ARGV[8], ARGV[9], { 'done', number, whole(banned and ends or 0), is_told and 1 or 0 })

@@ -13,5 +13,4 @@ end
 local version = whole(math.max((tonumber(last or '0') or 0) + 1, (clock())))
 redis.call('HDEL', KEYS[1], 'info')
 put_given(KEYS[1], { 'info_version', version, 'info', ARGV[2] })
-publish(ARGV[3], ARGV[4])
-return { 'written', version }
+return publish(ARGV[3], ARGV[4], { 'written', version })
