@@ -99,6 +99,7 @@ mod stories {
     mod tls;
     mod tokens;
     mod uncounted;
+    mod unheard;
     mod viewer_counts;
     mod webhooks;
     mod when_redis_is_down;

@@ -27,12 +27,14 @@ enum Wire {
     OldStalled(u64),
     /// Passes on what goes to the server and keeps what comes back.
     Mute,
+    /// Passes everything on, but leads messages to other gateways astray that go this way.
+    Swallowing(Way),
     /// Resets every connection and refuses new ones.
     Cut,
 }
 
 /// One way through the proxy.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     ToServer,
     ToClient,
@@ -97,6 +99,16 @@ impl Link {
     /// Lets calls through to the server and holds back its answers.
     pub fn mute(&self) {
         self.wire.send_replace(Wire::Mute);
+    }
+
+    /// Redis takes the messages that the gateway publishes, and nobody is subscribed to where they go.
+    pub fn swallow_published(&self) {
+        self.wire.send_replace(Wire::Swallowing(Way::ToServer));
+    }
+
+    /// The gateway stays subscribed, and no message reaches it under a name that it knows.
+    pub fn swallow_delivered(&self) {
+        self.wire.send_replace(Wire::Swallowing(Way::ToClient));
     }
 
     /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them;
@@ -201,7 +213,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: W
             Wire::Stalled => true,
             Wire::OldStalled(limit) => number < limit,
             Wire::Mute => way == Way::ToClient,
-            Wire::Open(_) | Wire::Cut => false,
+            Wire::Open(_) | Wire::Cut | Wire::Swallowing(_) => false,
         };
         until(wire.clone(), |w| !held(w)).await;
         let now = *wire.borrow();
@@ -213,7 +225,36 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: W
         if read == 0 {
             return to.shutdown().await;
         }
+        if now == Wire::Swallowing(way) {
+            lead_astray(&mut piece[..read], way);
+        }
         to.write_all(&piece[..read]).await?;
+    }
+}
+
+/// The channels of gateways' messages, and names of the same length that nobody knows.
+const ASTRAY: [(&[u8], &[u8]); 3] = [
+    (b"rollcall:{live:", b"rollcall:{l1ve:"),
+    (b"rollcall:gateways", b"rollcall:gatew4ys"),
+    (b"rollcall:beats:", b"rollcall:b3ats:"),
+];
+
+/// Renames the channels to which messages are published, or from which they are delivered, and leaves subscriptions.
+fn lead_astray(piece: &mut [u8], way: Way) {
+    let has = |piece: &[u8], word: &[u8]| piece.windows(word.len()).any(|there| there.eq_ignore_ascii_case(word));
+    let carries_messages = match way {
+        Way::ToServer => !has(piece, b"subscribe\r\n"),
+        Way::ToClient => has(piece, b"smessage\r\n"),
+    };
+    if !carries_messages {
+        return;
+    }
+    for (channel, other) in ASTRAY {
+        let mut at = 0;
+        while let Some(there) = piece[at..].windows(channel.len()).position(|there| there == channel) {
+            at += there;
+            piece[at..at + other.len()].copy_from_slice(other);
+        }
     }
 }
 

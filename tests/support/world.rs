@@ -80,6 +80,13 @@ impl World {
         Self::here(Config { redis: Some(Secret::new(url)), ..timings() }, None).await
     }
 
+    /// The same with other settings.
+    pub async fn at_tuned(url: &str, tune: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { redis: Some(Secret::new(url)), ..timings() };
+        tune(&mut config);
+        Self::here(config, None).await
+    }
+
     /// The same of an installation with this prefix.
     pub async fn at_as(url: &str, key_prefix: KeyPrefix) -> Self {
         Self::here(Config { redis: Some(Secret::new(url)), key_prefix, ..timings() }, None).await

@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     LinkMute,
     /// Its connections pass nothing ever again; new ones are well
     LinkStrand,
+    /// A gateway cannot publish for a while: Redis takes its messages, and no other gateway hears them
+    Mute,
     /// It delays everything by 50 to 300 ms
     LinkSlow,
     /// It holds calls back while a live closes, and another closes and opens again; then delivers them
@@ -146,6 +148,8 @@ impl Kind {
             Self::LinkCut => timing.leases(0.3, 2.0, at),
             Self::LinkStall | Self::LinkMute => timing.leases(0.3, 1.5, at),
             Self::LinkStrand => Duration::from_secs(5),
+            // Longer than it takes to notice, and then to look.
+            Self::Mute => timing.leases(1.0, 2.0, at),
             Self::LinkSlow => timing.leases(0.4, 1.0, at),
             Self::RedisFreeze => timing.leases(0.2, 1.3, at),
             Self::RedisKill => timing.leases(0.0, 0.6, at),
@@ -213,6 +217,7 @@ impl Planned {
             Kind::LinkStall => Box::new(links::Broken { victim, hold, how: links::How::Stalled }),
             Kind::LinkMute => Box::new(links::Broken { victim, hold, how: links::How::Mute }),
             Kind::LinkStrand => Box::new(links::Stranded { victim }),
+            Kind::Mute => Box::new(links::Swallowing { victim }),
             Kind::LinkSlow => {
                 Box::new(links::Slow { victim, delay: Duration::from_millis(50 + (250.0 * chance) as u64) })
             }

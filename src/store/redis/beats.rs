@@ -4,9 +4,9 @@
 //! With each renewal of its lease a gateway publishes a *beat* at every master, and [`super::hearing`] compares the
 //! beats with the leases. A gateway hears its own beats too, so one that cannot publish knows it as its peers do. Where
 //! Redis refused another message of this gateway, for example because its user may publish on some channels only, the
-//! gateway holds its beats back, so that its peers know.
+//! gateway holds its beats back until Redis takes one on that channel, so that its peers know.
 //!
-//! The master of a cluster has a channel of beats of its own: sharded channels lie on nodes, so a gateway may be heard
+//! Each master of a cluster has a channel of beats of its own: sharded channels lie on nodes, so a gateway may be heard
 //! on one and not on another.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -25,10 +25,8 @@ use super::slots::slot_of;
 use super::topology::Topology;
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
-use crate::store::{Channel, Doubt, StoreError};
+use crate::store::{Channel, Doubt, StoreError, StoreResult};
 
-/// After a refused message, beats are held back at its master for so long.
-const HOLD_BACK: Duration = Duration::from_secs(10);
 /// While messages do not arrive, the log says so this often.
 const REMIND: Duration = Duration::from_secs(60);
 
@@ -48,8 +46,8 @@ pub(super) struct Beats {
 #[derive(Debug, Default)]
 struct Sending {
     under_way: HashSet<u32>,
-    /// When Redis refused another message at that master.
-    refused: HashMap<u32, Instant>,
+    /// The name of the channel on which Redis refused another message at that master.
+    refused: HashMap<u32, String>,
     reminder: Reminder,
 }
 
@@ -107,11 +105,10 @@ impl Beats {
             }
             let beats = Arc::clone(self);
             let router = router.clone();
-            let args = args![self.topology.keys().channel(&Channel::Beats(channel)), format!("{gateway} {count}")];
+            let beat = format!("{gateway} {count}");
             // Boxed: the library's futures are large.
             tokio::spawn(Box::pin(async move {
-                let publish = async { number(&router.command("SPUBLISH", args).await?) };
-                let said = router.call("tell", publish).await;
+                let said = beats.send_on(&router, channel, beat).await;
                 beats.sending.lock().under_way.remove(&channel);
                 if let Err(why) = said {
                     beats.complain(&why);
@@ -120,11 +117,20 @@ impl Beats {
         }
     }
 
-    /// False if the last beat on that channel is still under way, or if beats are held back there.
+    /// False if the last beat on that channel is still under way.
     fn begin(&self, channel: u32) -> bool {
-        let mut sending = self.sending.lock();
-        let held_back = sending.refused.get(&channel).is_some_and(|at| at.elapsed() < HOLD_BACK);
-        !held_back && sending.under_way.insert(channel)
+        self.sending.lock().under_way.insert(channel)
+    }
+
+    /// Publishes a beat. Where another message was refused at that master, an empty one, which tells nobody anything,
+    /// must be taken on the same channel first.
+    async fn send_on(&self, router: &Router, channel: u32, beat: String) -> StoreResult<()> {
+        let refused = self.sending.lock().refused.get(&channel).cloned();
+        if let Some(name) = refused {
+            publish(router, name, String::new()).await?;
+            self.sending.lock().refused.remove(&channel);
+        }
+        publish(router, self.topology.keys().channel(&Channel::Beats(channel)), beat).await
     }
 
     /// Notes why a message of this gateway on a channel with this name was not published.
@@ -136,7 +142,7 @@ impl Beats {
         let map = self.topology.map();
         let Some(node) = map.owner(slot_of(name.as_bytes())) else { return };
         if let Some(channel) = map.beats_at(node.host(), self.topology.keys()) {
-            self.sending.lock().refused.insert(channel, Instant::now());
+            self.sending.lock().refused.insert(channel, name.to_owned());
         }
     }
 
@@ -215,6 +221,11 @@ impl Beats {
         }
         Doubt::of_slots(slots)
     }
+}
+
+async fn publish(router: &Router, name: String, message: String) -> StoreResult<()> {
+    let publish = async { number(&router.command("SPUBLISH", args![name, message]).await?) };
+    router.call("tell", publish).await.map(drop)
 }
 
 /// Whether Redis itself said no. After any other error the connection is to blame, and its node is known to be away.

@@ -12,9 +12,15 @@ use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvents, Channel, Doubt, StoreError, StoreResult};
 
 impl RedisStore {
-    /// Runs a script that publishes what it changes, on a channel in the slot of its first key.
-    pub(super) async fn change(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
-        let name = keys.first().cloned().unwrap_or_default();
+    /// Runs a script that publishes what it changes on the channel of a live.
+    pub(super) async fn change(
+        &self,
+        live: &LiveId,
+        script: &Script,
+        keys: Vec<String>,
+        args: Vec<Value>,
+    ) -> StoreResult<Reply> {
+        let name = self.keys().channel(&Channel::Live(live.clone()));
         let mut reply = self.router.script(script, keys, args).await?;
         if let Some(why) = reply.take_refusal()? {
             let why = StoreError::Refused(why);

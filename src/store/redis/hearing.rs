@@ -1,8 +1,8 @@
 //! Which gateways are heard, on which masters. Pure: leases, beats and times come in, and those who are not heard go
 //! out. [`super::beats`] makes the calls.
 //!
-//! A gateway sends a *beat* to every master with each renewal of its lease, and the beat has the count of that lease. So
-//! whoever reads a count in the leases has heard the beat with it, or hears it in a moment. If not, messages of that
+//! A gateway sends a *beat* to every master with each renewal of its lease, and the beat has the count of that lease.
+//! So whoever reads a count in the leases has heard the beat with it, or hears it in a moment. If not, messages of that
 //! gateway do not arrive from that master: it cannot publish, they are lost on the way, or the reader receives nothing.
 //! A gateway whose lease stands still is not expected to be heard.
 

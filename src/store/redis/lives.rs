@@ -184,7 +184,7 @@ impl RedisStore {
         args.extend(args![FLAG[usize::from(request.exact_viewers)], MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(flag_args(&request.terms));
-        let mut reply = self.change(&scripts::OPEN, self.record_keys(&request.live), args).await?;
+        let mut reply = self.change(&request.live, &scripts::OPEN, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "changed" {
             return Ok(OpenReply::Changed);
@@ -221,7 +221,7 @@ impl RedisStore {
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
         args.extend(flag_args(&record.terms));
-        let mut reply = self.change(&scripts::KEEP, self.record_keys(&record.live), args).await?;
+        let mut reply = self.change(&record.live, &scripts::KEEP, self.record_keys(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()?, info: reply.number()? }),
             "rewritten" => {
@@ -236,7 +236,8 @@ impl RedisStore {
     async fn do_write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
         let mut args = args![request.epoch, request.json.as_deref().unwrap_or_default()];
         args.extend(self.publish_args(&request.live, &request.message));
-        let mut reply = self.change(&scripts::WRITE_INFO, vec![self.keys().live(&request.live)], args).await?;
+        let mut reply =
+            self.change(&request.live, &scripts::WRITE_INFO, vec![self.keys().live(&request.live)], args).await?;
         match reply.text()?.as_str() {
             "written" => Ok(InfoReply::Written(reply.number()?)),
             "over" => Ok(InfoReply::Over),
@@ -253,7 +254,7 @@ impl RedisStore {
         args.extend(point_args());
         let mut keys = self.record_keys(&request.live);
         keys.push(self.keys().history(&LiveEpoch { live: request.live.clone(), epoch: request.epoch }));
-        let mut reply = self.change(&scripts::BEGIN_CLOSE, keys, args).await?;
+        let mut reply = self.change(&request.live, &scripts::BEGIN_CLOSE, keys, args).await?;
         let outcome = reply.text()?;
         if outcome == "absent" {
             return Ok(CloseReply::Absent);

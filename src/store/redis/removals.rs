@@ -21,7 +21,7 @@ impl RedisStore {
         let RemoveUser { live, epoch, user, ban, message } = request;
         let mut args = args![epoch, user, ban.map_or(0, millis), MAX_BANS, MAX_CHANGES, LIFETIME, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(live, message));
-        let mut reply = self.change(&scripts::REMOVE, self.record_keys(live), args).await?;
+        let mut reply = self.change(live, &scripts::REMOVE, self.record_keys(live), args).await?;
         match reply.text()?.as_str() {
             "done" => {
                 let (number, until, is_told) = (reply.number()?, reply.number()?, reply.flag()?);
@@ -37,7 +37,7 @@ impl RedisStore {
     async fn do_lift(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let mut args = args![request.epoch, request.user, MAX_CHANGES, LIFETIME];
         args.extend(self.publish_args(&request.live, &request.message));
-        let mut reply = self.change(&scripts::LIFT, self.record_keys(&request.live), args).await?;
+        let mut reply = self.change(&request.live, &scripts::LIFT, self.record_keys(&request.live), args).await?;
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
             "free" => Ok(LiftReply::NotBanned),

@@ -32,7 +32,7 @@ impl RedisStore {
         let mut not_after = self.router.not_after(&on[0]).await?;
         for _ in 0..2 {
             let args = self.announce_args(call, not_after);
-            let mut reply = self.change(&scripts::ANNOUNCE_VIEWERS, on.clone(), args).await?;
+            let mut reply = self.change(&call.live, &scripts::ANNOUNCE_VIEWERS, on.clone(), args).await?;
             match reply.text()?.as_str() {
                 "announced" => return Ok(AnnounceReply::Announced),
                 "not_open" => return Ok(AnnounceReply::NotOpen),

@@ -74,6 +74,26 @@ impl Fault for Stranded {
     }
 }
 
+/// A link that swallows the messages which its gateway publishes.
+pub(super) struct Swallowing {
+    pub(super) victim: usize,
+}
+
+#[async_trait]
+impl Fault for Swallowing {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble(self.victim, false);
+        testbed.links[self.victim].swallow_published();
+        Ok(())
+    }
+
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.links[self.victim].heal();
+        testbed.state.well(self.victim);
+        Ok(Mark::healed_from_now(testbed))
+    }
+}
+
 /// A link that delays everything.
 pub(super) struct Slow {
     pub(super) victim: usize,

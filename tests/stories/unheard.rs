@@ -1,0 +1,252 @@
+//! A gateway whose messages do not arrive knows it, and so do its peers, whatever the reason. They check more often,
+//! and call no figure exact that only the missing messages could have told them.
+
+use std::time::Duration;
+
+use rollcall::base::secret::Secret;
+use rollcall::config::Config;
+
+use crate::support::link::Link;
+use crate::support::redis_cluster::RedisCluster;
+use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::World;
+
+/// The metric of gateways whose messages do not arrive.
+const UNHEARD: &str = "rollcall_unheard_gateways";
+
+/// How much later than its renewal a gateway's beat may come.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Nothing but missing messages makes a gateway check within a story.
+fn checks_seldom(config: &mut Config) {
+    config.check_every = Duration::from_secs(60);
+}
+
+/// The times from a change that nobody tells of until a peer shows it: two renewals and the grace until the peer knows
+/// that messages are missing, and then the wait for a check.
+fn within(world: &World) -> Duration {
+    world.config.lease_refresh * 2 + GRACE + world.config.lease_refresh * 5 / 2 + SLACK
+}
+
+/// The figures of a live as a gateway's API reports them, if it calls them exact.
+async fn exact_figures(world: &World, live: &str) -> Result<(u64, u64), serde_json::Value> {
+    let live = world.backend().live(live).await;
+    match (live["viewers"].as_u64(), live["fans"].as_u64(), live["quality"].as_str()) {
+        (Some(viewers), Some(fans), Some("exact")) => Ok((viewers, fans)),
+        _ => Err(live),
+    }
+}
+
+async fn shows(world: &World, live: &str, wanted: (u64, u64), within: Duration) {
+    until("the figures, and exact", within, async || match exact_figures(world, live).await {
+        Ok(figures) if figures == wanted => Ok(()),
+        said => Err(format!("{said:?}")),
+    })
+    .await;
+}
+
+async fn unheard_become(world: &World, gateways: f64) {
+    until("the gateways that are not heard", PATIENCE, async || same(world.metric(UNHEARD).await, gateways)).await;
+}
+
+/// A Redis user with these rules besides.
+async fn restrict(redis: &Redis, rules: &[&str]) {
+    let rule: Vec<&str> = ["ACL", "SETUSER", "quiet"].iter().chain(rules).copied().collect();
+    redis.ask(&rule).await;
+}
+
+async fn beside_as_quiet(redis: &Redis) -> World {
+    restrict(redis, &["on", ">secret", "~*", "&*", "+@all"]).await;
+    let url = format!("redis://quiet:secret@{}", redis.addr());
+    World::beside(redis.clone(), |config| {
+        checks_seldom(config);
+        config.redis = Some(Secret::new(url));
+    })
+    .await
+}
+
+/// The quiet gateway's people come, and everybody sees it; they leave, and everybody sees that.
+async fn both_show_what_the_quiet_one_does(here: &World, quiet: &World) {
+    let mut crowd = quiet.crowd("u", 7, "42").await;
+    for world in [here, quiet] {
+        shows(world, "42", (7, 6), within(world)).await;
+    }
+    // It lasts, so no later change may wait for longer.
+    for left in (3..7).rev() {
+        crowd.pop().expect("a viewer").close().await;
+        shows(here, "42", (left, left.min(6)), within(here)).await;
+    }
+    for viewer in crowd {
+        viewer.close().await;
+    }
+    for world in [here, quiet] {
+        shows(world, "42", (0, 0), within(world)).await;
+    }
+}
+
+/// Messages arrive again: everybody knows at once what the other gateway does.
+async fn both_are_heard_again(here: &World, quiet: &World) {
+    for world in [here, quiet] {
+        unheard_become(world, 0.0).await;
+    }
+    let _viewer = quiet.viewer_in("u0", "42").await;
+    shows(here, "42", (1, 1), SLACK).await;
+}
+
+async fn prepare(here: &World, quiet: &World) {
+    here.open("42").await;
+    here.crowd_follows("u", 6).await;
+    // Both have a room.
+    let _watcher = quiet.dashboard("42").await;
+    let _viewer = here.viewer_in("u0", "42").await;
+    shows(quiet, "42", (1, 1), PATIENCE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_may_not_publish_is_known_to_be_silent() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let here = World::beside(redis.clone(), checks_seldom).await;
+        let quiet = beside_as_quiet(&redis).await;
+        prepare(&here, &quiet).await;
+        restrict(&redis, &["-spublish"]).await;
+        both_show_what_the_quiet_one_does(&here, &quiet).await;
+        for world in [&here, &quiet] {
+            unheard_become(world, 1.0).await;
+        }
+        restrict(&redis, &["+spublish"]).await;
+        both_are_heard_again(&here, &quiet).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_may_publish_on_some_channels_only_is_known_to_be_silent() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let here = World::beside(redis.clone(), checks_seldom).await;
+        let quiet = beside_as_quiet(&redis).await;
+        prepare(&here, &quiet).await;
+        // It may say that it lives, and nothing of any live.
+        restrict(&redis, &["resetchannels", "&rollcall:gateways", "&rollcall:beats:*"]).await;
+        both_show_what_the_quiet_one_does(&here, &quiet).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_whose_messages_are_swallowed_is_known_to_be_silent() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let link = Link::to(redis.addr()).await;
+        let here = World::beside(redis.clone(), checks_seldom).await;
+        let quiet = World::beside(redis.clone(), |config| {
+            checks_seldom(config);
+            config.redis = Some(Secret::new(link.url()));
+        })
+        .await;
+        prepare(&here, &quiet).await;
+        link.swallow_published();
+        both_show_what_the_quiet_one_does(&here, &quiet).await;
+        for world in [&here, &quiet] {
+            unheard_become(world, 1.0).await;
+        }
+        link.heal();
+        both_are_heard_again(&here, &quiet).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_no_message_reaches_knows_it_although_it_is_subscribed() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let link = Link::to(redis.addr()).await;
+        let here = World::beside(redis.clone(), checks_seldom).await;
+        let deaf = World::beside(redis.clone(), |config| {
+            checks_seldom(config);
+            config.redis = Some(Secret::new(link.url()));
+        })
+        .await;
+        prepare(&here, &deaf).await;
+        link.swallow_delivered();
+        // The other one speaks here.
+        both_show_what_the_quiet_one_does(&deaf, &here).await;
+        unheard_become(&deaf, 2.0).await;
+        unheard_become(&here, 0.0).await;
+        link.heal();
+        both_are_heard_again(&deaf, &here).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_there() {
+    within_deadline(async {
+        let cluster = RedisCluster::start(3, 0).await;
+        let homes = |master: usize| {
+            let mut names = (0..).map(|n| format!("live{n}"));
+            names.find(|name| cluster.home(&format!("live:{name}")) == master).expect("a live there")
+        };
+        let (there, elsewhere) = (homes(1), homes(2));
+        let rule = |node: usize, rules: &[&str]| {
+            let rule: Vec<&str> = ["ACL", "SETUSER", "quiet"].iter().chain(rules).copied().collect();
+            assert_eq!(cluster.nodes[node].cli(&rule), "OK");
+        };
+        for node in 0..3 {
+            rule(node, &["on", ">secret", "~*", "&*", "+@all"]);
+        }
+        let here = World::at_tuned(&cluster.url(), checks_seldom).await;
+        let quiet = World::at_tuned(&cluster.url().replace("rollcall:secret", "quiet:secret"), checks_seldom).await;
+        for live in [&there, &elsewhere] {
+            here.open(live).await;
+            let _viewer = quiet.viewer_in("w", live).await;
+            shows(&here, live, (1, 0), PATIENCE).await;
+        }
+        rule(1, &["-spublish"]);
+        let crowd = quiet.crowd("u", 3, &there).await;
+        shows(&here, &there, (3, 0), within(&here)).await;
+        unheard_become(&here, 1.0).await;
+        // On the other masters all is as before.
+        let _viewer = quiet.viewer_in("x", &elsewhere).await;
+        shows(&here, &elsewhere, (1, 0), SLACK).await;
+        for viewer in crowd {
+            viewer.close().await;
+        }
+        shows(&here, &there, (0, 0), within(&here)).await;
+        rule(1, &["+spublish"]);
+        unheard_become(&here, 0.0).await;
+        unheard_become(&quiet, 0.0).await;
+        let _viewer = quiet.viewer_in("u1", &there).await;
+        shows(&here, &there, (1, 0), SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_says_what_redis_said() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut quiet = World::program_with(redis.clone(), |config| config.log = "info".to_owned()).await;
+        quiet.open("42").await;
+        redis.ask(&["ACL", "SETUSER", "default", "-spublish"]).await;
+        let logged = async |words: &[&str]| {
+            let program = quiet.process();
+            until("the line", PATIENCE, async || {
+                let said = program.said();
+                if said.lines().any(|line| words.iter().all(|word| line.contains(word))) { Ok(()) } else { Err(said) }
+            })
+            .await;
+        };
+        let mut logged = logged;
+        logged(&["WARN", "redis does not publish this gateway's messages", "NOPERM"]).await;
+        logged(&["WARN", "messages of gateways do not arrive"]).await;
+        redis.ask(&["ACL", "SETUSER", "default", "+spublish"]).await;
+        logged(&["INFO", "messages of all gateways arrive again"]).await;
+        let said = quiet.process().said();
+        assert_eq!(said.matches("redis does not publish").count(), 1, "once a minute: {said}");
+    })
+    .await;
+}
