@@ -149,7 +149,7 @@ fn every_rule_is_needed() {
     let one = Setup { gateways: 1, ..fan };
     for (rules, without, setup, budget) in [
         (minute, Mutation::NoFinality, fan, Budget { burials: 2, renewals: 4, ..CALM }),
-        (minute, Mutation::NoCardInCheck, one, Budget { lost_sets: 1, ..CALM }),
+        (minute, Mutation::NoDoubt, one, Budget { lost_sets: 1, ..CALM }),
         (minute, Mutation::NoWalk, fan, Budget { closes: 1, kills: 1, ..CALM }),
         (minute, Mutation::NoLookAtRecord, fan, Budget { closes: 1, losses: 1, ..CALM }),
         (minute, Mutation::NoFence, one, Budget { closes: 1, ..CALM }),

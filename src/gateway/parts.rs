@@ -53,6 +53,7 @@ use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{Lives, LivesParts};
+use crate::sync::mend::Mender;
 use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::seen::{self, SeenUsers};
@@ -162,13 +163,32 @@ impl Parts {
         let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
         let keeper = Arc::new(share!(Keeper { store, rooms, outbox, lives, catch_up, clock }));
         let sweeper = Arc::new(share!(Sweeper { rooms, gateways, store, outbox, metrics, clock, lease }));
-        let checker =
-            share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
-        let checker = Arc::new(checker);
+        let mender = Arc::new(share!(Mender { gateways, store, sweeper, metrics }));
+        let checker = Arc::new(share!(Checker {
+            rooms,
+            gateways,
+            store,
+            checks,
+            keeper,
+            lives,
+            sweeper,
+            mender,
+            outbox,
+            metrics,
+            clock,
+        }));
         let count_events = (config.count_events == Switch::On)
             .then(|| Arc::new(share!(CountEvents { store, kept: *events_kept, clock, due: Mutex::default() })));
-        let recorder =
-            share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock, events: count_events.clone() });
+        let recorder = share!(CountsRecorder {
+            rooms,
+            gateways,
+            checks,
+            store,
+            trust,
+            metrics,
+            clock,
+            events: count_events.clone(),
+        });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
             streamers,
             gateways,
@@ -208,6 +228,7 @@ impl Parts {
             lease,
             lease_refresh,
             resync_limit,
+            mender,
             fan_events,
         }));
         let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
@@ -274,6 +295,7 @@ impl Parts {
             store,
             lives,
             sweeper,
+            mender,
             feeds,
             follows,
             outbox,

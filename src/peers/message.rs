@@ -85,6 +85,12 @@ pub struct Counts {
     /// The same of slices of all viewers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub viewer_slices: Vec<SliceCard>,
+    /// The indexes of those among `slices` that are in doubt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_doubt: Vec<u32>,
+    /// The indexes of those among `viewer_slices` that are in doubt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub viewers_in_doubt: Vec<u32>,
 }
 
 /// An open live, as the walk found it.
@@ -193,6 +199,8 @@ mod tests {
             folded_at: 1_732_000_000_000,
             slices: vec![(2, 5, 1_732_000_000_000_000)],
             viewer_slices: vec![(1, 7, 9)],
+            in_doubt: vec![2],
+            viewers_in_doubt: Vec::new(),
         };
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for message in [
@@ -236,6 +244,8 @@ mod tests {
             folded_at: 0,
             slices: vec![(2, 5, 17)],
             viewer_slices: vec![],
+            in_doubt: vec![],
+            viewers_in_doubt: vec![],
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape = r#"{"v":2,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;

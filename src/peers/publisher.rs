@@ -24,7 +24,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
-use crate::store::{AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, Store, StoreResult};
+use crate::store::{AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, SliceSize, Store, StoreResult};
 
 /// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
 const MAX_JOBS: usize = 128;
@@ -210,7 +210,7 @@ impl Publisher {
             return;
         }
         let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
-        let news: Vec<(&Slice, (u64, u64))> = news.collect();
+        let news: Vec<(&Slice, SliceSize)> = news.collect();
         if let Err(why) = self.announce(&room, News::of(&news)).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
             news.into_iter().for_each(|(slice, _)| slice.set_news());
@@ -335,18 +335,23 @@ impl Publisher {
 #[derive(Default)]
 struct News {
     fans: Vec<SliceCard>,
+    fans_in_doubt: Vec<u32>,
     viewers: Vec<SliceCard>,
+    viewers_in_doubt: Vec<u32>,
 }
 
 impl News {
-    fn of(slices: &[(&Slice, (u64, u64))]) -> Self {
+    fn of(slices: &[(&Slice, SliceSize)]) -> Self {
         let mut news = Self::default();
-        for (slice, (card, version)) in slices {
-            let of_set = match slice.id.set {
-                OnlineSet::Viewers(_) => &mut news.viewers,
-                OnlineSet::Fans(_) | OnlineSet::Users => &mut news.fans,
+        for (slice, size) in slices {
+            let (sizes, in_doubt) = match slice.id.set {
+                OnlineSet::Viewers(_) => (&mut news.viewers, &mut news.viewers_in_doubt),
+                OnlineSet::Fans(_) | OnlineSet::Users => (&mut news.fans, &mut news.fans_in_doubt),
             };
-            of_set.push((slice.id.index, *card, *version));
+            sizes.push((slice.id.index, size.card, size.version));
+            if size.in_doubt {
+                in_doubt.push(slice.id.index);
+            }
         }
         news
     }
@@ -365,7 +370,7 @@ fn note_told(room: &Room, count: ViewerCount, arrived: Arrived) {
 fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessage {
     let ViewerCount { viewers, moving, away } = count;
     let (arrived, folded_at) = room.arrivals.to_tell();
-    let News { fans: slices, viewers: viewer_slices } = news;
+    let News { fans: slices, fans_in_doubt: in_doubt, viewers: viewer_slices, viewers_in_doubt } = news;
     PeerMessage::Counts(Counts {
         epoch: room.record.epoch,
         number,
@@ -376,6 +381,8 @@ fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessa
         folded_at,
         slices,
         viewer_slices,
+        in_doubt,
+        viewers_in_doubt,
     })
 }
 

@@ -17,7 +17,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
-use crate::store::{BusEvent, Channel, LiveRecord, Store};
+use crate::store::{BusEvent, Channel, LiveRecord, SliceSize, Store};
 
 /// The most viewers or fans that a message may claim.
 const MAX_FIGURE: u64 = 1 << 34;
@@ -192,13 +192,14 @@ impl Subscriber {
         }
         let LiveRecord { live, slices: of, .. } = &room.record;
         let of_sets = [
-            (OnlineSet::Fans(live.clone()), &counts.slices),
-            (OnlineSet::Viewers(live.clone()), &counts.viewer_slices),
+            (OnlineSet::Fans(live.clone()), &counts.slices, &counts.in_doubt),
+            (OnlineSet::Viewers(live.clone()), &counts.viewer_slices, &counts.viewers_in_doubt),
         ];
-        for (set, cards) in of_sets {
+        for (set, cards, in_doubt) in of_sets {
             for (index, card, version) in cards {
                 let place = room.place_of(&SliceId { set: set.clone(), index: *index, of: *of });
-                self.rooms.hear_card(room, place.ok_or("malformed")?, (*card, *version), self.clock.now());
+                let size = SliceSize { card: *card, version: *version, in_doubt: in_doubt.contains(index) };
+                self.rooms.hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
             }
         }
         Ok(())

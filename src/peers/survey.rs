@@ -10,7 +10,7 @@ use super::message::{PeerMessage, SurveyedLive, SurveyedSlice};
 use super::subscriber::Subscriber;
 use crate::base::ids::GatewayId;
 use crate::presence::Room;
-use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSurvey, ViewerTotals};
+use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey, ViewerTotals};
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
 const LIVE_BYTES: usize = 128 + 12 * 20;
@@ -127,7 +127,11 @@ impl Subscriber {
             && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {
                 let own = parts.iter().find(|(part, ..)| Some(*part) == place);
                 let (entry, held) = own.map_or((None, 0), |(_, entry, held)| (Some(*entry), *held));
-                slice.expect(incarnation).is_some_and(|expected| expected.is_met(entry, held, *card, None))
+                slice.expect(incarnation).is_some_and(|expected| {
+                    // The walk tells nothing of lives with slices in doubt, and no versions.
+                    let size = SliceSize { card: *card, in_doubt: false, ..expected.size };
+                    expected.is_met(entry, held, size, None)
+                })
             })
     }
 }
@@ -160,7 +164,12 @@ mod tests {
             events: RecordEvents::default(),
         };
         let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };
-        let slice = SliceSurvey { fence: None, card: u64::MAX, parts: gateways.iter().map(part).collect() };
+        let slice = SliceSurvey {
+            fence: None,
+            card: u64::MAX,
+            may_be_in_doubt: false,
+            parts: gateways.iter().map(part).collect(),
+        };
         let viewers = ViewerTotals { viewers: u64::MAX, numbers: u64::MAX };
         surveys.add(&record, viewers, &vec![slice; slices as usize]);
     }

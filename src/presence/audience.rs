@@ -8,8 +8,8 @@ use super::platform::Platform;
 use super::room::Room;
 use super::slice::Slice;
 use crate::base::clock::{Millis, UnixMillis};
-use crate::base::ids::{Epoch, USERS_EPOCH, UserId};
-use crate::store::{MAX_BATCH, SESSIONS_A_CALL};
+use crate::base::ids::{Epoch, SliceId, USERS_EPOCH, UserId};
+use crate::store::{MAX_BATCH, SESSIONS_A_CALL, SliceSize};
 
 /// Whose slices they are.
 #[derive(Debug, Clone)]
@@ -43,6 +43,14 @@ impl Audience {
         match self {
             Self::Room(room) => room.slices(),
             Self::Platform(platform) => platform.slices(),
+        }
+    }
+
+    /// The place of a slice in [`Self::slices`]; `None` if it is none of them.
+    pub fn place_of(&self, slice: &SliceId) -> Option<usize> {
+        match self {
+            Self::Room(room) => room.place_of(slice),
+            Self::Platform(platform) => platform.slices().iter().position(|own| own.id == *slice),
         }
     }
 
@@ -100,7 +108,7 @@ impl Audience {
     }
 
     /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.
-    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) -> bool {
+    pub fn note_reading(&self, place: usize, expected: u64, read: SliceSize, now: Millis) -> bool {
         match self {
             Self::Room(room) => room.note_reading(place, expected, read, now),
             Self::Platform(platform) => {

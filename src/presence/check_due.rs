@@ -18,6 +18,8 @@ pub struct CheckDue {
     at: AtomicU64,
     /// There is reason to doubt everything that the store holds of the live.
     doubted: AtomicBool,
+    /// When everything that the store said of the live came into doubt; 0 if it is in no doubt.
+    doubted_since: AtomicU64,
     /// This gateway does not receive the live's messages.
     deaf: AtomicBool,
     /// This gateway does not receive those of some gateway.
@@ -37,6 +39,7 @@ impl Default for CheckDue {
         Self {
             at: AtomicU64::new(Millis::MAX),
             doubted: AtomicBool::new(false),
+            doubted_since: AtomicU64::new(0),
             deaf: AtomicBool::new(false),
             unheard: AtomicBool::new(false),
             checked: AtomicU64::new(0),
@@ -78,6 +81,23 @@ impl CheckDue {
     /// Makes the next check leave nothing out.
     pub fn doubt(&self) {
         self.doubted.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes that everything that the store said of the live is in doubt from `now` on.
+    pub fn doubt_all(&self, now: Millis) {
+        self.doubted_since.fetch_max(now.max(1), Ordering::SeqCst);
+        self.doubt();
+    }
+
+    /// When that doubt began, if there is one.
+    pub fn doubted_since(&self) -> Option<Millis> {
+        let since = self.doubted_since.load(Ordering::SeqCst);
+        (since > 0).then_some(since)
+    }
+
+    /// Ends the doubt that began at `since`, unless another one has begun.
+    pub fn end_doubt(&self, since: Millis) {
+        let _ = self.doubted_since.compare_exchange(since, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Whether there was reason for doubt since the last check.
@@ -142,6 +162,11 @@ impl CheckDue {
     /// Notes that the store answered a check that was begun at `began`.
     pub fn note_checked(&self, began: Millis) {
         self.checked.fetch_max(began, Ordering::Relaxed);
+    }
+
+    /// Whether the store answered a check that was begun after `then`.
+    pub fn is_checked_since(&self, then: Millis) -> bool {
+        self.checked.load(Ordering::Relaxed) > then
     }
 
     /// Whether the store answered a check that was begun less than `within` ago.

@@ -129,6 +129,22 @@ impl Checks {
         }
     }
 
+    /// As [`Self::check_soon`], of rooms whose data the store may have lost: their figures are in doubt until then.
+    pub fn doubt(&self, rooms: Vec<Arc<Room>>) {
+        let now = self.clock.now();
+        for room in &rooms {
+            room.doubt(now);
+            self.rooms.show(room);
+        }
+        self.check_soon(rooms);
+    }
+
+    /// The same of every room, and of the platform.
+    pub fn doubt_all(&self) {
+        self.doubt(self.rooms.all());
+        self.platform.by(self.clock.now());
+    }
+
     /// Has every room checked soon, and the platform.
     pub fn check_all_soon(&self) {
         self.check_soon(self.rooms.all());
@@ -210,7 +226,7 @@ impl Checks {
         }
         room.note_confirmed_open(now);
         for slice in room.slices() {
-            slice.confirm_version(slice.size().1, now);
+            slice.confirm_version(slice.size().version, now);
         }
     }
 

@@ -284,6 +284,14 @@ impl DesiredState {
         self.call_required |= matches!(self.entry, Entry::At(_) | Entry::Unconfirmed);
     }
 
+    /// Requires a call that makes an entry, even if nothing is unsettled: what the store holds without one is wrong.
+    pub fn require_entry(&mut self) {
+        if self.entry == Entry::None {
+            self.entry = Entry::Unconfirmed;
+            self.call_required = true;
+        }
+    }
+
     /// Notes that the store has no entry of this gateway, or that the gateway has a new id, under which it has none.
     pub fn lose_entry(&mut self) {
         if self.entry != Entry::None {
@@ -460,14 +468,14 @@ impl DesiredState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{MAX_BATCH, SliceView};
+    use crate::store::{MAX_BATCH, SliceSize, SliceView};
 
     fn user(n: usize) -> UserId {
         UserId::parse(&format!("u{n}")).unwrap()
     }
 
     fn done(held: u64) -> ApplyReply {
-        ApplyReply::Done(SliceView { card: held, held, version: 0 })
+        ApplyReply::Done(SliceView { size: SliceSize { card: held, ..SliceSize::default() }, held })
     }
 
     fn next(desired: &mut DesiredState) -> Option<Draft> {

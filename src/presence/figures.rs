@@ -11,7 +11,8 @@ pub enum Quality {
     /// The store answers, and every gateway with viewers renews its lease, this one among them.
     Exact,
     /// A part of the store that has something of the live does not answer, a gateway with viewers is late with its
-    /// lease, or messages of some gateway do not arrive and the last check is old.
+    /// lease, messages of some gateway do not arrive and the last check is old, another program wrote to the live's
+    /// sets, or the store lost data and not everything was written again.
     Partial,
     /// The store is away: the last known figures.
     Stale,

@@ -128,6 +128,15 @@ impl Gateways {
         self.unswept.lock().clear();
     }
 
+    /// Notes that the store lost data, or came back with older data. The leases that this gateway knows, and what their
+    /// gateways wrote, are in doubt until each of them was renewed twice: with the first renewal, a gateway finds the
+    /// loss out, and by the second it has written again what it holds.
+    pub fn doubt(&self) {
+        let mut observer = self.observer.lock();
+        observer.doubt();
+        self.own.set_peers_unproven(!observer.unproven.is_empty());
+    }
+
     /// When this gateway learned of a burial whose sweep is not over.
     pub(crate) fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
         self.unswept.lock().get(gateway).copied()
@@ -185,6 +194,7 @@ impl Gateways {
             observer.restart(now);
         }
         observer.looked(own, leases, now);
+        self.own.set_peers_unproven(!observer.unproven.is_empty());
         let before = self.roster.load();
         let roster = Roster {
             living: leases.living.iter().map(|(gateway, _)| gateway).chain(observer.vanished.keys()).cloned().collect(),
@@ -219,10 +229,28 @@ struct Observer {
     vanished: HashMap<GatewayId, Millis>,
     /// Gateways with an entry in some slice and without a lease, and since when that is known.
     unlisted: HashMap<GatewayId, Millis>,
+    /// Gateways of which it is in doubt what they wrote, and how often each must renew its lease.
+    unproven: HashMap<GatewayId, u8>,
     answered: Option<Millis>,
 }
 
+/// So often a gateway must renew its lease after the store lost data.
+const PROOFS: u8 = 2;
+
 impl Observer {
+    fn doubt(&mut self) {
+        self.unproven = self.seen.keys().chain(self.vanished.keys()).map(|gateway| (gateway.clone(), PROOFS)).collect();
+    }
+
+    /// Notes that a gateway has renewed its lease since the last look.
+    fn renewed(&mut self, gateway: &GatewayId) {
+        let Some(left) = self.unproven.get_mut(gateway) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.unproven.remove(gateway);
+        }
+    }
+
     /// How long the count of a dead gateway stays the same: half a refresh less than a lease, since the first look at a
     /// count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
     fn silence(&self) -> Millis {
@@ -255,7 +283,11 @@ impl Observer {
     fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
         let before = std::mem::take(&mut self.seen);
         for (gateway, count) in leases.living.iter().filter(|(gateway, _)| gateway != own) {
-            let since = before.get(gateway).filter(|(known, _)| known == count).map_or(now, |(_, since)| *since);
+            let since = before.get(gateway).filter(|(known, _)| known == count).map(|(_, since)| *since);
+            if since.is_none() {
+                self.renewed(gateway);
+            }
+            let since = since.unwrap_or(now);
             self.seen.insert(gateway.clone(), (*count, since));
             self.unlisted.remove(gateway);
             self.vanished.remove(gateway);
@@ -268,6 +300,8 @@ impl Observer {
             self.unlisted.remove(gateway);
         }
         self.vanished.retain(|_, since| now.saturating_sub(*since) < self.lease);
+        let (seen, vanished) = (&self.seen, &self.vanished);
+        self.unproven.retain(|gateway, _| seen.contains_key(gateway) || vanished.contains_key(gateway));
         self.answered = Some(now);
     }
 
@@ -369,6 +403,20 @@ mod tests {
         assert!(gateways.roster().late.is_empty());
         (6..=22).step_by(2).for_each(|now| drop(look(&gateways, now * 1_000, &[], &[])));
         assert!(gateways.roster().is_unknown(&id("a")));
+    }
+
+    #[test]
+    fn after_a_loss_every_gateway_is_in_doubt_until_it_renewed_twice_or_was_buried() {
+        let gateways = gateways();
+        look(&gateways, 0, &[("me", 1), ("a", 7), ("b", 7), ("old", 3)], &[]);
+        assert!(!gateways.own.are_peers_unproven());
+        gateways.doubt();
+        look(&gateways, 2_000, &[("me", 2), ("a", 8), ("old", 3)], &[]);
+        look(&gateways, 4_000, &[("me", 3), ("a", 9), ("b", 1), ("old", 3)], &[]);
+        look(&gateways, 6_000, &[("me", 4), ("a", 10), ("b", 2), ("old", 3)], &[]);
+        assert!(gateways.own.are_peers_unproven(), "a lease of older data does not move");
+        look(&gateways, 8_000, &[("me", 5), ("a", 11), ("b", 3)], &["old"]);
+        assert!(!gateways.own.are_peers_unproven());
     }
 
     #[test]

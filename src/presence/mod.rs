@@ -31,6 +31,7 @@ pub(crate) mod resync_at;
 pub(crate) mod room;
 pub(crate) mod room_arrivals;
 pub(crate) mod room_info;
+mod room_peaks;
 pub(crate) mod rooms;
 mod seating;
 mod seats;

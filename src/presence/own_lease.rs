@@ -32,6 +32,10 @@ pub struct OwnLease {
     renewed_before: AtomicU64,
     /// When the last renewal ended, with an answer or without; 0 is never.
     tried: AtomicU64,
+    /// How often the lease was renewed, under all ids.
+    renewals: AtomicU64,
+    /// Since this gateway last found that the store lost data, some other gateway has not renewed its lease twice.
+    peers_unproven: AtomicBool,
     /// A slice answered that it knows nothing of this gateway, and the lease was not renewed since.
     in_doubt: AtomicBool,
 }
@@ -110,8 +114,24 @@ impl OwnLease {
         self.tried.store(now, Ordering::Relaxed);
     }
 
-    /// Notes that the renewal asked for at `asked` succeeded.
+    /// How often the lease was renewed, under all ids.
+    pub fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether other gateways may not have found yet that the store lost data.
+    pub fn set_peers_unproven(&self, unproven: bool) {
+        self.peers_unproven.store(unproven, Ordering::Relaxed);
+    }
+
+    /// Whether other gateways may not have found yet that the store lost data: figures are in doubt.
+    pub fn are_peers_unproven(&self) -> bool {
+        self.peers_unproven.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the renewal asked for at `asked` succeeded, and that the store has not lost its data before.
     pub fn note_renewal(&self, asked: Millis) {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
         self.in_doubt.store(false, Ordering::Relaxed);
         self.renewed.store(asked.max(1), Ordering::Relaxed);
     }

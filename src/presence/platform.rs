@@ -7,15 +7,14 @@
 //! Never awaits.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
 use super::conn::Conn;
-use super::slice::Slice;
+use super::slice::{SetSize, Slice};
 use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
-use crate::store::MAX_BATCH;
+use crate::store::{MAX_BATCH, SliceSize};
 
 /// The most users of one slice whose times wait for the store. While the store is away, a further user who leaves the
 /// set counts as seen when the call takes the user out; a further user who came and went meanwhile is not noted.
@@ -28,7 +27,7 @@ pub struct Platform {
     users: Box<[Mutex<Users>]>,
     slices: Box<[Slice]>,
     /// The sum of the slices' sizes.
-    online: AtomicU64,
+    online: SetSize,
 }
 
 /// The users of one slice.
@@ -52,7 +51,7 @@ impl Platform {
     pub fn new(now: Millis) -> Self {
         let slices = SliceId::all(OnlineSet::Users, USERS_SLICES).map(|id| Slice::new(id, now));
         let users = (0..USERS_SLICES).map(|_| Mutex::default());
-        Self { users: users.collect(), slices: slices.collect(), online: AtomicU64::new(0) }
+        Self { users: users.collect(), slices: slices.collect(), online: SetSize::default() }
     }
 
     pub fn slices(&self) -> &[Slice] {
@@ -187,13 +186,13 @@ impl Platform {
         }
     }
 
-    /// Takes in a slice's size and version, as the store told them.
-    pub fn note_card(&self, place: usize, (card, version): (u64, u64), now: Millis) {
-        self.slices[place].note(card, version, now, &self.online);
+    /// Takes in a slice's size, as the store told it.
+    pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) {
+        self.slices[place].note(size, now, &self.online);
     }
 
-    /// As [`Platform::note_card`], for what a check read that expected version `expected`.
-    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) {
+    /// As [`Platform::note_size`], for what a check read that expected version `expected`.
+    pub fn note_reading(&self, place: usize, expected: u64, read: SliceSize, now: Millis) {
         self.slices[place].note_reading(expected, read, now, &self.online);
     }
 }
@@ -245,7 +244,11 @@ mod tests {
             let left = platform.left(place, &draft.leaves);
             let mut state = platform.slices[place].lock();
             let held = state.desired().wanted() as u64;
-            state.answered(&draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
+            state.answered(
+                &draft,
+                &ApplyReply::Done(SliceView { size: SliceSize { card: held, ..SliceSize::default() }, held }),
+                0,
+            );
             drop(state);
             platform.note_left_told(place, &draft.leaves, &left);
             told.extend(draft.leaves.into_iter().zip(left));
@@ -306,7 +309,7 @@ mod tests {
         let left = platform.left(place, &draft.leaves);
         platform.enter(&conn("u1"), 0);
         platform.leave(&user, 90);
-        let done = ApplyReply::Done(SliceView { card: 0, held: 0, version: 0 });
+        let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0 });
         platform.slices[place].lock().answered(&draft, &done, 0);
         platform.note_left_told(place, &draft.leaves, &left);
         assert_eq!(left, [Some(70)]);

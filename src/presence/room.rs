@@ -27,8 +27,9 @@ use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
 use super::room_arrivals::RoomArrivals;
 use super::room_info::RoomInfo;
+use super::room_peaks::RoomPeaks;
 use super::seats::Seats;
-use super::slice::Slice;
+use super::slice::{SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
 use super::throttle::Throttle;
 use super::uniques::Uniques;
@@ -36,7 +37,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, OnlineSet, SliceId};
 use crate::config::{FanSource, Switch};
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, ViewerTotals};
+use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, SliceSize, ViewerTotals};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -100,6 +101,7 @@ pub struct Room {
     /// again.
     leaving: AtomicBool,
     pub(super) tally: Tally,
+    own: Arc<OwnLease>,
     /// How many came and left.
     pub arrivals: RoomArrivals,
     /// The users who came and are not counted yet; `None` if nobody counts them.
@@ -107,11 +109,10 @@ pub struct Room {
     pub bans: Bans,
     remote: RemoteViewers,
     pub announced: Announced,
-    /// The sums of the sizes of the slices of fans, and of those of all viewers. Every heartbeat reads them.
-    fans: AtomicU64,
-    viewers: AtomicU64,
-    /// The highest figures that this gateway knows of.
-    peaks: Mutex<Peaks>,
+    fans: SetSize,
+    viewers: SetSize,
+    /// The highest exact figures that this gateway knows of.
+    peaks: Mutex<RoomPeaks>,
     /// The peaks that the store was told last.
     told_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
@@ -156,14 +157,15 @@ impl Room {
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             tally: Tally::default(),
-            arrivals: RoomArrivals::new(own, &record.sums.arrivals),
+            arrivals: RoomArrivals::new(own.clone(), &record.sums.arrivals),
+            own,
             uniques: (uniques == Switch::On).then(Uniques::default),
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
             announced: Announced::default(),
-            fans: AtomicU64::new(0),
-            viewers: AtomicU64::new(0),
-            peaks: Mutex::new(record.peaks),
+            fans: SetSize::default(),
+            viewers: SetSize::default(),
+            peaks: Mutex::new(RoomPeaks::new(record.peaks)),
             told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             pushed: PushedCounts::default(),
@@ -299,38 +301,55 @@ impl Room {
     /// Viewers on all gateways, and fans as the store last said. The store also says how many viewers there are if it
     /// has them in slices.
     pub fn figures(&self) -> Figures {
-        let viewers = if self.record.exact_viewers { self.viewers.load(Ordering::Relaxed) } else { self.tally.shown() };
-        Figures { viewers, fans: self.fans.load(Ordering::Relaxed) }
+        let viewers = if self.record.exact_viewers { self.viewers.members() } else { self.tally.shown() };
+        Figures { viewers, fans: self.fans.members() }
     }
 
     /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
-    /// the size changed.
-    pub fn note_card(&self, place: usize, (card, version): (u64, u64), now: Millis) -> bool {
-        let news = self.slices[place].note(card, version, now, self.sum_of(place));
+    /// the size changed, or whether it is in doubt.
+    pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
+        let news = self.slices[place].note(size, now, self.sum_of(place));
         self.note_peaks();
         news
     }
 
-    /// As [`Room::note_card`], for what a check read that expected version `expected`.
-    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) -> bool {
+    /// As [`Room::note_size`], for what a check read that expected version `expected`.
+    pub fn note_reading(&self, place: usize, expected: u64, read: SliceSize, now: Millis) -> bool {
         let news = self.slices[place].note_reading(expected, read, now, self.sum_of(place));
         self.note_peaks();
         news
     }
 
     /// The sum to which the slice at this place counts.
-    fn sum_of(&self, place: usize) -> &AtomicU64 {
+    fn sum_of(&self, place: usize) -> &SetSize {
         if place < self.seats.len() { &self.fans } else { &self.viewers }
     }
 
-    pub(super) fn note_peaks(&self) {
-        let Figures { viewers, fans } = self.figures();
-        let mut peaks = self.peaks.lock();
-        *peaks = peaks.max(Peaks { viewers, fans });
+    /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the peaks.
+    pub fn note_peaks(&self) -> Peaks {
+        if self.quality() == Quality::Exact && !self.own.are_peers_unproven() {
+            let Figures { viewers, fans } = self.figures();
+            self.peaks.lock().note(Peaks { viewers, fans }, self.own.renewals());
+        }
+        self.peaks()
     }
 
+    /// The highest figures that are certain: this gateway has renewed its lease since, and so would know by now if the
+    /// store had lost its data, or come back with older data, before.
+    pub fn sure_peaks(&self) -> Peaks {
+        self.peaks.lock().sure(self.own.renewals())
+    }
+
+    /// The highest figures, those of the last moment among them.
     pub fn peaks(&self) -> Peaks {
-        *self.peaks.lock()
+        self.peaks.lock().highest()
+    }
+
+    /// Notes that everything that the store said of this live is in doubt from `now` on, until a call or a check that
+    /// is sent later shows that it is right.
+    pub fn doubt(&self, now: Millis) {
+        self.check.doubt_all(now);
+        self.peaks.lock().forget_unsure();
     }
 
     pub fn note_peaks_told(&self, peaks: Peaks) {
@@ -340,7 +359,7 @@ impl Room {
     /// Whether there are peaks that the store was not told yet.
     pub fn has_new_peaks(&self) -> bool {
         let told = *self.told_peaks.lock();
-        told.max(self.peaks()) != told
+        told.max(self.sure_peaks()) != told
     }
 
     /// Whether the store has, or may have, other viewers of this gateway than were announced. Nobody is announced in a
@@ -349,9 +368,26 @@ impl Room {
         !self.record.exact_viewers && self.announced.owes(incarnation, self.own_viewers())
     }
 
-    /// `Partial` while a gateway with viewers is late with its lease or not swept, or the viewers could not be read.
+    /// `Partial` while a gateway with viewers is late with its lease or not swept, the viewers could not be read, a
+    /// slice is in doubt, or everything is.
     pub fn quality(&self) -> Quality {
-        if self.remote.in_doubt() { Quality::Partial } else { Quality::Exact }
+        let in_doubt = self.remote.in_doubt() || self.has_slice_in_doubt() || self.is_unproven();
+        if in_doubt { Quality::Partial } else { Quality::Exact }
+    }
+
+    /// Whether a slice may have a wrong size.
+    pub fn has_slice_in_doubt(&self) -> bool {
+        self.fans.is_in_doubt() || self.viewers.is_in_doubt()
+    }
+
+    /// Whether everything is in doubt: no check, or no call to some slice, has shown since that all is right.
+    pub fn is_unproven(&self) -> bool {
+        let Some(since) = self.check.doubted_since() else { return false };
+        let proven = self.check.is_checked_since(since) && self.slices.iter().all(|slice| slice.is_proven_since(since));
+        if proven {
+            self.check.end_doubt(since);
+        }
+        !proven
     }
 
     pub fn unconfirmed_since(&self) -> Option<Instant> {

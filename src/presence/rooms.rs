@@ -17,7 +17,7 @@ use super::room::{Room, RoomTerms};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::{Config, Switch};
-use crate::store::{Info, LiveRecord};
+use crate::store::{Info, LiveRecord, SliceSize};
 
 #[derive(Debug, Default)]
 pub struct Rooms {
@@ -30,6 +30,8 @@ pub struct Rooms {
     pub to_flush: Queue<(Audience, usize)>,
     /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere has to ask.
     pub to_ask: Queue<(Arc<Room>, usize)>,
+    /// Those with slices that have come into doubt.
+    pub in_doubt: Queue<Audience>,
     /// Rooms whose counts the dashboards may have to hear.
     pub to_count: Queue<Arc<Room>>,
     /// Rooms whose counts the peers may have to hear.
@@ -305,25 +307,35 @@ impl Rooms {
         }
     }
 
-    /// Takes in a slice's size and version, which the store told this gateway, and tells the dashboards and the peers.
-    /// The peers hear of a size that did not change, too: they may have heard another one of a version between.
-    pub fn note_card(&self, audience: &Audience, place: usize, size: (u64, u64), now: Millis) {
+    /// Takes in a slice's size, which the store told this gateway, and tells the dashboards and the peers. The peers
+    /// hear of a size that did not change, too: they may have heard another one of a version between.
+    pub fn note_size(&self, audience: &Audience, place: usize, size: SliceSize, now: Millis) {
         let room = match audience {
             Audience::Room(room) => room,
-            Audience::Platform(platform) => return platform.note_card(place, size, now),
+            Audience::Platform(platform) => {
+                platform.note_size(place, size, now);
+                if size.in_doubt {
+                    self.in_doubt.push(audience.clone());
+                }
+                return;
+            }
         };
         let slice = &room.slices()[place];
-        self.hear_card(room, place, size, now);
-        if size.1 >= slice.size().1 {
+        self.hear_size(room, place, size, now);
+        if size.version >= slice.size().version {
             slice.set_news();
             self.publish(room);
         }
     }
 
-    /// Takes in a slice's size and version, which the store told this gateway or a peer.
-    pub fn hear_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
-        if room.note_card(place, size, now) {
+    /// Takes in a slice's size, which the store told this gateway or a peer.
+    pub fn hear_size(&self, room: &Arc<Room>, place: usize, size: SliceSize, now: Millis) {
+        let was_in_doubt = room.has_slice_in_doubt();
+        if room.note_size(place, size, now) {
             self.count(room);
+        }
+        if room.has_slice_in_doubt() && !was_in_doubt {
+            self.in_doubt.push(room.into());
         }
     }
 
@@ -384,14 +396,15 @@ mod tests {
             panic!("it is new")
         };
         let slice = &room.slices()[0];
-        let (_, before) = slice.size();
-        rooms.hear_card(&room, 0, (66, before + 1), 1);
+        let before = slice.size().version;
+        let size = |card, version| SliceSize { card, version, in_doubt: false };
+        rooms.hear_size(&room, 0, size(66, before + 1), 1);
         assert_eq!(slice.take_news(), None, "the peer that said so told the others");
         // A fan joined on another gateway, whose message is on its way; then a fan left on this one.
-        rooms.note_card(&(&room).into(), 0, (66, before + 3), 2);
-        assert_eq!(slice.take_news(), Some((66, before + 3)), "peers may know the size of the version between");
+        rooms.note_size(&(&room).into(), 0, size(66, before + 3), 2);
+        assert_eq!(slice.take_news(), Some(size(66, before + 3)), "peers may know the size of the version between");
         // An answer that a newer one has overtaken is no news.
-        rooms.note_card(&(&room).into(), 0, (67, before + 2), 3);
+        rooms.note_size(&(&room).into(), 0, size(67, before + 2), 3);
         assert_eq!(slice.take_news(), None);
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
 use crate::base::ids::SliceId;
-use crate::store::ExpectedSlice;
+use crate::store::{ExpectedSlice, SliceSize};
 
 #[derive(Debug)]
 pub struct Slice {
@@ -17,23 +17,54 @@ pub struct Slice {
     size: Mutex<Size>,
     /// Whether the store told this gateway something that the peers may not have heard yet.
     news: AtomicBool,
+    /// When the last call or check was sent that showed that the store holds what this gateway wants it to hold.
+    proven: AtomicU64,
 }
 
 /// The size over all gateways, as the store last said.
 #[derive(Debug, Default)]
 struct Size {
-    members: u64,
-    /// The version of the slice that had this size.
-    version: u64,
+    there: SliceSize,
     /// When the store last said so.
     heard: Millis,
+}
+
+/// The slices of one set, added up. Every heartbeat reads it.
+#[derive(Debug, Default)]
+pub struct SetSize {
+    members: AtomicU64,
+    /// How many slices are in doubt.
+    doubts: AtomicU64,
+}
+
+impl SetSize {
+    pub fn members(&self) -> u64 {
+        self.members.load(Ordering::Relaxed)
+    }
+
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubts.load(Ordering::Relaxed) > 0
+    }
+
+    /// The caller holds the lock of the slice: two differences of one slice in the wrong order could make the sum
+    /// negative for a moment.
+    fn replace(&self, before: SliceSize, after: SliceSize) {
+        self.members.fetch_add(after.card.wrapping_sub(before.card), Ordering::Relaxed);
+        let doubts = u64::from(after.in_doubt).wrapping_sub(u64::from(before.in_doubt));
+        self.doubts.fetch_add(doubts, Ordering::Relaxed);
+    }
 }
 
 impl Slice {
     /// An empty slice, made at `now`.
     pub fn new(id: SliceId, now: Millis) -> Self {
-        let (state, size) = (SliceState::new(now), Size { heard: now, ..Size::default() });
-        Self { id, state: Mutex::new(state), size: Mutex::new(size), news: AtomicBool::new(false) }
+        Self {
+            id,
+            state: Mutex::new(SliceState::new(now)),
+            size: Mutex::new(Size { heard: now, ..Size::default() }),
+            news: AtomicBool::new(false),
+            proven: AtomicU64::new(0),
+        }
     }
 
     /// Takes the lock; for a few instructions, never across an await.
@@ -41,40 +72,49 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Takes in a size and its version, as the store told this gateway or a peer. The highest version wins. `sum`, the
-    /// size of all slices of the set, is updated with it. True if the size changed.
-    pub fn note(&self, card: u64, version: u64, now: Millis, sum: &AtomicU64) -> bool {
+    /// Takes in a size, as the store told this gateway or a peer. The highest version wins. `sum`, the size of the
+    /// whole set, is updated with it. True if the size changed, or whether it is in doubt.
+    pub fn note(&self, told: SliceSize, now: Millis, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
-        version >= size.version && size.set((card, version), now, sum)
+        told.version >= size.there.version && size.set(told, now, sum)
     }
 
     /// Takes in what a check read that expected version `expected`. The reading wins even with a lower version, since a
     /// store that lost data starts again from a low one. It is ignored if another version was heard of meanwhile.
-    pub fn note_reading(&self, expected: u64, read: (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
+    pub fn note_reading(&self, expected: u64, read: SliceSize, now: Millis, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
-        size.version == expected && size.set(read, now, sum)
+        size.there.version == expected && size.set(read, now, sum)
     }
 
-    /// The size and its version.
-    pub fn size(&self) -> (u64, u64) {
-        let size = self.size.lock();
-        (size.members, size.version)
+    /// The size as the store last told it.
+    pub fn size(&self) -> SliceSize {
+        self.size.lock().there
     }
 
     /// What a check should find; `None` if something is unsettled: then one more call is made, and its answer tells as
     /// much as the check would.
     pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
-        let (card, _) = self.size();
+        let size = self.size();
         let (entry, held) = self.lock().expect(incarnation)?;
-        Some(ExpectedSlice { slice: self.id.clone(), entry, held, card })
+        Some(ExpectedSlice { slice: self.id.clone(), entry, held, size })
     }
 
     /// Notes that the store still had this version at `now`.
     pub fn confirm_version(&self, version: u64, now: Millis) {
         let mut size = self.size.lock();
-        if size.version == version {
+        if size.there.version == version {
             size.heard = size.heard.max(now);
         }
+    }
+
+    /// Notes that a call or a check that was sent at `asked` showed that the store holds what it should.
+    pub fn note_proven(&self, asked: Millis) {
+        self.proven.fetch_max(asked, Ordering::Relaxed);
+    }
+
+    /// Whether such a call or check was sent after `then`.
+    pub fn is_proven_since(&self, then: Millis) -> bool {
+        self.proven.load(Ordering::Relaxed) > then
     }
 
     /// Has the peers told the size.
@@ -82,8 +122,8 @@ impl Slice {
         self.news.store(true, Ordering::Relaxed);
     }
 
-    /// The size and its version, if the peers must be told. Asked once.
-    pub fn take_news(&self) -> Option<(u64, u64)> {
+    /// The size, if the peers must be told. Asked once.
+    pub fn take_news(&self) -> Option<SliceSize> {
         self.news.swap(false, Ordering::Relaxed).then(|| self.size())
     }
 
@@ -94,11 +134,10 @@ impl Slice {
 }
 
 impl Size {
-    fn set(&mut self, (members, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
-        let before = std::mem::replace(self, Self { members, version, heard: now }).members;
-        // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
-        sum.fetch_add(members.wrapping_sub(before), Ordering::Relaxed);
-        before != members
+    fn set(&mut self, there: SliceSize, now: Millis, sum: &SetSize) -> bool {
+        let before = std::mem::replace(self, Self { there, heard: now }).there;
+        sum.replace(before, there);
+        (before.card, before.in_doubt) != (there.card, there.in_doubt)
     }
 }
 
@@ -112,41 +151,61 @@ mod tests {
         Slice::new(id, 1)
     }
 
-    fn note(slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
-        let sum = AtomicU64::new(slice.size().0);
-        let news = slice.note(card, version, now, &sum);
-        assert_eq!(sum.into_inner(), slice.size().0, "the sum follows");
+    fn size(card: u64, version: u64) -> SliceSize {
+        SliceSize { card, version, in_doubt: false }
+    }
+
+    fn sum_of(slice: &Slice) -> SetSize {
+        let sum = SetSize::default();
+        sum.replace(SliceSize::default(), slice.size());
+        sum
+    }
+
+    fn note(slice: &Slice, told: SliceSize, now: Millis) -> bool {
+        let sum = sum_of(slice);
+        let news = slice.note(told, now, &sum);
+        assert_eq!(sum.members(), slice.size().card, "the sum follows");
+        assert_eq!(sum.is_in_doubt(), slice.size().in_doubt);
         news
+    }
+
+    #[test]
+    fn a_doubt_is_news_although_the_size_is_the_same() {
+        let slice = slice();
+        assert!(note(&slice, size(5, 100), 10));
+        assert!(note(&slice, SliceSize { in_doubt: true, ..size(5, 101) }, 11));
+        assert!(!note(&slice, SliceSize { in_doubt: true, ..size(5, 102) }, 12));
+        assert!(note(&slice, size(5, 103), 13));
     }
 
     #[test]
     fn an_older_size_never_replaces_a_newer_one() {
         let slice = slice();
-        assert!(note(&slice, (5, 100), 10));
-        assert!(!note(&slice, (4, 99), 11));
-        assert_eq!((slice.size(), slice.heard()), ((5, 100), 10));
-        assert!(!note(&slice, (5, 101), 12));
-        assert_eq!((slice.size(), slice.heard()), ((5, 101), 12));
+        assert!(note(&slice, size(5, 100), 10));
+        assert!(!note(&slice, size(4, 99), 11));
+        assert_eq!((slice.size(), slice.heard()), (size(5, 100), 10));
+        assert!(!note(&slice, size(5, 101), 12));
+        assert_eq!((slice.size(), slice.heard()), (size(5, 101), 12));
     }
 
     #[test]
     fn a_reading_wins_unless_another_version_was_heard_of_meanwhile() {
         let slice = slice();
-        note(&slice, (5, 100), 10);
-        let read = |expected, size| slice.note_reading(expected, size, 20, &AtomicU64::new(slice.size().0));
-        assert!(!read(99, (7, 101)));
-        assert!(read(100, (0, 3)), "the store lost its data");
-        assert_eq!(slice.size(), (0, 3));
+        note(&slice, size(5, 100), 10);
+        let read = |expected, read| slice.note_reading(expected, read, 20, &sum_of(&slice));
+        assert!(!read(99, size(7, 101)));
+        assert!(read(100, size(0, 3)), "the store lost its data");
+        assert_eq!(slice.size(), size(0, 3));
     }
 
     #[test]
     fn peers_are_told_once_and_the_newest_size() {
         let slice = slice();
         assert_eq!(slice.take_news(), None);
-        note(&slice, (5, 100), 10);
+        note(&slice, size(5, 100), 10);
         slice.set_news();
-        note(&slice, (6, 110), 11);
-        assert_eq!(slice.take_news(), Some((6, 110)));
+        note(&slice, size(6, 110), 11);
+        assert_eq!(slice.take_news(), Some(size(6, 110)));
         assert_eq!(slice.take_news(), None);
     }
 }

@@ -12,7 +12,7 @@ use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, UserId};
-use crate::store::{ApplyReply, Fence, HeldMembers, SliceReading};
+use crate::store::{ApplyReply, Fence, HeldMembers, MAX_BATCH, SliceReading};
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,9 +299,21 @@ impl SliceState {
             (None, Some(number)) if reading.fence == Some(Fence::Open(epoch)) => {
                 self.desired.found_entry(number, reading.held);
             }
+            // Another program wrote there. The call that makes the entry finds that out.
+            (None, None) if reading.held > 0 => self.desired.require_entry(),
             (None, _) => {}
         }
         true
+    }
+
+    /// Has what this gateway holds looked at again, since another program wrote to the slice: a few users are read
+    /// back, and of many the size is compared with the next call.
+    pub fn look_again(&mut self) {
+        if self.desired.wanted() <= MAX_BATCH {
+            self.desired.require_read_back();
+        } else {
+            self.desired.require_call();
+        }
     }
 
     /// Requires a call if none has written the slice since `then`. True if it is due.
@@ -318,7 +330,7 @@ impl SliceState {
 mod tests {
     use super::*;
     use crate::presence::desired_state::CallLimit;
-    use crate::store::SliceView;
+    use crate::store::{SliceSize, SliceView};
 
     fn draft(state: &mut SliceState) -> Option<(Draft, usize)> {
         let mut turn = state.begin_turn(1, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
@@ -328,7 +340,11 @@ mod tests {
     }
 
     fn done(state: &mut SliceState, draft: &Draft, held: u64) {
-        state.answered(draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
+        state.answered(
+            draft,
+            &ApplyReply::Done(SliceView { size: SliceSize { card: held, ..SliceSize::default() }, held }),
+            0,
+        );
     }
 
     #[test]

@@ -29,6 +29,10 @@ impl Trust {
         if self.gateways.own_lease_is_late(self.clock.now()) {
             return Quality::Partial;
         }
+        // A store that lost its data may lack what other gateways hold, or have what they hold no longer.
+        if self.gateways.own.are_peers_unproven() {
+            return Quality::Partial;
+        }
         let parts = self.store.parts().borrow().clone();
         if !parts.is_whole() && self.is_partly_away(room, &parts) {
             return Quality::Partial;

@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Figures, GatewayViewers, SliceReading, StoreResult, both};
+use super::{Arrivals, Figures, GatewayViewers, SliceReading, SliceSize, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -63,8 +63,8 @@ pub struct ExpectedSlice {
     pub entry: Option<u64>,
     /// How many members the gateway holds.
     pub held: u64,
-    /// How many members the slice has, over all gateways.
-    pub card: u64,
+    /// How many members the slice has, over all gateways, and the newest version of it that the gateway knows.
+    pub size: SliceSize,
 }
 
 /// What is not as expected.
@@ -129,11 +129,12 @@ pub trait Checks {
 }
 
 impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice that
-    /// has fewer members than the gateway holds never is, nor is one that lacks the time of a member.
-    pub fn is_met(&self, entry: Option<u64>, held: u64, card: u64, timed: Option<u64>) -> bool {
-        (entry, held, card) == (self.entry, self.held, self.card)
-            && card >= held
-            && timed.is_none_or(|timed| timed >= card)
+    /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice in
+    /// doubt never is, nor is one of an older version, nor one that lacks the time of a member.
+    pub fn is_met(&self, entry: Option<u64>, held: u64, size: SliceSize, timed: Option<u64>) -> bool {
+        (entry, held, size.card) == (self.entry, self.held, self.size.card)
+            && !size.in_doubt
+            && size.version >= self.size.version
+            && timed.is_none_or(|timed| timed >= size.card)
     }
 }

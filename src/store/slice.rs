@@ -11,10 +11,10 @@ use std::hash::{Hash, Hasher};
 use super::limits::MAX_BATCH;
 use super::sessions::Stays;
 use super::slices::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView, Strays,
-    StraysPage, Swept,
+    Apply, ApplyReply, Compared, DOUBT_AFTER_LOSS, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
+    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Strays, StraysPage, Swept,
 };
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
 
 /// The most strays that one answer names.
@@ -36,6 +36,10 @@ pub struct Slice {
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
     version: u64,
+    /// How many members the calls have put into the slice.
+    counted: u64,
+    /// When the doubt about the slice may end; `None` if it is in no doubt.
+    doubt: Option<UnixMillis>,
     /// The sessions of each epoch, in a set that keeps them. They outlast the close.
     stays: BTreeMap<Epoch, Stays>,
 }
@@ -44,6 +48,7 @@ impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
         (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence, &self.stays)
             == (&other.members, &other.held, &other.since, &other.invisible, &other.entries, other.fence, &other.stays)
+            && (self.counted, self.doubt) == (other.counted, other.doubt)
     }
 }
 
@@ -52,6 +57,7 @@ impl Eq for Slice {}
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence).hash(state);
+        (self.counted, self.doubt).hash(state);
     }
 }
 
@@ -67,10 +73,6 @@ impl Slice {
             // No fence, or an older one: a call that registers begins the epoch with an empty slice.
             _ => true,
         };
-        if !begins && self.members.is_empty() && !self.held.is_empty() {
-            // The set was evicted or deleted and the held sets were not: every gateway must assert its part again.
-            self.wipe();
-        }
         let entry = if begins { None } else { self.entries.get(&call.gateway).copied() };
         match (entry, call.follows) {
             (None, Some(_)) => return ApplyReply::Unknown,
@@ -82,6 +84,8 @@ impl Slice {
             self.wipe();
             self.fence = Some(Fence::Open(call.epoch));
         }
+        self.compare_size(call.known, now);
+        let before = self.card();
         self.entries.insert(call.gateway.clone(), call.number);
         let version = self.move_on(now);
         self.note_since(&call.joins, &call.since);
@@ -94,15 +98,94 @@ impl Slice {
         }
         let left: HashMap<&UserId, UnixMillis> = call.times_left().collect();
         self.leave(&call.gateway, &call.leaves, |user| left.get(user).copied().unwrap_or(now));
+        self.count_since(before);
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
-        ApplyReply::Done(SliceView { card: self.members.len(), held, version })
+        ApplyReply::Done(SliceView { size: self.size(), held })
+    }
+
+    /// The size, as far as the calls know it.
+    fn size(&self) -> SliceSize {
+        SliceSize { card: self.card(), version: self.version, in_doubt: self.doubt.is_some() }
+    }
+
+    /// Begins a doubt if the slice has another size than the calls gave it, or is older than the version `known` to a
+    /// gateway.
+    fn compare_size(&mut self, known: u64, now: UnixMillis) {
+        if known > self.version {
+            self.doubt = self.doubt.max(Some(now + millis(DOUBT_AFTER_LOSS)));
+        } else if self.counted != self.card() {
+            self.doubt = self.doubt.or(Some(0));
+        }
+    }
+
+    /// Counts the members whom a call has added and removed since the slice had this size.
+    fn count_since(&mut self, before: u64) {
+        self.counted = self.counted.wrapping_add(self.card()).wrapping_sub(before);
+    }
+
+    fn is_open_in(&self, epoch: Epoch) -> bool {
+        self.fence == Some(Fence::Open(epoch))
+    }
+
+    /// Compares the size with the size that the calls gave the slice; see [`super::Slices::compare`].
+    pub fn compare(&mut self, epoch: Epoch, known: u64, now: UnixMillis) -> Option<Compared> {
+        if !self.is_open_in(epoch) {
+            return None;
+        }
+        let before = self.doubt;
+        self.compare_size(known, now);
+        if self.doubt != before {
+            self.move_on(now);
+        }
+        let wait = self.doubt.unwrap_or(0).saturating_sub(now);
+        Some(Compared { size: self.size(), difference: self.difference(), wait })
+    }
+
+    fn difference(&self) -> i64 {
+        self.card().wrapping_sub(self.counted).cast_signed()
+    }
+
+    /// Puts those of a page of what a gateway holds back whom the slice lacks.
+    pub fn put_back(&mut self, epoch: Epoch, gateway: &GatewayId, page: HeldFrom, now: UnixMillis) -> PutBackPage {
+        let held = self.held.get(gateway).filter(|_| self.is_open_in(epoch));
+        let MemberPage { users, next } = held.map_or_else(MemberPage::end, |held| held.page(page.cursor, page.most));
+        let lacking: Vec<UserId> = users.iter().filter(|user| !self.members.contains(user)).cloned().collect();
+        lacking.iter().for_each(|user| self.members.insert(user));
+        if !lacking.is_empty() {
+            self.compare_size(0, now);
+            self.move_on(now);
+        }
+        PutBackPage {
+            looked: users.len() as u64,
+            put_back: lacking.len() as u64,
+            names: lacking.into_iter().take(MAX_NAMES).collect(),
+            next,
+            size: self.size(),
+        }
+    }
+
+    /// Ends the doubt about the slice; see [`super::Slices::settle`].
+    pub fn settle(&mut self, epoch: Epoch, difference: i64, now: UnixMillis) -> Settled {
+        if !self.is_open_in(epoch) {
+            return Settled::Over;
+        }
+        let Some(not_before) = self.doubt else { return Settled::Settled(self.size()) };
+        if now < not_before {
+            return Settled::Early;
+        }
+        if self.difference() != difference {
+            return Settled::Changed;
+        }
+        self.counted = self.card();
+        self.doubt = None;
+        self.move_on(now);
+        Settled::Settled(self.size())
     }
 
     /// Reads the slice, as one gateway sees it.
     pub fn read(&self, gateway: &GatewayId) -> SliceReading {
         SliceReading {
-            card: self.members.len(),
-            version: self.version,
+            size: SliceSize { in_doubt: self.may_be_in_doubt(), ..self.size() },
             fence: self.fence,
             entry: self.entries.get(gateway).copied(),
             held: self.held.get(gateway).map_or(0, Members::len),
@@ -118,7 +201,17 @@ impl Slice {
             entry: *entry,
             held: self.held.get(gateway).map_or(0, Members::len),
         };
-        SliceSurvey { fence: self.fence, card: self.card(), parts: self.entries.iter().map(part).collect() }
+        SliceSurvey {
+            fence: self.fence,
+            card: self.card(),
+            may_be_in_doubt: self.may_be_in_doubt(),
+            parts: self.entries.iter().map(part).collect(),
+        }
+    }
+
+    /// Whether the slice is in doubt, or will be with the next call.
+    fn may_be_in_doubt(&self) -> bool {
+        self.doubt.is_some() || self.counted != self.card()
     }
 
     /// The number of fans in the slice.
@@ -130,14 +223,21 @@ impl Slice {
     /// end at `last_heard`.
     pub fn sweep(&mut self, gateway: &GatewayId, most: usize, last_heard: UnixMillis, now: UnixMillis) -> Swept {
         let taken = self.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
+        let before = self.card();
+        if !taken.is_empty() {
+            self.compare_size(0, now);
+        }
         self.drop_unheld(&taken, |_| last_heard);
         let done = self.held.get(gateway).is_none_or(Members::is_empty);
         if done {
             self.held.remove(gateway);
             self.entries.remove(gateway);
         }
-        let version = if taken.is_empty() { self.version } else { self.move_on(now) };
-        Swept { released: taken.len() as u64, done, card: self.members.len(), version }
+        if !taken.is_empty() {
+            self.count_since(before);
+            self.move_on(now);
+        }
+        Swept { released: taken.len() as u64, done, size: self.size() }
     }
 
     /// Closes the slice for an epoch and forgets all it held. True if the fence moved.
@@ -179,6 +279,7 @@ impl Slice {
         let found: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
         if strays == Strays::Drop && !found.is_empty() {
             found.iter().for_each(|user| self.drop_member(user, now));
+            self.compare_size(0, now);
             self.move_on(now);
         }
         StraysPage {
@@ -186,9 +287,8 @@ impl Slice {
             strays: found.len() as u64,
             names: found.into_iter().take(MAX_NAMES).collect(),
             next,
-            card: self.members.len(),
+            size: self.size(),
             held,
-            version: self.version,
         }
     }
 
@@ -324,6 +424,8 @@ impl Slice {
         self.invisible.clear();
         self.held.clear();
         self.entries.clear();
+        self.counted = 0;
+        self.doubt = None;
     }
 }
 
@@ -408,6 +510,7 @@ mod tests {
             gateway: gateway.clone(),
             number: 1,
             follows: None,
+            known: 0,
             joins: vec![user("u1"), user("u2")],
             invisible: 0,
             since: Vec::new(),
@@ -441,7 +544,7 @@ mod tests {
     #[test]
     fn versions_go_on_when_the_clock_is_put_back_and_when_data_is_lost() {
         let (mut slice, gateway) = meddled_with();
-        let swept = |slice: &mut Slice, now| slice.sweep(&gateway, 1, now, now).version;
+        let swept = |slice: &mut Slice, now| slice.sweep(&gateway, 1, now, now).size.version;
         let first = swept(&mut slice, 1_000);
         assert_eq!(swept(&mut slice, 500), first + 1);
         let (mut anew, _) = meddled_with();

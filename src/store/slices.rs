@@ -9,7 +9,7 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::{SESSIONS_A_CALL, StoreResult};
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 
 /// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to closed within one.
@@ -55,6 +55,9 @@ pub struct Apply {
     /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`:
     /// the call makes the entry. The gateway must first have read `live:` and found the epoch open.
     pub follows: Option<u64>,
+    /// The newest version that the gateway knows of the slice in this epoch; 0 if it knows none. A slice with an older
+    /// one has lost writes.
+    pub known: u64,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
     /// The first so many of `joins` are invisible, until they leave the slice on all gateways.
@@ -84,15 +87,29 @@ impl Apply {
     }
 }
 
+/// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found that out and written
+/// again whom it holds.
+pub const DOUBT_AFTER_LOSS: Duration = Duration::from_secs(10);
+
+/// The size of a slice, over all gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct SliceSize {
+    /// Its members.
+    pub card: u64,
+    /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
+    pub version: u64,
+    /// Whether the size may be wrong: another program wrote to the slice, or the store lost writes to it, and nobody
+    /// has repaired it yet.
+    pub in_doubt: bool,
+}
+
 /// A slice after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SliceView {
-    /// Fans in the slice, over all gateways.
-    pub card: u64,
+    /// Its size.
+    pub size: SliceSize,
     /// Fans that the calling gateway holds in it.
     pub held: u64,
-    /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
-    pub version: u64,
 }
 
 /// The outcome of an [`Apply`].
@@ -117,10 +134,8 @@ pub enum ApplyReply {
 /// A slice as a gateway reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceReading {
-    /// Fans in the slice, over all gateways.
-    pub card: u64,
-    /// See [`SliceView::version`].
-    pub version: u64,
+    /// Its size. It is in doubt, too, if it is not the size that the scripts gave the slice.
+    pub size: SliceSize,
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
     /// The number of the reading gateway's entry.
@@ -140,6 +155,8 @@ pub struct SliceSurvey {
     pub fence: Option<Fence>,
     /// Fans in the slice.
     pub card: u64,
+    /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading may look so.
+    pub may_be_in_doubt: bool,
     /// Every gateway with an entry.
     pub parts: Vec<SlicePart>,
 }
@@ -162,10 +179,8 @@ pub struct Swept {
     pub released: u64,
     /// Nothing is left to sweep: the entry is gone.
     pub done: bool,
-    /// Fans in the slice now.
-    pub card: u64,
-    /// See [`SliceView::version`].
-    pub version: u64,
+    /// The size of the slice now.
+    pub size: SliceSize,
 }
 
 /// A page of members; `next` is `None` at the end. A member may come twice, as in SSCAN.
@@ -187,6 +202,15 @@ pub struct HeldPage {
     pub missing: Vec<UserId>,
     /// Where to go on.
     pub next: Option<u64>,
+}
+
+/// Which page of what a gateway holds is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldFrom {
+    /// 0, or [`PutBackPage::next`] of the last page.
+    pub cursor: u64,
+    /// About how many users.
+    pub most: usize,
 }
 
 /// All that a gateway holds in a slice.
@@ -219,12 +243,50 @@ pub struct StraysPage {
     pub names: Vec<UserId>,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
-    /// Members of the slice after the call.
-    pub card: u64,
-    /// Members of all held sets together. Fewer than `card`: there are more strays.
+    /// The size of the slice after the call.
+    pub size: SliceSize,
+    /// Members of all held sets together. Fewer than the slice has: there are more strays.
     pub held: u64,
-    /// See [`SliceView::version`].
-    pub version: u64,
+}
+
+/// The users in a page of what a gateway holds whom the slice lacked. No call leaves such users behind, so another
+/// program took them out, or a node lost writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutBackPage {
+    /// Users looked at.
+    pub looked: u64,
+    /// Those who were put back into the slice.
+    pub put_back: u64,
+    /// Up to ten of them.
+    pub names: Vec<UserId>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+    /// The size of the slice after the call.
+    pub size: SliceSize,
+}
+
+/// A slice, compared with what the scripts put there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compared {
+    /// The size of the slice.
+    pub size: SliceSize,
+    /// How many members more than by the count of the scripts; negative if fewer.
+    pub difference: i64,
+    /// After how many ms a doubt may end; 0 if at once.
+    pub wait: Millis,
+}
+
+/// The outcome of [`Slices::settle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The slice is in doubt no longer.
+    Settled(SliceSize),
+    /// The store lost writes less than [`DOUBT_AFTER_LOSS`] ago.
+    Early,
+    /// Another program has written since the comparison.
+    Changed,
+    /// The slice does not belong to this epoch.
+    Over,
 }
 
 /// The sets of online fans.
@@ -259,6 +321,29 @@ pub trait Slices: Sync {
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds. Of
     /// those whom it drops, sessions end now, and users of the platform were seen now.
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
+
+    /// Compares the size of an open slice with the size that the scripts gave it. If they differ, or if the slice is
+    /// older than the version `known` to the caller (0: none), a doubt begins. `None` if the slice does not belong to
+    /// this epoch.
+    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>>;
+
+    /// Looks through a page of about `most` users whom a gateway holds, from cursor 0 on, and puts those back whom the
+    /// slice lacks. The gateway must be alive. Does nothing to a slice of another epoch.
+    async fn put_back(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        gateway: &GatewayId,
+        page: HeldFrom,
+    ) -> StoreResult<PutBackPage>;
+
+    /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those
+    /// who were missing are back. `difference` is [`Compared::difference`] from before.
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled>;
+
+    /// Removes keys of a slice that have another type than theirs, and a fence that says nothing: another program put
+    /// them there, and no call on the slice is answered any more. Returns the keys that were removed.
+    async fn drop_foreign_keys(&self, slice: &SliceId) -> StoreResult<Vec<String>>;
 
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
     /// newer epoch is left alone.

@@ -26,6 +26,7 @@ use crate::store::{
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, Lives};
+use crate::sync::mend::Mender;
 use crate::sync::sweep::Sweeper;
 
 /// Slices that are swept at a time.
@@ -59,6 +60,7 @@ pub struct Checker {
     pub keeper: Arc<Keeper>,
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
+    pub mender: Arc<Mender>,
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
@@ -79,14 +81,16 @@ impl Checker {
         for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
             self.checks.checked(room);
-            let handled = self.handle(expected, answer).await;
+            let handled = self.handle(expected, answer, began).await;
             match both(handled, swept) {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
                     room.check.answered();
                     room.check.note_checked(began);
-                    if room.check.is_unheard() {
-                        // Its figures are exact for a while.
+                    // They may have been in doubt when they were heard.
+                    room.note_peaks();
+                    if room.check.is_unheard() || room.is_unproven() {
+                        // Its figures may be exact now.
                         self.rooms.show(room);
                     }
                     self.note_swept(room, &swept);
@@ -94,6 +98,10 @@ impl Checker {
                 Err(StoreError::Nonsense(what)) => {
                     Metrics::count(&self.metrics.checks, "failed");
                     tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
+                    for slice in room.slices() {
+                        self.mender.drop_foreign_keys(&slice.id).await;
+                    }
+                    self.check_again(&room.into());
                 }
                 Err(why) => {
                     Metrics::count(&self.metrics.checks, "failed");
@@ -104,7 +112,30 @@ impl Checker {
                     self.checks.unanswered(room);
                 }
             }
+            let wait = self.mend(&room.into()).await;
+            if room.has_slice_in_doubt() || room.is_unproven() {
+                self.checks.check_at(room, self.clock.now() + wait.max(AGAIN));
+            }
         }
+    }
+
+    /// Repairs the slices in doubt. Returns after which time, in ms, all of them may be repaired.
+    async fn mend(&self, audience: &Audience) -> Millis {
+        let mut wait = 0;
+        for slice in audience.slices() {
+            let size = slice.size();
+            if !size.in_doubt || audience.has_ended() {
+                continue;
+            }
+            match self.mender.mend(&slice.id, audience.epoch(), size.version).await {
+                Ok(left) => wait = wait.max(left),
+                Err(why) => tracing::debug!(
+                    set = %slice.id.set, slice = slice.id.index, error = %why,
+                    "a slice in doubt was not repaired, will try again"
+                ),
+            }
+        }
+        wait
     }
 
     /// Removes the members of dead gateways from the rooms that may have some. Returns for each room the gateways that
@@ -158,7 +189,7 @@ impl Checker {
         let mut places = Vec::with_capacity(room.slices().len());
         let mut slices = Vec::with_capacity(room.slices().len());
         for (place, slice) in room.slices().iter().enumerate() {
-            let (_, version) = slice.size();
+            let version = slice.size().version;
             let Some(expected) = slice.expect(incarnation) else {
                 self.rooms.flush(&room, place);
                 continue;
@@ -182,7 +213,8 @@ impl Checker {
     }
 
     /// Repairs what a check found. Where something could not be read, the check confirms nothing.
-    async fn handle(&self, expected: &Expected, Checked { findings, complete }: Checked) -> StoreResult<()> {
+    async fn handle(&self, expected: &Expected, checked: Checked, began: Millis) -> StoreResult<()> {
+        let Checked { findings, complete } = checked;
         let Expected { room, live, places } = expected;
         if room.end().is_some() {
             return Ok(());
@@ -235,7 +267,9 @@ impl Checker {
             result = both(result, repaired);
         }
         for ((place, version), _) in places.iter().zip(&as_expected).filter(|(_, same)| **same) {
-            room.slices()[*place].confirm_version(*version, now);
+            let slice = &room.slices()[*place];
+            slice.confirm_version(*version, now);
+            slice.note_proven(began);
         }
         self.write_again(room, now);
         result
@@ -249,8 +283,16 @@ impl Checker {
         reading: &SliceReading,
     ) -> StoreResult<()> {
         let slice = &audience.slices()[place];
-        let size = (reading.card, reading.version);
-        if audience.note_reading(place, version, size, self.clock.now()) {
+        let epoch = audience.epoch();
+        let size = reading.size;
+        let is_older = size.version < version;
+        if is_older {
+            // The doubt begins with the version that this gateway knows, before it is forgotten.
+            self.mender.mend(&slice.id, epoch, version).await?;
+        }
+        // Without a fence, only a call can begin the doubt.
+        let is_evidence = is_older && expected.entry.is_some();
+        if !is_evidence && audience.note_reading(place, version, size, self.clock.now()) {
             audience.room().iter().for_each(|room| self.rooms.count(room));
         }
         if let Some(room) = audience.room().filter(|_| matches!(slice.id.set, OnlineSet::Viewers(_))) {
@@ -260,20 +302,15 @@ impl Checker {
             }
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
-        let untimed = reading.timed.is_some_and(|timed| timed < reading.card);
-        let differs = (reading.entry, reading.held) != (expected.entry, expected.held)
-            || reading.card < expected.held
-            || untimed && reading.held > 0;
-        // With the same version, only another program can have changed the size.
-        let meddled = reading.version == version && reading.card != expected.card;
-        let epoch = audience.epoch();
+        let untimed = reading.timed.is_some_and(|timed| timed < size.card);
+        let differs = (reading.entry, reading.held) != (expected.entry, expected.held) || untimed && reading.held > 0;
         if let Some(room) = audience.room()
             && reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
         {
             // The store accepts nobody in this epoch, and without a join no call would find that out.
             return self.keeper.fence_says_over(room).await;
         }
-        if lost || differs || meddled {
+        if lost || differs {
             let unchanged = slice.lock().found_instead(expected.entry, reading, epoch);
             if lost && unchanged {
                 self.gateways.own.doubt();
@@ -285,9 +322,9 @@ impl Checker {
             } else {
                 self.check_again(audience);
             }
-        }
-        if meddled && reading.card > 0 {
-            self.sweeper.drop_strays(&slice.id, 0).await?;
+        } else if size.in_doubt || is_older {
+            slice.lock().look_again();
+            self.rooms.flush(audience, place);
         }
         self.sweeper.sweep_dead(&slice.id, &reading.gateways).await
     }
@@ -327,7 +364,7 @@ impl Checker {
         let audience = Audience::Platform(platform);
         let (mut places, mut expected) = (Vec::new(), Vec::new());
         for (place, slice) in audience.slices().iter().enumerate() {
-            let (_, version) = slice.size();
+            let version = slice.size().version;
             match slice.expect(own.number) {
                 Some(slice) => {
                     places.push((place, version));
@@ -342,9 +379,18 @@ impl Checker {
             let handled = match answer {
                 Ok(Some(reading)) => self.handle_slice(&audience, (place, expected), &reading).await,
                 Ok(None) => Ok(()),
-                Err(why) => Err(why),
+                Err(why) => {
+                    if matches!(why, StoreError::Nonsense(_)) {
+                        self.mender.drop_foreign_keys(&expected.slice).await;
+                    }
+                    Err(why)
+                }
             };
             result = both(result, handled);
+        }
+        let wait = self.mend(&audience).await;
+        if audience.slices().iter().any(|slice| slice.size().in_doubt) {
+            self.checks.platform.by(self.clock.now() + wait.max(AGAIN));
         }
         match result {
             Ok(()) => Metrics::count(&self.metrics.checks, "done"),

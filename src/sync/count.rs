@@ -13,7 +13,9 @@ use crate::base::ids::{Epoch, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::timer_wheel::TimerWheel;
 use crate::presence::checks::Checks;
+use crate::presence::figures::Quality;
 use crate::presence::gateways::Gateways;
+use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::{Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult};
 use crate::sync::events::count_events::CountEvents;
@@ -27,11 +29,15 @@ const AT_A_TIME: usize = 64;
 /// The wait before a failed write is tried again, in ms.
 const AGAIN: Millis = 1_000;
 
+/// The wait before a new peak is written, in ms: a little more than the time between two renewals of a lease.
+const SURE: Millis = 2_500;
+
 pub struct CountsRecorder {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
     pub store: Arc<dyn Store>,
+    pub trust: Arc<Trust>,
     pub metrics: Arc<Metrics>,
     /// `None` if counts are no events.
     pub events: Option<Arc<CountEvents>>,
@@ -80,8 +86,14 @@ impl CountsRecorder {
 
     /// Answers the figures if they were written.
     async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
+        if self.trust.quality(room) != Quality::Exact {
+            // What is written stays in the history.
+            self.try_again(room, AGAIN);
+            return None;
+        }
         let (live, figures) = (room.record.live.clone(), room.figures());
-        let (peaks, arrivals) = (room.peaks(), room.arrivals.all());
+        room.note_peaks();
+        let (peaks, arrivals) = (room.sure_peaks(), room.arrivals.all());
         let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures, peaks, arrivals };
         let reply = self.store.count_live(&wish).await;
         let why = match &reply {
@@ -92,6 +104,10 @@ impl CountsRecorder {
             Err(_) => "failed",
         };
         Metrics::count(&self.metrics.figures_written, why);
+        if room.peaks() != peaks && reply.is_ok() {
+            // The lease is renewed by then, which makes a new peak sure.
+            self.try_again(room, SURE);
+        }
         match reply {
             Ok(CountReply::Counted) => {
                 room.note_peaks_told(peaks);

@@ -32,6 +32,7 @@ use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, Store
 use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
+use crate::sync::mend::Mender;
 use crate::sync::resync_limit::ResyncLimit;
 
 /// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they wait for a node that
@@ -79,6 +80,7 @@ pub struct Flusher {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub resync_limit: Arc<ResyncLimit>,
+    pub mender: Arc<Mender>,
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
 }
@@ -173,10 +175,15 @@ impl Flusher {
                 audience.room().iter().for_each(|room| self.rooms.count(room));
             }
             Ok(Some(_)) => {}
-            Err(why) => tracing::debug!(
-                set = %slice.id.set, slice = slice.id.index, error = %why,
-                "flush failed, will try again"
-            ),
+            Err(why) => {
+                tracing::debug!(
+                    set = %slice.id.set, slice = slice.id.index, error = %why,
+                    "flush failed, will try again"
+                );
+                if matches!(why, FlushError::Store(StoreError::Nonsense(_))) {
+                    self.mender.drop_foreign_keys(&slice.id).await;
+                }
+            }
         }
         self.metrics.flush_seconds.observe((self.clock.now() - started) as f64 / 1_000.0);
         outcome
@@ -339,6 +346,7 @@ impl Flusher {
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
+            known: slice.size().version,
             since: audience.since(place, &joins, self.clock.unix()),
             joins,
             invisible,
@@ -346,6 +354,7 @@ impl Flusher {
             leaves,
         };
         self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
+        let asked = self.clock.now();
         let reply = self.store.apply(&call).await;
         let verdict = match &reply {
             Ok(reply) => slice.lock().answered(draft, reply, self.clock.now()),
@@ -358,7 +367,10 @@ impl Flusher {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
                 audience.note_left_told(place, &call.leaves, left.as_deref());
-                self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
+                if verdict == Verdict::Settled {
+                    slice.note_proven(asked);
+                }
+                self.rooms.note_size(audience, place, view.size, self.clock.now());
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
                     let listed = (&call.joins[invisible..], &call.leaves[invisible_leaves..]);
                     events.note(room, &slice.id.set, listed);

@@ -23,7 +23,7 @@ impl Keeper {
     /// Tells the store that this gateway holds the live open. A record that the store lost is written again.
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
         let now = self.clock.now();
-        let peaks = room.peaks();
+        let peaks = room.sure_peaks();
         let info = room.info.newest().info.clone();
         let (removals, known) = (room.bans.last(), info.version);
         let told = LiveRecord { peaks, removals, info, ..room.record.clone() };

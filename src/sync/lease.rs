@@ -83,6 +83,8 @@ impl LeaseKeeper {
                     "this gateway was buried; it continues under a new id"
                 );
                 self.metrics.buried_itself.inc();
+                // The lease may be one of older data with which the store came back.
+                self.checks.doubt_all();
                 self.rooms.tell_all_again();
                 self.streamers.tell_all_again();
                 // The first renewal under a new id is made at once.
@@ -93,16 +95,25 @@ impl LeaseKeeper {
                 return self.refresh / 4;
             }
         };
-        self.gateways.own.note_renewal(asked);
-        if held.is_some_and(|held| held.born != leases.own.born) {
+        let was_lost = held.is_some_and(|held| held.born != leases.own.born);
+        if was_lost {
             tracing::warn!("this gateway's lease was lost; checking everything that it holds");
             self.metrics.lease_lost.inc();
-            self.checks.check_all_soon();
+            self.checks.doubt_all();
             self.seen.forget();
             self.streamers.tell_all_again();
         }
+        self.gateways.own.note_renewal(asked);
+        let were_unproven = self.gateways.own.are_peers_unproven();
+        let is_anew = held.is_none() && own.number > 1;
         *held = Some(leases.own);
         let change = self.gateways.looked(&own.id, &leases, (asked, self.clock.now()));
+        if was_lost || is_anew {
+            self.gateways.doubt();
+        }
+        if self.gateways.own.are_peers_unproven() != were_unproven {
+            self.rooms.count_all();
+        }
         for gateway in &change.died {
             if renewal.burials.iter().any(|burial| burial.gateway == *gateway) {
                 tracing::warn!(gateway_id = %gateway, "a gateway has not renewed its lease; it is buried");

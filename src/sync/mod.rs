@@ -19,6 +19,7 @@ pub mod info;
 pub mod keep;
 pub mod lease;
 pub mod lives;
+pub mod mend;
 pub mod removals;
 pub mod resync_limit;
 pub mod seen;

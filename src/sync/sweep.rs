@@ -12,7 +12,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Rooms};
-use crate::store::{Store, StoreResult, Strays, both};
+use crate::store::{SliceSize, Store, StoreResult, Strays, both};
 
 pub struct Sweeper {
     pub rooms: Arc<Rooms>,
@@ -52,7 +52,7 @@ impl Sweeper {
                 Ok(Some(swept)) => {
                     released += swept.released;
                     self.metrics.swept_members.inc_by(swept.released);
-                    self.note_size(slice, (swept.card, swept.version));
+                    self.note_size(slice, swept.size);
                 }
                 Ok(None) => break Ok(()),
                 Err(why) => break Err(why),
@@ -85,10 +85,9 @@ impl Sweeper {
     }
 
     /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.
-    /// Returns where the next search continues.
-    pub async fn drop_strays(&self, slice: &SliceId, cursor: u64) -> StoreResult<Option<u64>> {
-        let mut cursor = cursor;
-        loop {
+    pub async fn drop_strays(&self, slice: &SliceId, cursor: u64) -> StoreResult<Searched> {
+        let mut searched = Searched { strays: 0, next: Some(cursor) };
+        while let Some(cursor) = searched.next {
             let page = self.store.strays(slice, cursor, self.gateways.removals_a_call(), Strays::Drop).await?;
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
@@ -96,22 +95,35 @@ impl Sweeper {
                     set = %slice.set, slice = slice.index, members = page.strays,
                     "removed members whom no gateway held"
                 );
+                self.note_size(slice, page.size);
             }
-            if page.strays > 0 {
-                self.note_size(slice, (page.card, page.version));
-            }
-            match page.next {
-                Some(next) if page.card > page.held => cursor = next,
-                next => return Ok(next),
+            searched.strays += page.strays;
+            searched.next = page.next;
+            if page.size.card <= page.held {
+                break;
             }
         }
+        Ok(searched)
     }
 
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
-    fn note_size(&self, slice: &SliceId, size: (u64, u64)) {
-        let room = slice.live().and_then(|live| self.rooms.get(live));
-        if let Some((room, place)) = room.and_then(|room| Some((room.clone(), room.place_of(slice)?))) {
-            self.rooms.note_card(&Audience::Room(room), place, size, self.clock.now());
+    pub(super) fn note_size(&self, slice: &SliceId, size: SliceSize) {
+        let audience = match slice.live() {
+            Some(live) => self.rooms.get(live).map(Audience::Room),
+            None => self.rooms.platform.clone().map(Audience::Platform),
+        };
+        let Some(audience) = audience else { return };
+        if let Some(place) = audience.place_of(slice) {
+            self.rooms.note_size(&audience, place, size, self.clock.now());
         }
     }
+}
+
+/// What a search for strays found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Searched {
+    /// How many strays were removed.
+    pub strays: u64,
+    /// Where the next search goes on; `None` at the end.
+    pub next: Option<u64>,
 }

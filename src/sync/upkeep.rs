@@ -2,6 +2,7 @@
 //! the store's health and doubts. The schedule is in [`crate::presence::checks`].
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::presence::checks::{Checks, Due, TICK};
 use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::presence::{Room, Rooms};
+use crate::presence::{Audience, Room, Rooms};
 use crate::store::{Doubt, Health, LiveEpoch, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
 use crate::sync::fan_check::{Expired, FanCheck};
@@ -23,6 +24,9 @@ use crate::sync::seen::SeenUsers;
 
 /// A room that nobody has used for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// Slices that came into doubt are looked at after a time in this range, in ms.
+const LOOK_AT_DOUBT: Range<Millis> = 200..1_200;
 
 /// Calls under way at a time; checks beyond that wait for a moment.
 const MAX_CALLS: usize = 16;
@@ -95,6 +99,9 @@ impl Upkeep {
                 }
             }
             let now = self.clock.now();
+            for audience in self.rooms.in_doubt.take() {
+                self.look_at_doubt(&audience, now);
+            }
             let missing = unheard.borrow().clone();
             for filed in self.checks.due(now) {
                 match filed {
@@ -153,9 +160,20 @@ impl Upkeep {
             Health::Up => {
                 tracing::info!("the store is back");
                 self.metrics.store_up.set(1);
-                self.checks.check_all_soon();
+                self.gateways.doubt();
+                self.checks.doubt_all();
                 self.streamers.tell_all_again();
             }
+        }
+    }
+
+    /// Has slices that came into doubt looked at soon. All gateways that hold them hear of it at the same time, and one
+    /// of them is enough.
+    fn look_at_doubt(&self, audience: &Audience, now: Millis) {
+        let at = now + rand::random_range(LOOK_AT_DOUBT);
+        match audience {
+            Audience::Room(room) => self.checks.check_at(room, at),
+            Audience::Platform(_) => self.checks.platform.by(at),
         }
     }
 
@@ -170,7 +188,7 @@ impl Upkeep {
             list || doubt.covers(self.store.slot_of_live(&room.record.live))
                 || room.slices().iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
         });
-        self.checks.check_soon(rooms);
+        self.checks.doubt(rooms);
         let platform = self.rooms.platform.iter().flat_map(|platform| platform.slices());
         if platform.into_iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id))) {
             self.checks.platform.by(self.clock.now());

@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH, USERS_SLICES};
 use crate::config::Switch;
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
@@ -22,7 +22,7 @@ use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
     CALL_DEADLINE, Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, MAX_BATCH,
-    SlicePart, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals, both,
+    SliceSurvey, Store, StoreError, StoreResult, ViewerTotals, both,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -32,8 +32,9 @@ use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
 use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
+use crate::sync::mend::Mender;
 use crate::sync::streamer_timeout::StreamerTimeout;
-use crate::sync::sweep::Sweeper;
+use crate::sync::sweep::{Searched, Sweeper};
 use crate::sync::user_upkeep::UserUpkeep;
 
 /// Lives looked after at a time.
@@ -45,8 +46,8 @@ const PAGE: usize = 500;
 /// One walk drops the announced viewers of at most this many dead gateways.
 const MOST_FORGOTTEN: usize = 100;
 
-/// The slices of each live are searched for strays, a page each, in one walk of this many. Where there certainly are
-/// some, every walk searches.
+/// The large slices of each live are searched for strays, a page each, in one walk of this many. Where there certainly
+/// are some, every walk searches, and so it does in small slices.
 const STRAYS_ROUNDS: u64 = 30;
 
 /// Why lives are looked after.
@@ -65,6 +66,7 @@ pub struct Walk {
     pub store: Arc<dyn Store>,
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
+    pub mender: Arc<Mender>,
     pub feeds: Arc<Feeds>,
     pub follows: Arc<Follows>,
     pub outbox: Arc<Outbox>,
@@ -306,10 +308,14 @@ impl Walk {
                     self.outbox.doubt(&live);
                     memory.unrecorded.entry(live).or_insert(self.clock.now());
                 }
-                Ok(WalkedLive::Open(slices)) if occasion == Occasion::Regular && memory.has_strays_turn(&live) => {
-                    to_search.extend(slices);
+                Ok(WalkedLive::Open(mut slices)) => {
+                    if !memory.has_strays_turn(&live) {
+                        slices.retain(WalkedSlice::is_small);
+                    }
+                    if occasion == Occasion::Regular {
+                        to_search.extend(slices);
+                    }
                 }
-                Ok(WalkedLive::Open(_)) => {}
                 // A live that another program garbled will be no better next time.
                 Err(why @ StoreError::Nonsense(_)) => {
                     tracing::warn!(live_id = %live, error = %why, "cannot look after a live");
@@ -327,7 +333,7 @@ impl Walk {
     /// Leaves out the small slices without strays. Many are looked at in one call, because the script that searches a
     /// slice costs Redis ten times as much.
     async fn that_may_have_strays(&self, walked: Vec<WalkedSlice>) -> Vec<SliceId> {
-        let (small, large): (Vec<_>, Vec<_>) = walked.into_iter().partition(|slice| slice.members <= MAX_BATCH as u64);
+        let (small, large): (Vec<_>, Vec<_>) = walked.into_iter().partition(WalkedSlice::is_small);
         let small: Vec<_> = small.into_iter().map(|slice| (slice.id, slice.gateways)).collect();
         let found = self.store.have_strays(&small).await;
         let small = small.into_iter().zip(found).filter(|(_, found)| *found != Ok(false)).map(|((id, _), _)| id);
@@ -386,7 +392,9 @@ impl Walk {
             }
             // What could not be read is left to the gateways' own checks.
             let these: StoreResult<Vec<SliceSurvey>> = these.iter().cloned().collect();
-            if let (Ok(viewers), Ok(these)) = (viewers, these) {
+            if let (Ok(viewers), Ok(these)) = (viewers, these)
+                && !these.iter().any(|slice| slice.may_be_in_doubt)
+            {
                 surveys.add(record, ViewerTotals::sum(viewers, &own, &living), &these);
             }
         }
@@ -412,8 +420,8 @@ impl Walk {
         for slice in slices {
             let cursor = memory.cursors.get(&slice).copied().unwrap_or(0);
             match self.sweeper.drop_strays(&slice, cursor).await {
-                Ok(Some(next)) => drop(memory.cursors.insert(slice, next)),
-                Ok(None) => drop(memory.cursors.remove(&slice)),
+                Ok(Searched { next: Some(next), .. }) => drop(memory.cursors.insert(slice, next)),
+                Ok(Searched { next: None, .. }) => drop(memory.cursors.remove(&slice)),
                 Err(why) => tracing::debug!(set = %slice.set, error = %why, "could not search for strays"),
             }
         }
@@ -428,8 +436,8 @@ impl Walk {
         let read: Vec<_> = slices.iter().cloned().zip(self.store.survey(&slices).await).collect();
         let swept: StoreResult<()> = stream::iter(read)
             .map(|(slice, found)| async move {
-                let SliceSurvey { parts, card, .. } = found?;
-                self.look_after_slice(slice, card, parts).await.map(drop)
+                let found = self.read_or_repair(&slice, found).await?;
+                self.look_after_slice(slice, USERS_EPOCH, found).await.map(drop)
             })
             .buffer_unordered(AT_A_TIME)
             .fold(Ok(()), async |result, swept| both(result, swept))
@@ -444,7 +452,8 @@ impl Walk {
     }
 
     /// Sweeps the dead gateways among those with an entry in an open slice, and removes what nobody can hold.
-    async fn look_after_slice(&self, slice: SliceId, card: u64, parts: Vec<SlicePart>) -> StoreResult<WalkedSlice> {
+    async fn look_after_slice(&self, slice: SliceId, epoch: Epoch, found: SliceSurvey) -> StoreResult<WalkedSlice> {
+        let SliceSurvey { parts, card, may_be_in_doubt, .. } = found;
         let held: u64 = parts.iter().map(|part| part.held).sum();
         let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
         self.sweeper.sweep_dead(&slice, &gateways).await?;
@@ -452,7 +461,19 @@ impl Walk {
             // Certainly strays. Others are as many as the users whom several gateways hold, at most.
             self.sweeper.drop_strays(&slice, 0).await?;
         }
+        if may_be_in_doubt {
+            self.mender.mend(&slice, epoch, 0).await?;
+        }
         Ok(WalkedSlice { id: slice, gateways, members: card.saturating_add(held) })
+    }
+
+    /// What was read of a slice. A slice that cannot be read because another program wrote there is repaired, so that
+    /// the next walk can read it.
+    async fn read_or_repair(&self, slice: &SliceId, found: StoreResult<SliceSurvey>) -> StoreResult<SliceSurvey> {
+        if matches!(found, Err(StoreError::Nonsense(_))) {
+            self.mender.drop_foreign_keys(slice).await;
+        }
+        found
     }
 
     async fn look_after(
@@ -513,8 +534,8 @@ impl Walk {
         slice: SliceId,
         found: StoreResult<SliceSurvey>,
     ) -> StoreResult<Option<WalkedSlice>> {
-        let SliceSurvey { fence, parts, card } = found?;
-        if let Some(Fence::Open(older)) = fence.filter(|fence| fence.epoch() < record.epoch) {
+        let found = self.read_or_repair(&slice, found).await?;
+        if let Some(Fence::Open(older)) = found.fence.filter(|fence| fence.epoch() < record.epoch) {
             tracing::warn!(
                 live_id = %record.live, slice = slice.index, epoch = %older,
                 "closing a slice of an older epoch"
@@ -522,7 +543,7 @@ impl Walk {
             self.store.close_slice(&slice, older).await?;
             return Ok(None);
         }
-        self.look_after_slice(slice, card, parts).await.map(Some)
+        self.look_after_slice(slice, record.epoch, found).await.map(Some)
     }
 
     /// Drops what dead gateways said of their viewers.
@@ -603,6 +624,13 @@ struct WalkedSlice {
     gateways: Vec<GatewayId>,
     /// Members of the slice and of the gateways' parts together.
     members: u64,
+}
+
+impl WalkedSlice {
+    /// Whether each walk searches it for strays.
+    fn is_small(&self) -> bool {
+        self.members <= MAX_BATCH as u64
+    }
 }
 
 #[cfg(test)]

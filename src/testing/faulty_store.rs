@@ -147,7 +147,8 @@ impl FaultyStore {
         let (epoch, since, invisible) = (record.epoch, Vec::new(), 0);
         let (joins, leaves) = (Vec::new(), Vec::new());
         let left = None;
-        let mut call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
+        let known = 0;
+        let mut call = Apply { slice, epoch, gateway, number, follows, known, joins, since, invisible, leaves, left };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
@@ -268,6 +269,10 @@ answered_by_the_embedded_store! {
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
+        fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>;
+        fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
+        fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
+        fn drop_foreign_keys(&self, slice: &SliceId) -> Vec<String>;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
         fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;

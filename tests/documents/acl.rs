@@ -19,11 +19,12 @@ use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
     Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
     DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishedChanges, Followed,
-    Follows, History, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks,
-    Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
-    Sessions, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts, Terms, Timeline,
-    Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo, find_attendees,
+    Follows, HeldFrom, History, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
+    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
+    OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
+    RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers,
+    Summary, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    find_attendees,
 };
 use tokio::time::Instant;
 
@@ -154,6 +155,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         gateway: gateway.clone(),
         number,
         follows,
+        known: 0,
         joins: joins.to_vec(),
         invisible: joins.len().min(1),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
@@ -177,10 +179,20 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     assert_eq!(store.listed(&slice).await.unwrap(), fans[1..]);
     assert_eq!(store.are_listed(&slice, &fans).await.unwrap(), [false, true]);
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
+    let from = HeldFrom { cursor: 0, most: MAX_BATCH };
+    store.put_back(&slice, record.epoch, &other, from).await.unwrap();
+    let compared = store.compare(&slice, record.epoch, 0).await.unwrap().unwrap();
+    store.settle(&slice, record.epoch, compared.difference).await.unwrap();
+    assert_eq!(store.drop_foreign_keys(&slice).await.unwrap(), [String::new(); 0]);
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
     assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
     store.since_of(&slice, &fans).await.unwrap();
-    let expected = ExpectedSlice { slice: slice.clone(), entry: Some(3), held: 0, card: 2 };
+    let expected = ExpectedSlice {
+        slice: slice.clone(),
+        entry: Some(3),
+        held: 0,
+        size: SliceSize { card: 2, ..SliceSize::default() },
+    };
     let live = CheckLive {
         live: record.live.clone(),
         epoch: record.epoch,

@@ -10,8 +10,8 @@ pub enum Mutation {
     NoFollows,
     /// A call may make an entry however late it arrives.
     NoNotAfter,
-    /// A check does not look at the size of the slice.
-    NoCardInCheck,
+    /// A check does not look whether the slice is in doubt.
+    NoDoubt,
     /// No gateway walks.
     NoWalk,
     /// A gateway makes an entry without looking at the record.

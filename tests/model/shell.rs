@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use rollcall::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
 use rollcall::store::Fence;
-use rollcall::store::{ApplyReply, MAX_BATCH, SliceView};
+use rollcall::store::{ApplyReply, MAX_BATCH, SliceSize, SliceView};
 
 use super::budget::Mutation;
 use super::store::{Answer, Call, Picture, Record, State};
@@ -330,7 +330,7 @@ fn stay(desired: &mut DesiredState) {
     let Some(draft) = desired.clone().next(LIMIT) else { return };
     if draft.follows.is_some() && draft.joins.is_empty() && draft.leaves.is_empty() {
         desired.next(LIMIT);
-        let view = SliceView { card: 0, held: desired.wanted() as u64, version: 0 };
+        let view = SliceView { size: SliceSize::default(), held: desired.wanted() as u64 };
         desired.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
     }
 }

@@ -9,8 +9,8 @@ use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
 use rollcall::store::slice::Slice;
 use rollcall::store::{
-    AnnounceViewers, AnnouncedViewers, Apply, ApplyReply, Burial, Fence, Lease, LeaseReply, LeaseTable, Leases,
-    MAX_BATCH, RenewLease,
+    AnnounceViewers, AnnouncedViewers, Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable,
+    Leases, MAX_BATCH, RenewLease, SliceSize, SliceView, Strays,
 };
 
 use super::budget::{Mutation, Rules};
@@ -71,6 +71,10 @@ pub enum Call {
     Sweep {
         of: Id,
     },
+    /// The calls of `Mender::mend`.
+    Mend {
+        epoch: u64,
+    },
     /// `Viewers::forget_viewers`.
     Forget {
         of: Id,
@@ -115,6 +119,7 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reading {
     pub card: u64,
+    pub in_doubt: bool,
     pub fence: Option<Fence>,
     pub entry: Option<u64>,
     pub held: u64,
@@ -207,6 +212,7 @@ impl Store {
             Call::Say { .. } => return self.say(call, rules),
             Call::Renew { id, held, burials } => self.renew(*id, *held, burials),
             Call::Sweep { of } => self.sweep(*of),
+            Call::Mend { epoch } => self.mend(*epoch),
             Call::Forget { of } => {
                 self.data.board.forget(&[of.name()]);
                 Answer::Done
@@ -226,6 +232,7 @@ impl Store {
             gateway: id.name(),
             number: draft.number,
             follows: draft.follows,
+            known: 0,
             joins: draft.joins.clone(),
             since: Vec::new(),
             invisible: 0,
@@ -238,16 +245,32 @@ impl Store {
         let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { *not_after };
         match self.data.slice.apply(&call, not_after, self.now) {
             // Versions follow the clock, and the model does not look at them.
-            ApplyReply::Done(view) => ApplyReply::Done(rollcall::store::SliceView { version: 0, ..view }),
+            ApplyReply::Done(view) => {
+                ApplyReply::Done(SliceView { size: SliceSize { version: 0, ..view.size }, ..view })
+            }
             ApplyReply::Late(_) => ApplyReply::Late(0),
             other => other,
         }
     }
 
+    /// In one step, since each of its steps is right at any moment.
+    fn mend(&mut self, epoch: u64) -> Answer {
+        let (epoch, now, slice) = (Epoch(epoch), self.now, &mut self.data.slice);
+        slice.strays(0, MAX_BATCH, Strays::Drop, now);
+        for part in slice.survey().parts {
+            slice.put_back(epoch, &part.gateway, HeldFrom { cursor: 0, most: MAX_BATCH }, now);
+        }
+        if let Some(compared) = slice.compare(epoch, 0, now) {
+            slice.settle(epoch, compared.difference, now);
+        }
+        Answer::Done
+    }
+
     fn read(&self, id: Id) -> Reading {
         let reading = self.data.slice.read(&id.name());
         Reading {
-            card: reading.card,
+            card: reading.size.card,
+            in_doubt: reading.size.in_doubt,
             fence: reading.fence,
             entry: reading.entry,
             held: reading.held,

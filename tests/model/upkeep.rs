@@ -84,7 +84,7 @@ impl World {
 
     /// `check::handle` and `check::look_at_slice`.
     fn compare(&mut self, id: Id, expected: &Expected, picture: &Picture) {
-        let (now, no_card) = (self.store.now, self.rules.lack(Mutation::NoCardInCheck));
+        let (now, no_doubt) = (self.store.now, self.rules.lack(Mutation::NoDoubt));
         let gateway = &mut self.gateways[id.at];
         let Some(mut room) = gateway.room.take() else { return };
         let mut repairs = Vec::new();
@@ -95,7 +95,7 @@ impl World {
         if let Some((entry, held)) = expected.slice {
             let reading = &picture.slice;
             let epoch = Epoch(room.epoch);
-            let (lost, differs) = differs((entry, held), reading, no_card);
+            let (lost, differs) = differs((entry, held), reading);
             if reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch)) {
                 repairs.push(Repair::Over);
             } else if lost || differs {
@@ -111,6 +111,7 @@ impl World {
                 }
                 gateway.in_doubt |= lost && unchanged;
             }
+            repairs.extend((reading.in_doubt && !no_doubt).then_some(Repair::Mend));
             repairs.extend(
                 reading.others.iter().filter(|other| gateway.meets(id.at, **other)).map(|id| Repair::Sweep(*id)),
             );
@@ -129,6 +130,7 @@ impl World {
         let room = self.gateways[id.at].room.as_ref();
         let call = match (*first, room) {
             (Repair::Sweep(of), _) => Call::Sweep { of },
+            (Repair::Mend, Some(room)) => Call::Mend { epoch: room.epoch },
             (Repair::Forget(of), _) => Call::Forget { of },
             (Repair::CloseSlice(epoch), _) => Call::CloseSlice { epoch },
             (Repair::ReadAgain(_), Some(room)) => {
@@ -295,7 +297,7 @@ impl World {
 
 /// Whether a slice has lost this gateway's entry, and whether it is otherwise not as expected. Mirrors
 /// `ExpectedSlice::is_met` and `check::look_at_slice`, without versions.
-fn differs((entry, held): (Option<u64>, u64), reading: &Reading, no_card: bool) -> (bool, bool) {
-    let differs = (reading.entry, reading.held) != (entry, held) || (reading.card < held && !no_card);
+fn differs((entry, held): (Option<u64>, u64), reading: &Reading) -> (bool, bool) {
+    let differs = (reading.entry, reading.held) != (entry, held);
     (entry.is_some() && reading.entry.is_none(), differs)
 }

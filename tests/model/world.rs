@@ -118,6 +118,8 @@ pub enum Repair {
     /// `Keeper::fence_says_over`.
     Over,
     Sweep(Id),
+    /// `Mender::mend`.
+    Mend,
     Forget(Id),
     /// Closes the slice of an older epoch.
     CloseSlice(u64),
@@ -237,6 +239,7 @@ impl Message {
             Call::BeginClose { epoch } => (4, epoch.unwrap_or(0), 0),
             Call::CloseSlice { epoch } => (5, *epoch, 0),
             Call::FinishClose { epoch } => (6, *epoch, 0),
+            Call::Mend { epoch } => (9, *epoch, 0),
             Call::Sweep { of } | Call::Forget { of } => (7, of.at as u64, u64::from(of.life)),
             Call::Read { .. } | Call::ReadHeld { .. } | Call::See { .. } => (8, 0, 0),
         };

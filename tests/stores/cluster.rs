@@ -101,7 +101,7 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) 
             Ok(ApplyReply::Done(view)) => {
                 caller.entry = Some(call.number);
                 assert_eq!(view.held, 1 - next as u64 % 2, "after {} failures", seen.failed);
-                assert_eq!(view.card, view.held);
+                assert_eq!(view.size.card, view.held);
                 seen.longest_gap = seen.longest_gap.max(good.elapsed());
                 good = Instant::now();
                 next += 1;

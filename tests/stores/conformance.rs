@@ -14,7 +14,7 @@ use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
     Apply, ApplyReply, Arrivals, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks,
-    RecordEvents, SliceView, Store, StoreResult, Terms,
+    RecordEvents, SliceSize, SliceView, Store, StoreResult, Terms,
 };
 
 use crate::redis_server::RedisServer;
@@ -22,6 +22,7 @@ use crate::redis_server::RedisServer;
 mod attendance;
 mod checks;
 mod counts;
+mod doubt;
 mod events;
 mod feeds;
 mod follows;
@@ -174,6 +175,11 @@ pub fn end(record: &LiveRecord) -> CloseLive {
     }
 }
 
+/// A size of a slice in no doubt, of whatever version.
+pub fn of_size(card: u64) -> SliceSize {
+    SliceSize { card, ..SliceSize::default() }
+}
+
 /// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number of its entry.
 pub struct Caller {
     pub store: Arc<dyn Store>,
@@ -198,6 +204,7 @@ impl Caller {
             gateway: self.name.clone(),
             number: self.number,
             follows,
+            known: 0,
             joins: joins.to_vec(),
             since: Vec::new(),
             invisible: 0,

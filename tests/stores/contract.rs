@@ -32,14 +32,14 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
     let store = redis(&server).await;
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 2)).await;
-    let version = a.moves_on().await.version;
+    let version = a.moves_on().await.size.version;
     let expected = ["online-fans:42", "{online-fans:42}:fence", "{online-fans:42}:gateways", "{online-fans:42}:held:a"];
     assert_eq!(keys(&server), expected);
     for key in expected {
         assert!((6 * HOUR - 60..=6 * HOUR).contains(&ttl(&server, key)), "{key}");
     }
     assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}"));
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}:2"));
     assert_eq!(server.cli(&["HGETALL", "{online-fans:42}:gateways"]), "a\n2");
 }
 
@@ -229,12 +229,12 @@ async fn no_call_on_a_big_slice_holds_the_server_up() {
     callers[0].leaves(&everybody[..1_000]).await;
     let swept = store.sweep(&slice(), &gateway("b"), 1_000, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (1_000, false));
-    let before = swept.card as usize;
+    let before = swept.size.card as usize;
     assert_eq!(fans(&store, &slice()).await.len(), before);
 
     let pings = tokio::spawn(slowest_ping(Arc::clone(&store)));
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
-    assert_eq!(store.read_slice(&slice(), &gateway("a")).await.unwrap().card, 0);
+    assert_eq!(store.read_slice(&slice(), &gateway("a")).await.unwrap().size.card, 0);
     let slowest = pings.await.unwrap();
     assert!(slowest.as_millis() < 500, "a parallel call took {slowest:?}");
     assert_eq!(server.cli(&["SLOWLOG", "GET", "10"]), "", "calls of more than {LIMIT_US} µs");

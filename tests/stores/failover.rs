@@ -66,7 +66,7 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     loop {
         let call = a.next(a.entry, &users(3, 4), &[]);
         match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
-            Ok(ApplyReply::Done(view)) => break assert_eq!(view.card, 4),
+            Ok(ApplyReply::Done(view)) => break assert_eq!(view.size.card, 4),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(led.elapsed() < FOUND, "still {error}"),
         }

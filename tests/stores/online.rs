@@ -91,6 +91,7 @@ impl Platform {
             gateway,
             number: entry.unwrap_or(0) + 1,
             follows: entry,
+            known: 0,
             joins: joins.to_vec(),
             invisible,
             leaves: leaves.to_vec(),
@@ -356,7 +357,7 @@ async fn who_is_online_changes_although_another_program_garbled_the_last_seen_ti
     let seen = format!("last-seen:{{{}}}", set_of(&users[0]));
     platform.redis("SET", &seen, &["x"]);
     let slice = SliceId { set: OnlineSet::Users, index: users[0].slice_index(SLICES), of: SLICES };
-    let card = async || platform.store.read_slice(&slice, &gateway("a")).await.unwrap().card;
+    let card = async || platform.store.read_slice(&slice, &gateway("a")).await.unwrap().size.card;
     platform.apply(&users[0], [&users, &[]], 1).await;
     assert_eq!(card().await, 3);
     platform.apply(&users[0], [&[], &users[..1]], 0).await;

@@ -80,7 +80,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     let swept = store.sweep(&slice(), &gateway("b"), 6, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (4, true));
     assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Count).await.unwrap().strays, 1);
-    assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().card, 7);
+    assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().size.card, 7);
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
     assert_eq!(store.announce_viewers(&say(0, 2)).await.unwrap(), AnnounceReply::Announced);

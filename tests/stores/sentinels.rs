@@ -28,7 +28,7 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
     loop {
         let call = a.next(a.entry, &users(3, 4), &[]);
         match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
-            Ok(ApplyReply::Done(view)) => break assert_eq!(view.card, 4),
+            Ok(ApplyReply::Done(view)) => break assert_eq!(view.size.card, 4),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(killed.elapsed() < FAILOVER, "still {error}"),
         }

@@ -114,7 +114,7 @@ async fn calls_without_a_connection_are_refused_at_once_and_never_sent() {
     link.heal();
     becomes(&store, Health::Up).await;
     answers(&store).await;
-    assert_eq!(a.moves_on().await.card, 1);
+    assert_eq!(a.moves_on().await.size.card, 1);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_server_that_comes_back_empty_gets_its_scripts_again() {
     server.restart_empty().await;
     becomes(&store, Health::Up).await;
     assert_eq!(a.call(a.entry, &[], &[]).await, ApplyReply::Unknown);
-    assert_eq!(a.registers(&users(0, 3)).await.card, 3);
+    assert_eq!(a.registers(&users(0, 3)).await.size.card, 3);
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_forgotten_script_is_loaded_and_run_in_the_same_call() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
     server.cli(&["SCRIPT", "FLUSH"]);
-    assert_eq!(a.joins(&users(1, 2)).await.card, 2);
+    assert_eq!(a.joins(&users(1, 2)).await.size.card, 2);
 }
 
 #[tokio::test]
@@ -322,7 +322,7 @@ async fn a_slow_wire_is_no_broken_one() {
     let (_server, link, store) = linked().await;
     link.slow(Duration::from_millis(100));
     let mut a = Caller::new(&store, "a");
-    assert_eq!(a.registers(&users(0, 2)).await.card, 2);
+    assert_eq!(a.registers(&users(0, 2)).await.size.card, 2);
     assert_eq!(*store.health().borrow(), Health::Up);
 }
 

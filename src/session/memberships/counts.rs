@@ -157,8 +157,11 @@ fn counts<'a>(
     seq: u64,
     info: Option<&'a Info>,
 ) -> ServerMessage<'a> {
-    // A peak is noted just after the figure that makes it, and no message may show a peak below its figure.
-    let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
+    // An exact figure is a peak just before it is noted as one, and no message may show a peak below such a figure.
+    let peaks = match shown.quality {
+        Quality::Exact => room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans }),
+        Quality::Partial | Quality::Stale => room.peaks(),
+    };
     // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,

@@ -47,7 +47,7 @@ impl MemoryStore {
 
     fn check_slice(&self, gateway: &GatewayId, expected: &ExpectedSlice) -> Option<SliceReading> {
         let reading = self.reading(&expected.slice, gateway);
-        let met = expected.is_met(reading.entry, reading.held, reading.card, reading.timed);
+        let met = expected.is_met(reading.entry, reading.held, reading.size, reading.timed);
         (!met).then_some(reading)
     }
 }

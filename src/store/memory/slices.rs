@@ -13,8 +13,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, SliceSurvey, Slices, StoreResult, Strays, StraysPage,
-    Swept,
+    Apply, ApplyReply, Compared, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled, SliceReading,
+    SliceSurvey, Slices, StoreResult, Strays, StraysPage, Swept,
 };
 
 impl MemoryStore {
@@ -67,6 +67,11 @@ impl MemoryStore {
             self.slices.remove_if(&place, |_, slice| slice.fence().is_none());
         }
         changed
+    }
+
+    /// Changes a slice without a word about when users were seen.
+    fn repair<T>(&self, slice: &SliceId, repair: impl FnOnce(&mut Slice) -> T) -> T {
+        self.change(slice, (|_: &Slice| Vec::new(), |_: &UserId| 0), repair)
     }
 
     /// Puts a closed slice in line and drops those that are due; each close pays for at most two others.
@@ -128,6 +133,29 @@ impl Slices for MemoryStore {
         let now = self.now();
         let members = |slice: &Slice| slice.members().cloned().collect();
         Ok(self.change(slice, (members, |_: &UserId| now), |slice| slice.strays(cursor, most, strays, now)))
+    }
+
+    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
+        Ok(self.repair(slice, |slice| slice.compare(epoch, known, self.now())))
+    }
+
+    async fn put_back(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        gateway: &GatewayId,
+        page: HeldFrom,
+    ) -> StoreResult<PutBackPage> {
+        Ok(self.repair(slice, |slice| slice.put_back(epoch, gateway, page, self.now())))
+    }
+
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
+        Ok(self.repair(slice, |slice| slice.settle(epoch, difference, self.now())))
+    }
+
+    /// No other program reaches this store.
+    async fn drop_foreign_keys(&self, _: &SliceId) -> StoreResult<Vec<String>> {
+        Ok(Vec::new())
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {

@@ -9,12 +9,14 @@ use fred::types::Value;
 use super::keys::Keys;
 use super::lives::{read_arrivals, read_figures};
 use super::node::Command;
-use super::reply::{Reply, next_answer, number};
+use super::reply::{Reply, next_answer, number, text};
+use super::slices::{may_be_in_doubt, read_version};
 use super::viewers::read_viewers;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
 use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, SliceSize, Slices, StoreResult,
+    ViewerTotals,
 };
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
@@ -34,6 +36,7 @@ fn slice_commands(keys: &Keys, gateway: &GatewayId, ExpectedSlice { slice, .. }:
         ("HGET", args![keys.gateways(slice), gateway.as_str()]),
         ("SCARD", args![keys.held(slice, gateway)]),
         ("SCARD", args![keys.slice(slice)]),
+        ("GET", args![keys.fence(slice)]),
     ];
     if slice.set.keeps_since() {
         commands.push(("HLEN", args![keys.since(slice)]));
@@ -46,20 +49,25 @@ struct SliceAnswers {
     entry: StoreResult<Value>,
     held: StoreResult<Value>,
     card: StoreResult<Value>,
+    fence: StoreResult<Value>,
     timed: Option<StoreResult<Value>>,
 }
 
 impl SliceAnswers {
     fn take(expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> Self {
         let mut next = || next_answer(answers);
-        let (entry, held, card) = (next(), next(), next());
-        Self { entry, held, card, timed: expected.slice.set.keeps_since().then(next) }
+        let (entry, held, card, fence) = (next(), next(), next(), next());
+        Self { entry, held, card, fence, timed: expected.slice.set.keeps_since().then(next) }
     }
 
     fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
         let entry = self.entry?.into_string().and_then(|entry| entry.parse().ok());
         let timed = self.timed.map(|timed| number(&timed?)).transpose()?;
-        Ok(expected.is_met(entry, number(&self.held?)?, number(&self.card?)?, timed))
+        let card = number(&self.card?)?;
+        let fence = self.fence?;
+        let fence = if fence.is_null() { String::new() } else { text(fence)? };
+        let size = SliceSize { card, version: read_version(&fence), in_doubt: may_be_in_doubt(&fence, card) };
+        Ok(expected.is_met(entry, number(&self.held?)?, size, timed))
     }
 }
 

@@ -12,8 +12,8 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView, Slices,
-    StoreError, StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Compared, HeldFrom, HeldPage, MAX_BATCH, MemberPage, PutBackPage, Settled, SlicePart,
+    SliceReading, SliceSize, SliceSurvey, SliceView, Slices, StoreError, StoreResult, Strays, StraysPage, Swept,
 };
 
 fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
@@ -31,7 +31,8 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
         form,
         call.joins.len(),
         call.invisible,
-        call.leaves.len()
+        call.leaves.len(),
+        call.known
     ];
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
@@ -44,7 +45,8 @@ pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
             let (card, held) = (reply.number()?, reply.number()?);
-            ApplyReply::Done(SliceView { card, held, version: reply.number()? })
+            let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
+            ApplyReply::Done(SliceView { size, held })
         }
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
@@ -57,12 +59,19 @@ pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
 
 pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     let (card, version) = (reply.number()?, reply.number()?);
-    let fence = read_fence_word(&reply.text()?)?;
+    let word = reply.text()?;
+    let fence = read_fence_word(&word)?;
+    let size = SliceSize { card, version, in_doubt: may_be_in_doubt(&word, card) };
     let entry = reply.text()?;
     let entry =
         if entry.is_empty() { None } else { Some(entry.parse().map_err(|_| nonsense("an entry that is no number"))?) };
     let (held, timed) = (reply.number()?, read_timed(&reply.text()?)?);
-    Ok(SliceReading { card, version, fence, entry, held, timed, gateways: reply.gateways()? })
+    Ok(SliceReading { size, fence, entry, held, timed, gateways: reply.gateways()? })
+}
+
+/// Reads a size from the answer of a script: members, version, whether it is in doubt.
+fn read_size(reply: &mut Reply) -> StoreResult<SliceSize> {
+    Ok(SliceSize { card: reply.number()?, version: reply.number()?, in_doubt: reply.flag()? })
 }
 
 /// Reads the number of members with a time; empty is none.
@@ -71,7 +80,7 @@ pub(super) fn read_timed(word: &str) -> StoreResult<Option<u64>> {
 }
 
 /// The fence and the parts of a slice; how much each part holds is in other keys, and left zero.
-fn read_parts(fence: Value, entries: Value) -> StoreResult<(Option<Fence>, Vec<SlicePart>)> {
+fn read_parts(fence: Value, entries: Value) -> StoreResult<Parts> {
     let entries = Reply::of(entries)?.pairs()?;
     // What is no number is no entry, as in the scripts.
     let entries = entries.into_iter().filter_map(|(name, number)| Some((name, number.parse().ok()?)));
@@ -79,15 +88,23 @@ fn read_parts(fence: Value, entries: Value) -> StoreResult<(Option<Fence>, Vec<S
         let gateway = GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name"))?;
         Ok(SlicePart { gateway, entry, held: 0 })
     });
-    Ok((read_fence(fence)?, parts.collect::<StoreResult<_>>()?))
+    let fence = if fence.is_null() { String::new() } else { text(fence)? };
+    Ok(Parts { fence, parts: parts.collect::<StoreResult<_>>()? })
+}
+
+/// The text of a slice's fence, and its parts.
+#[derive(Clone)]
+struct Parts {
+    fence: String,
+    parts: Vec<SlicePart>,
 }
 
 /// A slice with what [`read_parts`] read of it.
-type FoundParts<'a> = (&'a SliceId, StoreResult<(Option<Fence>, Vec<SlicePart>)>);
+type FoundParts<'a> = (&'a SliceId, StoreResult<Parts>);
 
 /// The commands for the sizes of a slice and its parts, in the order in which [`read_sizes`] takes their answers.
 fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
-    let Ok((_, parts)) = found else { return Vec::new() };
+    let Ok(Parts { parts, .. }) = found else { return Vec::new() };
     let held = parts.iter().map(|part| ("SCARD", args![keys.held(slice, &part.gateway)]));
     std::iter::once(("SCARD", args![keys.slice(slice)])).chain(held).collect()
 }
@@ -96,14 +113,32 @@ fn read_sizes(
     (_, found): &FoundParts<'_>,
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<SliceSurvey> {
-    let (fence, mut parts) = found.clone()?;
+    let Parts { fence, mut parts } = found.clone()?;
     let card = next_answer(answers);
     // Take all of them, whatever the first is, so that the next slice finds its own.
     let held: Vec<_> = parts.iter().map(|_| next_answer(answers)).collect();
     for (part, held) in parts.iter_mut().zip(held) {
         part.held = number(&held?)?;
     }
-    Ok(SliceSurvey { fence, card: number(&card?)?, parts })
+    let card = number(&card?)?;
+    let may_be_in_doubt = may_be_in_doubt(&fence, card);
+    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, may_be_in_doubt, parts })
+}
+
+/// The version in the text of a fence; 0 if it has none.
+pub(super) fn read_version(fence: &str) -> u64 {
+    fence.split(':').nth(2).and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a slice with this fence and this many members is in doubt, or will be with the next call: the fence says so,
+/// or counts other members.
+pub(super) fn may_be_in_doubt(fence: &str, card: u64) -> bool {
+    let words: Vec<&str> = fence.split(':').collect();
+    match words[..] {
+        ["open", _, _, count] => count.parse() != Ok(card),
+        ["open", ..] => true,
+        _ => card > 0,
+    }
 }
 
 /// Reads the answer to a GET of a fence.
@@ -111,7 +146,7 @@ pub(super) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
     if answer.is_null() { Ok(None) } else { read_fence_word(&text(answer)?) }
 }
 
-/// Reads `open:<epoch>:<version>` or `closed:<epoch>`; empty is none.
+/// Reads `open:<epoch>:<version>:<count>`, perhaps with `:<not before>` behind it, or `closed:<epoch>`; empty is none.
 pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
     let read = || match word.split_once(':')? {
         ("open", rest) => Some(Fence::Open(Epoch(rest.split(':').next()?.parse().ok()?))),
@@ -122,6 +157,11 @@ pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
         return Ok(None);
     }
     read().map(Some).ok_or_else(|| nonsense("a fence without an epoch"))
+}
+
+/// Reads how many members a slice has more than the scripts counted.
+fn read_difference(word: &str) -> StoreResult<i64> {
+    word.parse().map_err(|_| nonsense("a difference of sizes"))
 }
 
 /// Another program wrote what is no user id; nobody can ask for it or take it out by name.
@@ -208,8 +248,56 @@ impl RedisStore {
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
-        let (card, held, version) = (reply.number()?, reply.number()?, reply.number()?);
-        Ok(StraysPage { looked, strays, names: users(reply), next: (next != 0).then_some(next), card, held, version })
+        let (card, held) = (reply.number()?, reply.number()?);
+        let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
+        Ok(StraysPage { looked, strays, names: users(reply), next: (next != 0).then_some(next), size, held })
+    }
+
+    async fn do_compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
+        let on = vec![self.keys().slice(slice), self.keys().fence(slice)];
+        let mut reply = self.router.script(&scripts::COMPARE, on, args![epoch, known]).await?;
+        let Some(card) = reply.next_number()? else { return Ok(None) };
+        let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
+        let difference = read_difference(&reply.text()?)?;
+        Ok(Some(Compared { size, difference, wait: reply.number()? }))
+    }
+
+    async fn do_put_back(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        gateway: &GatewayId,
+        page: HeldFrom,
+    ) -> StoreResult<PutBackPage> {
+        let keys = self.keys();
+        let on = vec![keys.slice(slice), keys.held(slice, gateway), keys.fence(slice)];
+        let args = args![page.cursor, page.most, epoch];
+        let mut reply = self.router.script(&scripts::PUT_BACK, keys.with_since(slice, on), args).await?;
+        let next = reply.number()?;
+        let (looked, put_back) = (reply.number()?, reply.number()?);
+        let size = read_size(&mut reply)?;
+        Ok(PutBackPage { looked, put_back, names: users(reply), next: (next != 0).then_some(next), size })
+    }
+
+    async fn do_settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
+        let on = vec![self.keys().slice(slice), self.keys().fence(slice)];
+        let mut reply = self.router.script(&scripts::SETTLE, on, args![epoch, difference.to_string()]).await?;
+        Ok(match reply.text()?.as_str() {
+            "settled" => {
+                Settled::Settled(SliceSize { card: reply.number()?, version: reply.number()?, in_doubt: false })
+            }
+            "early" => Settled::Early,
+            "changed" => Settled::Changed,
+            "over" => Settled::Over,
+            other => return Err(nonsense(format!("the end of a doubt answered {other}"))),
+        })
+    }
+
+    async fn do_drop_foreign_keys(&self, slice: &SliceId) -> StoreResult<Vec<String>> {
+        let keys = self.keys();
+        let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let args = args![keys.held_prefix(slice)];
+        Ok(self.router.script(&scripts::DROP_FOREIGN_KEYS, on, args).await?.texts().collect())
     }
 }
 
@@ -253,7 +341,7 @@ impl Slices for RedisStore {
             let on = self.keys().with_ends(slice, self.slice_keys(slice, gateway));
             let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;
             let (released, done) = (reply.number()?, reply.flag()?);
-            Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
+            Ok(Swept { released, done, size: read_size(&mut reply)? })
         };
         self.router.call("sweep", steps).await
     }
@@ -270,6 +358,28 @@ impl Slices for RedisStore {
 
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
         self.router.call("strays", self.do_strays(slice, cursor, most, strays)).await
+    }
+
+    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
+        self.router.call("compare", self.do_compare(slice, epoch, known)).await
+    }
+
+    async fn put_back(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        gateway: &GatewayId,
+        page: HeldFrom,
+    ) -> StoreResult<PutBackPage> {
+        self.router.call("put_back", self.do_put_back(slice, epoch, gateway, page)).await
+    }
+
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
+        self.router.call("settle", self.do_settle(slice, epoch, difference)).await
+    }
+
+    async fn drop_foreign_keys(&self, slice: &SliceId) -> StoreResult<Vec<String>> {
+        self.router.call("drop_foreign_keys", self.do_drop_foreign_keys(slice)).await
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {

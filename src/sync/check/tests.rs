@@ -180,7 +180,7 @@ async fn a_garbled_slice_keeps_no_other_from_being_closed() {
 #[tokio::test(start_paused = true)]
 async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
     let scene = Scene::new().await;
-    let known = |place: usize| scene.room.slices()[place].size().0;
+    let known = |place: usize| scene.room.slices()[place].size().card;
     (0..2).for_each(|place| scene.comes_to(place));
     let confirmed = scene.room.confirmed_open_at();
     tokio::time::advance(Duration::from_secs(5)).await;

@@ -26,7 +26,7 @@ impl LivesParts {
         let mut rewritten = false;
         loop {
             let room = self.rooms.of_epoch(asked);
-            let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
+            let peaks = room.as_ref().map(|room| room.note_peaks()).unwrap_or_default();
             let arrivals = room.as_ref().map(|room| room.arrivals.all()).unwrap_or_default();
             if let Some(room) = &room {
                 self.count_last_uniques(room).await;

@@ -87,8 +87,10 @@ impl LivesParts {
             if matches!(slice.id.set, OnlineSet::Viewers(_)) {
                 holders.extend(reading.gateways);
             }
-            room.note_card(place, (reading.card, reading.version), now);
             let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
+            if in_epoch {
+                room.note_size(place, reading.size, now);
+            }
             if let Some(number) = reading.entry.filter(|_| in_epoch) {
                 slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
             }

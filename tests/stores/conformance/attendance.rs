@@ -139,7 +139,9 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                 let (gateway, number, invisible) = (gateway("g"), number as u64, 0);
                 let slice = slice.clone();
                 let epoch = Epoch(7);
-                let call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
+                let known = 0;
+                let call =
+                    Apply { slice, epoch, gateway, number, follows, known, joins, since, invisible, leaves, left };
                 assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
                 follows = Some(number);
             }

@@ -8,7 +8,9 @@ use rollcall::store::{
     OpenLive, Peaks, RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
 };
 
-use super::{Caller, LONG, connect, end, fans, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
+use super::{
+    Caller, LONG, connect, end, fans, gateway, live, of_size, on_each, opened, opened_as, slice, user, users, wish,
+};
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 
@@ -54,7 +56,7 @@ impl Scene {
             b.registers(&users(1, 4)).await;
             let mut own = Caller { slice: slice.clone(), epoch, number: 5, ..Caller::new(store, "a") };
             let view = own.registers(&users(0, 2 + n)).await;
-            let expected = ExpectedSlice { slice, entry: own.entry, held: view.held, card: view.card };
+            let expected = ExpectedSlice { slice, entry: own.entry, held: view.held, size: view.size };
             a.push(own);
             slices.push(expected);
         }
@@ -205,8 +207,12 @@ async fn other_viewers_are_found_and_those_of_the_dead_do_not_count(store: Arc<d
 async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     let mut scene = Scene::of(&store, "42").await;
     let second = scene.finding(1).await;
-    let wrong: [fn(&mut ExpectedSlice); 4] =
-        [|slice| slice.entry = Some(5), |slice| slice.entry = None, |slice| slice.held += 1, |slice| slice.card -= 1];
+    let wrong: [fn(&mut ExpectedSlice); 4] = [
+        |slice| slice.entry = Some(5),
+        |slice| slice.entry = None,
+        |slice| slice.held += 1,
+        |slice| slice.size.card -= 1,
+    ];
     for change in wrong {
         assert_eq!(scene.finds_with(1, change).await, std::slice::from_ref(&second));
     }
@@ -238,7 +244,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             counted: Some(Figures::default()),
             arrivals: Arrivals::default(),
             viewers: ViewerTotals::default(),
-            slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, card }],
+            slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(card) }],
         };
         let mut findings = whole(found(&store, &both(), &[expected]).await.remove(0));
         findings.retain(|finding| matches!(finding, Finding::Slice(..)));
@@ -267,7 +273,7 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let removals = u64::from(n % 3 == 0);
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId::of_fans(live.clone(), 1, 1);
-        let slices = vec![ExpectedSlice { slice, entry: None, held: 0, card: u64::from(n % 5 == 0) }];
+        let slices = vec![ExpectedSlice { slice, entry: None, held: 0, size: of_size(u64::from(n % 5 == 0)) }];
         let (viewers, counted, arrivals) = (ViewerTotals::default(), None, Arrivals::default());
         expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, arrivals, viewers, slices });
     }

@@ -9,10 +9,10 @@ use rollcall::store::{
     RenewLease, Store, Strays, ViewerTotals,
 };
 
-use super::{Caller, connect, fans, fence, gateway, held, live, opened, slice, user, users};
+use super::{Caller, connect, fans, gateway, live, of_size, opened, slice, user, users};
 use crate::redis_server::RedisServer;
 
-async fn redis() -> (RedisServer, Arc<dyn Store>) {
+pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
     let server = RedisServer::start().await;
     let store = Arc::new(connect(&server.url()).await);
     (server, store)
@@ -32,11 +32,15 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
     let mut a = Caller { epoch: record.epoch.0, ..Caller::new(&store, "a") };
     a.registers(&users(0, 3)).await;
     former_joins(&server, &["u000002", "u000005"]);
+    // The former version does not count.
+    let compared = store.compare(&slice(), record.epoch, 0).await.unwrap().unwrap();
+    assert_eq!((compared.size.in_doubt, compared.difference), (true, 1));
+    store.settle(&slice(), record.epoch, 1).await.unwrap();
     a.leaves(&users(2, 3)).await;
     assert_eq!(fans(&store, &slice()).await, [user(0), user(1), user(2), user(5)], "the former gateway holds two");
 
     let reading = store.read_slice(&slice(), &gateway("a")).await.unwrap();
-    assert_eq!((reading.card, reading.gateways), (4, vec![]), "it is no gateway of this version");
+    assert_eq!((reading.size.card, reading.gateways), (4, vec![]), "it is no gateway of this version");
     let expected = CheckLive {
         live: live("42"),
         epoch: record.epoch,
@@ -46,13 +50,13 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         counted: Some(Figures::default()),
         arrivals: rollcall::store::Arrivals::default(),
         viewers: ViewerTotals::default(),
-        slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, card: 4 }],
+        slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, size: of_size(4) }],
     };
     assert_eq!(store.check(&gateway("a"), &[], &[expected]).await, [Checked::default()], "and nothing to report");
     let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
-    assert_eq!((page.strays, page.card, page.held), (0, 4, 4), "whom it holds are no strays");
+    assert_eq!((page.strays, page.size.card, page.held), (0, 4, 4), "whom it holds are no strays");
     let swept = store.sweep(&slice(), &gateway("a"), 100, 0).await.unwrap();
-    assert_eq!((swept.released, swept.card), (2, 2));
+    assert_eq!((swept.released, swept.size.card), (2, 2));
     assert_eq!(fans(&store, &slice()).await, [user(2), user(5)]);
     assert_eq!(server.cli(&["HGET", "{online-fans:42}:gateways", "former"]), "1732000000000:17");
     // A close ends all of it.
@@ -108,31 +112,6 @@ async fn deaths_are_forgotten_after_a_day_and_not_before() {
     assert!(server.cli(&["TTL", "rollcall:leases"]).parse::<i64>().unwrap() > 24 * 3_600);
 }
 
-/// Redis evicted the set and not what it is made of: nothing of it counts, until each gateway has said its part anew.
-#[tokio::test]
-async fn a_slice_whose_set_is_gone_is_wiped_and_asserted_anew() {
-    let (server, store) = redis().await;
-    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
-    a.registers(&users(0, 3)).await;
-    b.registers(&users(2, 5)).await;
-    server.cli(&["DEL", "online-fans:42"]);
-    assert_eq!(a.call(a.entry, &users(7, 8), &[]).await, ApplyReply::Unknown);
-    assert!(held(&store, &slice(), &b.name).await.is_empty());
-    assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(1)));
-    assert_eq!(b.call(b.entry, &[], &users(2, 3)).await, ApplyReply::Unknown);
-    assert_eq!(a.registers(&users(0, 3)).await.card, 3);
-    assert_eq!(b.registers(&users(2, 5)).await.card, 5);
-    // A gateway that comes anew finds it out as well as one that was there.
-    server.cli(&["DEL", "online-fans:42"]);
-    let mut c = Caller::new(&store, "c");
-    let view = c.registers(&users(8, 9)).await;
-    assert_eq!((view.card, view.held), (1, 1));
-    assert_eq!(a.call(a.entry, &[], &[]).await, ApplyReply::Unknown);
-    // An empty slice is no lost one.
-    assert_eq!(c.leaves(&users(8, 9)).await.card, 0);
-    assert_eq!(c.moves_on().await.card, 0);
-}
-
 /// Members that no call put there.
 #[tokio::test]
 async fn strays_are_found_and_taken_out_page_by_page() {
@@ -144,7 +123,7 @@ async fn strays_are_found_and_taken_out_page_by_page() {
         let some: Vec<&str> = some.iter().map(String::as_str).collect();
         server.cli(&[&["SADD", "online-fans:42"], some.as_slice()].concat());
     }
-    let before = store.read_slice(&slice(), &a.name).await.unwrap().version;
+    let before = store.read_slice(&slice(), &a.name).await.unwrap().size.version;
     for (how, left) in [(Strays::Count, 2_500), (Strays::Drop, 500), (Strays::Count, 500)] {
         let (mut cursor, mut found) = (0, 0);
         let last = loop {
@@ -157,11 +136,11 @@ async fn strays_are_found_and_taken_out_page_by_page() {
                 None => break page,
             }
         };
-        assert_eq!((last.card, last.held), (left, 500));
+        assert_eq!((last.size.card, last.held), (left, 500));
         assert!(found >= if left == 500 && how == Strays::Count { 0 } else { 2_000 }, "{found}");
     }
     assert_eq!(fans(&store, &slice()).await, users(0, 500));
-    assert!(store.read_slice(&slice(), &a.name).await.unwrap().version > before);
+    assert!(store.read_slice(&slice(), &a.name).await.unwrap().size.version > before);
     assert_eq!(a.moves_on().await.held, 500);
 }
 

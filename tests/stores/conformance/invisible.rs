@@ -26,7 +26,7 @@ async fn hides(caller: &mut Caller, joins: &[UserId], leaves: &[UserId]) -> u64 
     match caller.store.apply(&call).await.unwrap() {
         ApplyReply::Done(view) => {
             caller.entry = Some(caller.number);
-            view.card
+            view.size.card
         }
         refused => panic!("{refused:?}"),
     }
@@ -107,7 +107,7 @@ async fn a_thousand_may_be_invisible(store: Arc<dyn Store>) {
     assert_eq!(listed(&store).await, users(1_000, 2_000));
     let are = store.are_listed(&slice(), &users(500, 1_500)).await.unwrap();
     assert_eq!(are.iter().filter(|listed| **listed).count(), 500);
-    assert_eq!(a.leaves(&users(0, 1_000)).await.card, 1_000);
+    assert_eq!(a.leaves(&users(0, 1_000)).await.size.card, 1_000);
     assert_eq!(listed(&store).await, users(1_000, 2_000));
 }
 

@@ -7,7 +7,7 @@ use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Standing, Store, Strays, ViewerTotals};
 
-use super::{Caller, fans, gateway, live, on_each, opened_as, slice, users, wish};
+use super::{Caller, fans, gateway, live, of_size, on_each, opened_as, slice, users, wish};
 
 fn viewers() -> SliceId {
     SliceId { set: OnlineSet::Viewers(live("42")), index: 1, of: 1 }
@@ -23,7 +23,7 @@ async fn changes(caller: &mut Caller, at: UnixMillis, joins: &[UserId], leaves: 
     call.since = vec![at; joins.len()];
     let ApplyReply::Done(view) = caller.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
     caller.entry = Some(caller.number);
-    view.card
+    view.size.card
 }
 
 async fn since(store: &Arc<dyn Store>, asked: &[UserId]) -> Vec<Option<UnixMillis>> {
@@ -44,7 +44,7 @@ async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Ar
     changes(&mut a, 9_000, &users(0, 1), &[]).await;
     assert_eq!(since(&store, &users(0, 1)).await, [Some(9_000)]);
     let reading = store.read_slice(&viewers(), &gateway("a")).await.unwrap();
-    assert_eq!((reading.card, reading.timed), (4, Some(4)));
+    assert_eq!((reading.size.card, reading.timed), (4, Some(4)));
 }
 
 async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
@@ -52,7 +52,7 @@ async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(2, 4), &[]).await;
     let swept = store.sweep(&viewers(), &gateway("a"), 10, 0).await.unwrap();
-    assert_eq!((swept.released, swept.card), (3, 2));
+    assert_eq!((swept.released, swept.size.card), (3, 2));
     assert_eq!(since(&store, &users(0, 4)).await, [None, None, Some(1_000), Some(2_000)]);
     assert_eq!(store.strays(&viewers(), 0, 10, Strays::Drop).await.unwrap().strays, 0);
     store.close_slice(&viewers(), Epoch(1)).await.unwrap();
@@ -88,7 +88,7 @@ async fn sets_of_one_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
     }
     assert!(store.are_online(&online, &[]).await.unwrap().is_empty());
     store.close_slice(&viewers(), Epoch(1)).await.unwrap();
-    assert_eq!((of_fans.moves_on().await.card, of_users.moves_on().await.card), (1, 3));
+    assert_eq!((of_fans.moves_on().await.size.card, of_users.moves_on().await.size.card), (1, 3));
 }
 
 async fn a_record_says_whether_all_viewers_are_kept(store: Arc<dyn Store>) {
@@ -121,15 +121,15 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         arrivals: rollcall::store::Arrivals::default(),
         viewers: ViewerTotals::default(),
         slices: vec![
-            ExpectedSlice { slice: slice(), entry: None, held: 0, card: 0 },
-            ExpectedSlice { slice: viewers(), entry: Some(1), held: 2, card },
+            ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(0) },
+            ExpectedSlice { slice: viewers(), entry: Some(1), held: 2, size: of_size(card) },
         ],
     };
     let found = store.check(&gateway("a"), &[], &[expect(2), expect(3)]).await;
     assert!(found.iter().all(|checked| checked.complete.is_ok()), "{found:?}");
     let found: Vec<_> = found.into_iter().map(|checked| checked.findings).collect();
     assert!(found[0].is_empty(), "{found:?}");
-    assert!(matches!(&found[1][..], [rollcall::store::Finding::Slice(1, there)] if there.card == 2), "{found:?}");
+    assert!(matches!(&found[1][..], [rollcall::store::Finding::Slice(1, there)] if there.size.card == 2), "{found:?}");
 }
 
 on_each!(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId};
 use rollcall::store::Fence;
-use rollcall::store::{ApplyReply, SlicePart, SliceReading, SliceSurvey, Store};
+use rollcall::store::{ApplyReply, SlicePart, SliceReading, SliceSize, SliceSurvey, Store};
 
-use super::{Caller, fans, fence, gateway, held, live, on_each, slice, user, users};
+use super::{Caller, fans, fence, gateway, held, live, of_size, on_each, slice, user, users};
 
 on_each!(
     a_fan_who_joins_is_in_and_one_who_leaves_is_out,
@@ -43,9 +43,9 @@ async fn read(store: &Arc<dyn Store>, name: &str) -> SliceReading {
 async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn Store>) {
     let mut a = Caller::new(&store, "a");
     let view = a.registers(&users(0, 3)).await;
-    assert_eq!((view.card, view.held), (3, 3));
+    assert_eq!((view.size.card, view.held), (3, 3));
     let view = a.changes(&users(3, 5), &users(0, 1)).await;
-    assert_eq!((view.card, view.held), (4, 4));
+    assert_eq!((view.size.card, view.held), (4, 4));
     assert!(!store.is_fan_online(&slice(), &user(0)).await.unwrap());
     assert!(store.is_fan_online(&slice(), &user(4)).await.unwrap());
     assert_eq!(fans(&store, &slice()).await, users(1, 5));
@@ -57,10 +57,10 @@ async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: A
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 2)).await;
     let view = b.registers(&users(1, 3)).await;
-    assert_eq!((view.card, view.held), (3, 2));
-    assert_eq!(a.leaves(&users(0, 2)).await.card, 2);
+    assert_eq!((view.size.card, view.held), (3, 2));
+    assert_eq!(a.leaves(&users(0, 2)).await.size.card, 2);
     assert!(store.is_fan_online(&slice(), &user(1)).await.unwrap());
-    assert_eq!(b.leaves(&users(1, 2)).await.card, 1);
+    assert_eq!(b.leaves(&users(1, 2)).await.size.card, 1);
     assert_eq!(fans(&store, &slice()).await, users(2, 3));
 }
 
@@ -83,7 +83,7 @@ async fn a_call_that_follows_another_number_is_old(store: Arc<dyn Store>) {
         assert_eq!(store.apply(&call).await.unwrap(), ApplyReply::Old, "it follows {follows}");
     }
     assert_eq!((fans(&store, &slice()).await, read(&store, "a").await.entry), (users(0, 2), Some(2)));
-    assert_eq!(a.joins(&users(7, 8)).await.card, 3);
+    assert_eq!(a.joins(&users(7, 8)).await.size.card, 3);
 }
 
 async fn an_entry_is_made_once(store: Arc<dyn Store>) {
@@ -120,11 +120,11 @@ async fn a_number_may_be_lower_than_the_last(store: Arc<dyn Store>) {
 async fn an_entry_stays_when_its_gateway_has_let_go(store: Arc<dyn Store>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 2)).await;
-    assert_eq!(a.leaves(&users(0, 2)).await.card, 0);
+    assert_eq!(a.leaves(&users(0, 2)).await.size.card, 0);
     let reading = read(&store, "b").await;
     assert_eq!((reading.gateways, reading.fence), (vec![gateway("a")], Some(Fence::Open(Epoch(1)))));
     assert_eq!(a.call(None, &[], &[]).await, ApplyReply::Old);
-    assert_eq!(a.joins(&users(0, 1)).await.card, 1);
+    assert_eq!(a.joins(&users(0, 1)).await.size.card, 1);
 }
 
 async fn a_closed_epoch_takes_nobody(store: Arc<dyn Store>) {
@@ -139,7 +139,7 @@ async fn a_closed_epoch_takes_nobody(store: Arc<dyn Store>) {
         assert!(fans(&store, &slice()).await.is_empty());
         assert!(held(&store, &slice(), &a.name).await.is_empty());
         let reading = read(&store, "a").await;
-        assert_eq!((reading.card, reading.held, reading.entry, reading.gateways), (0, 0, None, vec![]));
+        assert_eq!((reading.size.card, reading.held, reading.entry, reading.gateways), (0, 0, None, vec![]));
         assert_eq!(reading.fence, Some(Fence::Closed(Epoch(1))));
     }
 }
@@ -152,7 +152,7 @@ async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn 
     assert_eq!(new.call(Some(1), &users(7, 8), &[]).await, ApplyReply::Unknown);
     assert_eq!(fans(&store, &slice()).await, users(0, 5));
     let view = new.registers(&users(7, 9)).await;
-    assert_eq!((view.card, view.held), (2, 2));
+    assert_eq!((view.size.card, view.held), (2, 2));
     assert_eq!(fans(&store, &slice()).await, users(7, 9));
     assert!(held(&store, &slice(), &old.name).await.is_empty());
     for follows in [None, Some(1)] {
@@ -162,7 +162,7 @@ async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn 
     // The entries of the wiped epoch are gone with it.
     old.epoch = 3;
     assert_eq!(old.call(Some(1), &users(8, 9), &[]).await, ApplyReply::Unknown);
-    assert_eq!(old.registers(&users(8, 10)).await.card, 3);
+    assert_eq!(old.registers(&users(8, 10)).await.size.card, 3);
 }
 
 async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn Store>) {
@@ -171,7 +171,7 @@ async fn a_closed_older_epoch_gives_way_too(store: Arc<dyn Store>) {
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     a.epoch = 2;
     assert_eq!(a.call(Some(1), &users(0, 1), &[]).await, ApplyReply::Unknown);
-    assert_eq!(a.registers(&users(0, 1)).await.card, 1);
+    assert_eq!(a.registers(&users(0, 1)).await.size.card, 1);
     a.epoch = 1;
     assert_eq!(a.call(None, &users(1, 2), &[]).await, ApplyReply::Newer(Epoch(2)));
     store.close_slice(&slice(), Epoch(2)).await.unwrap();
@@ -182,16 +182,16 @@ async fn an_older_close_leaves_a_newer_epoch_alone(store: Arc<dyn Store>) {
     let mut a = Caller { epoch: 2, ..Caller::new(&store, "a") };
     a.registers(&users(0, 2)).await;
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
-    assert_eq!(a.moves_on().await.card, 2);
+    assert_eq!(a.moves_on().await.size.card, 2);
 }
 
 async fn a_batch_of_a_thousand_goes_in_and_out(store: Arc<dyn Store>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 1_000)).await;
     b.registers(&users(500, 1_500)).await;
-    assert_eq!(a.leaves(&users(0, 1_000)).await.card, 1_000);
+    assert_eq!(a.leaves(&users(0, 1_000)).await.size.card, 1_000);
     let view = b.changes(&users(0, 500), &users(500, 1_000)).await;
-    assert_eq!((view.card, view.held), (1_000, 1_000));
+    assert_eq!((view.size.card, view.held), (1_000, 1_000));
 }
 
 async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
@@ -215,20 +215,20 @@ async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
         assert_eq!(fans(&store, &caller.slice).await, users(n, n + 1));
     }
     store.close_slice(&of(2, 4), Epoch(1)).await.unwrap();
-    assert_eq!(callers[1].moves_on().await.card, 1);
+    assert_eq!(callers[1].moves_on().await.size.card, 1);
     // A slice's key says which one it is, not of how many.
     assert_eq!(fence(&store, &of(2, 8)).await.unwrap(), Some(Epoch(1)));
 }
 
 async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
     let expected =
-        SliceReading { card: 0, version: 0, fence: None, entry: None, held: 0, timed: None, gateways: vec![] };
+        SliceReading { size: SliceSize::default(), fence: None, entry: None, held: 0, timed: None, gateways: vec![] };
     assert_eq!(read(&store, "a").await, expected);
     assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     assert!(fans(&store, &slice()).await.is_empty());
     assert!(!store.is_fan_online(&slice(), &user(1)).await.unwrap());
     let swept = store.sweep(&slice(), &gateway("a"), 10, 0).await.unwrap();
-    assert_eq!((swept.released, swept.done, swept.card), (0, true, 0));
+    assert_eq!((swept.released, swept.done, swept.size.card), (0, true, 0));
     assert_eq!(read(&store, "a").await, expected);
 }
 
@@ -239,7 +239,7 @@ async fn a_close_of_a_slice_that_nobody_used_holds(store: Arc<dyn Store>) {
     a.epoch = 3;
     assert_eq!(a.call(None, &users(0, 1), &[]).await, ApplyReply::Newer(Epoch(4)));
     a.epoch = 5;
-    assert_eq!(a.registers(&users(0, 1)).await.card, 1);
+    assert_eq!(a.registers(&users(0, 1)).await.size.card, 1);
 }
 
 async fn leaving_twice_or_without_having_joined_changes_nothing(store: Arc<dyn Store>) {
@@ -247,9 +247,9 @@ async fn leaving_twice_or_without_having_joined_changes_nothing(store: Arc<dyn S
     a.registers(&users(0, 3)).await;
     b.registers(&[]).await;
     let view = b.leaves(&users(0, 3)).await;
-    assert_eq!((view.card, view.held), (3, 0));
+    assert_eq!((view.size.card, view.held), (3, 0));
     a.leaves(&users(0, 1)).await;
-    assert_eq!(a.leaves(&users(0, 1)).await.card, 2);
+    assert_eq!(a.leaves(&users(0, 1)).await.size.card, 2);
     a.joins(&users(1, 3)).await;
     assert_eq!(fans(&store, &slice()).await, users(1, 3));
 }
@@ -258,9 +258,16 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 3)).await;
     a.leaves(&users(0, 1)).await;
-    let version = b.registers(&users(2, 5)).await.version;
+    let version = b.registers(&users(2, 5)).await.size.version;
     let fence = Some(Fence::Open(Epoch(1)));
-    let common = SliceReading { card: 4, version, fence, entry: None, held: 0, timed: None, gateways: vec![] };
+    let common = SliceReading {
+        size: SliceSize { version, ..of_size(4) },
+        fence,
+        entry: None,
+        held: 0,
+        timed: None,
+        gateways: vec![],
+    };
     let of = |entry, held, gateways: &[&str]| {
         let gateways = gateways.iter().map(|name| gateway(name)).collect();
         SliceReading { entry, held, gateways, ..common.clone() }
@@ -289,7 +296,7 @@ async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
             5 => (Some(Fence::Closed(Epoch(7))), 0, Vec::new()),
             _ => (None, 0, Vec::new()),
         };
-        assert_eq!(found, SliceSurvey { fence, card, parts }, "slice {n}");
+        assert_eq!(found, SliceSurvey { fence, card, may_be_in_doubt: false, parts }, "slice {n}");
     }
 }
 
@@ -300,18 +307,18 @@ async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {
         assert!(version > last, "{version} after {last}");
         last = version;
     };
-    is_higher(a.registers(&users(0, 3)).await.version);
-    is_higher(b.registers(&users(0, 9)).await.version);
-    is_higher(a.joins(&users(3, 4)).await.version);
-    is_higher(a.moves_on().await.version);
-    is_higher(store.sweep(&slice(), &a.name, 2, 0).await.unwrap().version);
-    is_higher(store.sweep(&slice(), &a.name, 2, 0).await.unwrap().version);
-    let idle = store.sweep(&slice(), &a.name, 2, 0).await.unwrap().version;
-    assert_eq!(read(&store, "b").await.version, idle, "a sweep of nobody changes nothing");
+    is_higher(a.registers(&users(0, 3)).await.size.version);
+    is_higher(b.registers(&users(0, 9)).await.size.version);
+    is_higher(a.joins(&users(3, 4)).await.size.version);
+    is_higher(a.moves_on().await.size.version);
+    is_higher(store.sweep(&slice(), &a.name, 2, 0).await.unwrap().size.version);
+    is_higher(store.sweep(&slice(), &a.name, 2, 0).await.unwrap().size.version);
+    let idle = store.sweep(&slice(), &a.name, 2, 0).await.unwrap().size.version;
+    assert_eq!(read(&store, "b").await.size.version, idle, "a sweep of nobody changes nothing");
     // A version goes on above all that was heard of, over a close and a new epoch too.
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     b.epoch = 2;
-    is_higher(b.registers(&users(0, 1)).await.version);
+    is_higher(b.registers(&users(0, 1)).await.size.version);
 }
 
 async fn a_page_of_what_is_held_misses_nobody_of_a_slice_that_is_whole(store: Arc<dyn Store>) {

@@ -34,7 +34,7 @@ async fn a_sweep_goes_in_batches_and_ends_with_the_entry(store: Arc<dyn Store>) 
         let mut steps = Vec::new();
         loop {
             let swept = store.sweep(&slice(), &a.name, most, 0).await.unwrap();
-            steps.push((swept.released, swept.card));
+            steps.push((swept.released, swept.size.card));
             if swept.done {
                 break;
             }
@@ -46,7 +46,7 @@ async fn a_sweep_goes_in_batches_and_ends_with_the_entry(store: Arc<dyn Store>) 
         assert_eq!(steps.iter().map(|(released, _)| released).sum::<u64>(), 2_500);
         assert!(held(&store, &slice(), &a.name).await.is_empty());
         let reading = store.read_slice(&slice(), &gateway("other")).await.unwrap();
-        assert_eq!((reading.card, reading.gateways), (0, vec![]));
+        assert_eq!((reading.size.card, reading.gateways), (0, vec![]));
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_sweep_keeps_whom_others_hold(store: Arc<dyn Store>) {
     a.registers(&users(0, 10)).await;
     b.registers(&users(5, 15)).await;
     let swept = store.sweep(&slice(), &a.name, 100, 0).await.unwrap();
-    assert_eq!((swept.released, swept.done, swept.card), (10, true, 10));
+    assert_eq!((swept.released, swept.done, swept.size.card), (10, true, 10));
     assert_eq!(fans(&store, &slice()).await, users(5, 15));
     assert_eq!(b.moves_on().await.held, 10);
 }
@@ -65,7 +65,7 @@ async fn a_sweep_of_a_gateway_that_let_go_takes_its_entry(store: Arc<dyn Store>)
     a.registers(&users(0, 2)).await;
     a.leaves(&users(0, 2)).await;
     let swept = store.sweep(&slice(), &a.name, 100, 0).await.unwrap();
-    assert_eq!((swept.released, swept.done, swept.card), (0, true, 0));
+    assert_eq!((swept.released, swept.done, swept.size.card), (0, true, 0));
     assert_eq!(store.read_slice(&slice(), &a.name).await.unwrap().entry, None);
     // The epoch is still the slice's own.
     assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(1)));
@@ -79,7 +79,7 @@ async fn a_gateway_that_was_swept_is_unknown(store: Arc<dyn Store>) {
     assert_eq!(a.moves_on().await.held, 1);
     store.sweep(&slice(), &a.name, 2, 0).await.unwrap();
     assert_eq!(a.call(a.entry, &users(0, 3), &[]).await, ApplyReply::Unknown);
-    assert_eq!(a.registers(&users(0, 3)).await.card, 3);
+    assert_eq!(a.registers(&users(0, 3)).await.size.card, 3);
 }
 
 async fn a_look_for_strays_takes_nobody_out_whom_a_gateway_holds(store: Arc<dyn Store>) {
@@ -90,7 +90,7 @@ async fn a_look_for_strays_takes_nobody_out_whom_a_gateway_holds(store: Arc<dyn 
         loop {
             let page = store.strays(&slice(), cursor, 1_000, strays).await.unwrap();
             assert!(page.looked <= 1_200, "a page of {}", page.looked);
-            assert_eq!((page.strays, page.names, page.card, page.held), (0, Vec::new(), 2_600, 2_700));
+            assert_eq!((page.strays, page.names, page.size.card, page.held), (0, Vec::new(), 2_600, 2_700));
             looked += page.looked;
             let Some(next) = page.next else { break };
             cursor = next;
@@ -118,7 +118,7 @@ async fn a_look_for_strays_goes_in_pages_of_any_size(store: Arc<dyn Store>) {
 async fn a_slice_that_nobody_used_has_no_strays(store: Arc<dyn Store>) {
     let unused = SliceId::of_fans(live("43"), 1, 1);
     let page = store.strays(&unused, 0, 1_000, Strays::Drop).await.unwrap();
-    assert_eq!((page.looked, page.strays, page.next, page.card, page.held), (0, 0, None, 0, 0));
+    assert_eq!((page.looked, page.strays, page.next, page.size.card, page.held), (0, 0, None, 0, 0));
 }
 
 async fn many_small_slices_are_looked_at_for_strays_together(store: Arc<dyn Store>) {

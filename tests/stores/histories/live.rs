@@ -15,7 +15,7 @@ use rollcall::store::Fence;
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
     ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser,
-    RenewLease, SliceReading, Standing, Store, Strays, ViewerTotals,
+    RenewLease, SliceReading, SliceSize, Standing, Store, Strays, ViewerTotals,
 };
 
 use super::agree_on;
@@ -264,17 +264,17 @@ impl Side {
     }
 
     fn reading(&self, reading: &SliceReading) -> String {
-        let SliceReading { card, fence, entry, held, gateways, .. } = reading;
+        let SliceReading { size, fence, entry, held, gateways, .. } = reading;
         let fence = fence.map(|fence| match fence {
             Fence::Open(epoch) => format!("open {}", self.name(epoch)),
             Fence::Closed(epoch) => format!("closed {}", self.name(epoch)),
         });
-        format!("{card} {fence:?} {entry:?} {held} {:?}", sorted(gateways))
+        format!("{} {} {fence:?} {entry:?} {held} {:?}", size.card, size.in_doubt, sorted(gateways))
     }
 
     fn applied(&self, reply: &ApplyReply) -> String {
         match reply {
-            ApplyReply::Done(view) => format!("done {} {}", view.card, view.held),
+            ApplyReply::Done(view) => format!("done {} {}", view.size.card, view.held),
             ApplyReply::Newer(epoch) => format!("newer {}", self.name(*epoch)),
             other => format!("{other:?}"),
         }
@@ -342,7 +342,7 @@ impl Side {
                 slice: slice(place),
                 entry: if wrong == Wrong::Entry { reading.entry.map_or(Some(1), |_| None) } else { reading.entry },
                 held: reading.held + off(Wrong::Held),
-                card: reading.card + off(Wrong::Card),
+                size: SliceSize { card: reading.size.card + off(Wrong::Card), ..reading.size },
             });
         }
         let expected = CheckLive {
@@ -474,7 +474,9 @@ impl Side {
                 let since = Vec::new();
                 let (invisible, left) = (0, None);
                 let slice = slice(*place);
-                let call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
+                let known = 0;
+                let call =
+                    Apply { slice, epoch, gateway, number, follows, known, joins, since, invisible, leaves, left };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)
@@ -489,11 +491,11 @@ impl Side {
             Step::Sweep { gateway: who, slice: place } => {
                 // All at once: whom a batch takes is chance.
                 let swept = self.store.sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100, 0).await.unwrap();
-                format!("{} {} {}", swept.released, swept.done, swept.card)
+                format!("{} {} {}", swept.released, swept.done, swept.size.card)
             }
             Step::Strays { slice: place } => {
                 let page = self.store.strays(&slice(*place), 0, 100, Strays::Drop).await.unwrap();
-                format!("{} {} {} {} {:?}", page.looked, page.strays, page.card, page.held, page.next)
+                format!("{} {} {} {} {:?}", page.looked, page.strays, page.size.card, page.held, page.next)
             }
             Step::Renew { gateway: who, held, burials } => self.renew(*who, *held, burials).await,
             Step::End { gateway: who } => {

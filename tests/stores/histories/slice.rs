@@ -114,13 +114,13 @@ struct Model {
     held: BTreeMap<String, BTreeSet<UserId>>,
     /// Those who joined as invisible and have been in the slice since.
     invisible: BTreeSet<UserId>,
-    /// The set is lost, and what it was made of is not.
-    lost: bool,
+    /// Users whom gateways hold and the set has lost.
+    missing: BTreeSet<UserId>,
 }
 
 impl Model {
     fn union(&self) -> BTreeSet<UserId> {
-        if self.lost { BTreeSet::new() } else { self.held.values().flatten().cloned().collect() }
+        self.held.values().flatten().filter(|user| !self.missing.contains(*user)).cloned().collect()
     }
 
     fn entry(&self, name: &str, epoch: u64) -> Option<u64> {
@@ -141,9 +141,6 @@ impl Model {
         if self.fence == Some(Fence::Closed(call.epoch)) {
             return Said::Refused(ApplyReply::Closed);
         }
-        if fenced == call.epoch.0 && self.lost && self.held.values().any(|held| !held.is_empty()) {
-            self.begins(Fence::Open(call.epoch));
-        }
         let known = self.entry(&me, call.epoch.0);
         match (known, call.follows) {
             (None, Some(_)) => return Said::Refused(ApplyReply::Unknown),
@@ -153,7 +150,7 @@ impl Model {
         if fenced < call.epoch.0 {
             self.begins(Fence::Open(call.epoch));
         }
-        self.lost = false;
+        self.missing.retain(|user| !call.joins.contains(user));
         self.entries.insert(me.clone(), call.number);
         let mine = self.held.entry(me).or_default();
         mine.extend(call.joins.iter().cloned());
@@ -165,8 +162,9 @@ impl Model {
     }
 
     fn forget_invisible(&mut self) {
-        let union: BTreeSet<UserId> = self.held.values().flatten().cloned().collect();
-        self.invisible.retain(|user| union.contains(user));
+        let held: BTreeSet<UserId> = self.held.values().flatten().cloned().collect();
+        self.invisible.retain(|user| held.contains(user));
+        self.missing.retain(|user| held.contains(user));
     }
 
     fn close(&mut self, epoch: u64) {
@@ -196,6 +194,7 @@ impl Sent {
             gateway: gateway(GATEWAYS[from]),
             number,
             follows,
+            known: 0,
             joins,
             since: Vec::new(),
             invisible,
@@ -219,13 +218,13 @@ impl Ask {
     async fn of(&self, store: &Arc<dyn Store>) -> Said {
         match self {
             Self::Apply(call) => match store.apply(call).await.unwrap() {
-                ApplyReply::Done(view) => Said::Done { card: view.card as usize, held: view.held as usize },
+                ApplyReply::Done(view) => Said::Done { card: view.size.card as usize, held: view.held as usize },
                 refused => Said::Refused(refused),
             },
             Self::Sweep(who, most) => {
                 let swept = store.sweep(&slice(), &gateway(GATEWAYS[*who]), *most, 0).await.unwrap();
                 // Whom a batch takes is chance, and so is how many are left of two gateways'.
-                Said::Swept { released: swept.released as usize, done: swept.done, card: swept.card as usize }
+                Said::Swept { released: swept.released as usize, done: swept.done, card: swept.size.card as usize }
             }
             Self::Close(epoch) => {
                 store.close_slice(&slice(), Epoch(*epoch)).await.unwrap();
@@ -234,7 +233,7 @@ impl Ask {
             Self::Read(who) => {
                 let reading = store.read_slice(&slice(), &gateway(GATEWAYS[*who])).await.unwrap();
                 Said::Reading {
-                    card: reading.card as usize,
+                    card: reading.size.card as usize,
                     fence: reading.fence,
                     entry: reading.entry,
                     held: reading.held as usize,
@@ -243,7 +242,7 @@ impl Ask {
             }
             Self::Look => {
                 let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
-                Said::Looked { card: page.card as usize, held: page.held as usize, strays: page.strays as usize }
+                Said::Looked { card: page.size.card as usize, held: page.held as usize, strays: page.strays as usize }
             }
         }
     }
@@ -374,7 +373,8 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
             }
             Step::LoseSet => {
                 redis.server.cli(&["DEL", "online-fans:42"]);
-                sides[0].model.lost |= sides[0].model.held.values().any(|held| !held.is_empty());
+                let model = &mut sides[0].model;
+                model.missing = model.held.values().flatten().cloned().collect();
                 continue;
             }
         };

@@ -219,6 +219,7 @@ async fn change(
         gateway,
         number,
         follows: read.entry,
+        known: 0,
         since: vec![now; joins.len()],
         left: Some(vec![Some(now); leaves.len()]),
         slice,

@@ -32,6 +32,7 @@ impl Holder {
                     gateway: gateway.clone(),
                     number,
                     follows: (number > 1).then_some(number - 1),
+                    known: 0,
                     joins: joins.to_vec(),
                     since: Vec::new(),
                     invisible: 0,

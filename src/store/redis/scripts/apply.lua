@@ -6,9 +6,10 @@
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
 --       8 lifetime of sessions, s  9 text | u32 of the users of the platform, otherwise empty  10 count of joins
 --       11 how many of them are invisible, the first ones  12 count of leaves
---       13… joins, then, if the set keeps since when they are there, as many times in ms, then leaves, then, if it is
+--       13 the newest version that the gateway knows of the slice in this epoch, or 0
+--       14… joins, then, if the set keeps since when they are there, as many times in ms, then leaves, then, if it is
 --       known when they were there last, as many times in ms or empty
--- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
+-- Returns  {'done', card, held, version, 1 while the slice is in doubt} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
 -- the earlier time stays.
@@ -88,47 +89,49 @@ end
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local form = ARGV[9]
 local since, seen = since_or_seen(KEYS[6], form)
-local phase, fenced, version = read_fence(KEYS[4])
-if fenced > epoch then
-  return { 'newer', whole(fenced) }
+local fence = read_fence(KEYS[4])
+if fence.epoch > epoch then
+  return { 'newer', whole(fence.epoch) }
 end
-if phase == 'closed' and fenced == epoch then
+if fence.phase == 'closed' and fence.epoch == epoch then
   return { 'closed' }
 end
-local begins = not phase or fenced < epoch
--- The set was evicted or deleted and the held sets were not: every gateway has to assert its part again.
-local lost = not begins and redis.call('EXISTS', KEYS[1]) == 0 and holds_any(KEYS[3], ARGV[7])
-local entry = not begins and not lost and entry_number(redis.call('HGET', KEYS[3], me))
+local begins = not fence.phase or fence.epoch < epoch
+local entry = not begins and entry_number(redis.call('HGET', KEYS[3], me))
 if not entry then
   local now = clock()
-  local refused = follows ~= '' and { 'unknown' } or now > tonumber(ARGV[5]) and { 'late', whole(now) }
-  if refused then
-    if lost then
-      wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since)
-    end
-    return refused
+  if follows ~= '' then
+    return { 'unknown' }
+  elseif now > tonumber(ARGV[5]) then
+    return { 'late', whole(now) }
   end
 elseif entry ~= follows then
   return { 'old' }
 end
 
-local last_join = 12 + tonumber(ARGV[10])
+local last_join = 13 + tonumber(ARGV[10])
 local last_time = since and last_join + tonumber(ARGV[10]) or last_join
 local last_leave = last_time + tonumber(ARGV[12])
 local leaves = { unpack(ARGV, last_time + 1, last_leave) }
-if last_join == 12 or #leaves > 0 then
+if last_join == 13 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
-version = next_version(version)
--- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
-redis.call('SET', KEYS[4], 'open:' .. whole(epoch) .. ':' .. version, 'EX', ARGV[6])
-if begins or lost then
+local before = begins and 0 or redis.call('SCARD', KEYS[1])
+if begins then
+  fence = { epoch = epoch, version = fence.version, count = 0 }
+end
+compare_size(fence, before, tonumber(ARGV[13]))
+if begins then
+  -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
+  move_on(KEYS[4], fence, ARGV[6])
   wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since)
 end
 redis.call('HSET', KEYS[3], me, number)
-if last_join > 12 then
-  local joins, invisible = { unpack(ARGV, 13, last_join) }, tonumber(ARGV[11])
+-- The sessions that begin with this call have this number.
+local id = next_version(fence.version)
+if last_join > 13 then
+  local joins, invisible = { unpack(ARGV, 14, last_join) }, tonumber(ARGV[11])
   if since then
     note_since(KEYS[1], since, joins, last_join)
   end
@@ -140,7 +143,7 @@ if last_join > 12 then
     redis.call('SADD', KEYS[5], unpack(hidden))
   end
   if KEYS[7] then
-    begin_listed_stays(joins, last_join, version)
+    begin_listed_stays(joins, last_join, id)
   end
   redis.call('SADD', KEYS[2], unpack(joins))
   redis.call('SADD', KEYS[1], unpack(joins))
@@ -153,9 +156,12 @@ if #leaves > 0 then
   local ended = on_end(KEYS[7], seen, form, function(user) return left[user] end)
   drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], since, leaves, ended)
 end
+local card = redis.call('SCARD', KEYS[1])
+fence.count = fence.count + card - before
+local version = move_on(KEYS[4], fence, ARGV[6])
 for i, key in ipairs(KEYS) do
   if i ~= 4 and key ~= seen then
     redis.call('EXPIRE', key, i < 7 and ARGV[6] or ARGV[8])
   end
 end
-return { 'done', redis.call('SCARD', KEYS[1]), redis.call('SCARD', KEYS[2]), version }
+return { 'done', card, redis.call('SCARD', KEYS[2]), version, doubt_flag(fence) }

@@ -2,8 +2,7 @@
 -- KEYS  1 slice  2 gateways  3 fence  4 invisible members  5 since when members are there, if the set keeps it
 -- ARGV  1 epoch  2 lifetime of the closed fence, s  3 prefix of held sets
 -- Returns  1 if the slice is closed, 0 if it belongs to a newer epoch
-local _, fenced = read_fence(KEYS[3])
-if fenced > tonumber(ARGV[1]) then
+if read_fence(KEYS[3]).epoch > tonumber(ARGV[1]) then
   return 0
 end
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua). The

@@ -25,4 +25,7 @@ end
 if #fields > 0 then
   redis.call('HSET', KEYS[1], unpack(fields))
 end
+if #gone > 0 then
+  count_fields(KEYS[1])
+end
 return 1

@@ -30,17 +30,22 @@ local function publish(channel, message, answer)
   return answer
 end
 
--- The fence as ('open' | 'closed' | nil, epoch, version of the slice).
+-- The fence of a slice: 'open:<epoch>:<version>:<count>', with ':<not before>' behind it while the slice is in doubt, or
+-- 'closed:<epoch>'. `count` is how many members the scripts have put into the slice. `not_before` is when the doubt may
+-- end, ms. Without a fence `phase` is nil.
 local function read_fence(key)
   local value = redis.call('GET', key)
   if not value then
-    return nil, 0, 0
+    return { epoch = 0, version = 0 }
   end
-  local phase, epoch, version = string.match(value, '^(%a+):(%d+):?(%d*)$')
+  local phase, epoch, version, count, not_before = string.match(value, '^(%a+):(%d+):?(%d*):?(%d*):?(%d*)$')
   if phase ~= 'open' and phase ~= 'closed' then
     nonsense('fence')
   end
-  return phase, tonumber(epoch), tonumber(version) or 0
+  return {
+    phase = phase, epoch = tonumber(epoch), version = tonumber(version) or 0, count = tonumber(count),
+    not_before = tonumber(not_before),
+  }
 end
 
 -- The next version. It follows the clock, so that versions keep growing after a slice's data was lost, and it grows
@@ -50,15 +55,38 @@ local function next_version(version)
   return whole(math.max(version + 1, micros))
 end
 
--- Moves a slice to the next version. Without an open fence the keys have expired, and nobody asks for the version.
-local function move_on(fence)
-  local phase, epoch, version = read_fence(fence)
-  if phase ~= 'open' then
-    return whole(version)
+-- Begins a doubt if a slice with this open fence has another size than the scripts gave it: another program wrote to
+-- it. A former version of this program wrote fences without a count. A version that is older than the one `known` to a
+-- gateway says more: the store lost writes. Every gateway then has to find that out and to write again whom it holds,
+-- which takes up to 10 s.
+local function compare_size(fence, size, known)
+  if known > fence.version then
+    fence.not_before = math.max(fence.not_before or 0, clock() + 10000)
+  elseif fence.count ~= size then
+    fence.not_before = fence.not_before or 0
   end
-  local moved = next_version(version)
-  redis.call('SET', fence, 'open:' .. whole(epoch) .. ':' .. moved, 'KEEPTTL')
+  fence.count = fence.count or size
+end
+
+-- Writes an open fence with the next version, and returns the version. Without a lifetime it keeps the one that it has.
+local function move_on(key, fence, lifetime)
+  local moved = next_version(fence.version)
+  fence.version = tonumber(moved)
+  local value = 'open:' .. whole(fence.epoch) .. ':' .. moved .. ':' .. whole(fence.count)
+  if fence.not_before then
+    value = value .. ':' .. whole(fence.not_before)
+  end
+  if lifetime then
+    redis.call('SET', key, value, 'EX', lifetime)
+  else
+    redis.call('SET', key, value, 'KEEPTTL')
+  end
   return moved
+end
+
+-- 1 while a slice is in doubt.
+local function doubt_flag(fence)
+  return fence.not_before and 1 or 0
 end
 
 -- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries
@@ -238,16 +266,6 @@ local function drop_unheld(slice, gateways, prefix, invisible, since, gone, ende
   end
 end
 
--- Whether any gateway holds somebody.
-local function holds_any(gateways, prefix)
-  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
-    if redis.call('EXISTS', prefix .. gateway) == 1 then
-      return true
-    end
-  end
-  return false
-end
-
 -- Empties a slice, whatever its size; Redis frees the memory in the background.
 local function wipe(slice, gateways, prefix, invisible, since)
   local keys = { slice, gateways, invisible, since }
@@ -316,6 +334,15 @@ local function words_without(value, gateways)
     end
   end
   return words
+end
+
+-- Notes in the field '#' how many fields a hash of whereabouts has after a change, that field among them.
+local function count_fields(key)
+  local there = redis.call('HLEN', key)
+  if there > 0 then
+    local is_new = redis.call('HGET', key, '#') and 0 or 1
+    redis.call('HSET', key, '#', there + is_new)
+  end
 end
 
 -- How many came to an epoch and left it: '<time of the last fold>/<joins>/<leaves>' of the gateways that are folded, if

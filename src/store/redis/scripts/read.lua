@@ -3,9 +3,9 @@
 -- ARGV  1 gateway
 -- Returns  {card, version, fence or empty, number of the gateway's entry or empty, held, members with a time or empty,
 --           other gateways…}
-local _, _, version = read_fence(KEYS[4])
+local fence = read_fence(KEYS[4])
 local reply = {
-  redis.call('SCARD', KEYS[1]), whole(version), redis.call('GET', KEYS[4]) or '', '', redis.call('SCARD', KEYS[2]),
+  redis.call('SCARD', KEYS[1]), whole(fence.version), redis.call('GET', KEYS[4]) or '', '', redis.call('SCARD', KEYS[2]),
   KEYS[5] and whole(redis.call('HLEN', KEYS[5])) or '',
 }
 local all = redis.call('HGETALL', KEYS[3])

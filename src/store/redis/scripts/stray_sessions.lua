@@ -4,8 +4,8 @@
 --       4 missing: members without an open session | ghosts: open sessions of users who are not in the slice
 --         | end: the same, and ends them
 -- Returns  {next cursor, how many, up to 10 users…}
-local phase, epoch = read_fence(KEYS[3])
-if phase ~= 'open' or epoch ~= tonumber(ARGV[1]) then
+local fence = read_fence(KEYS[3])
+if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[1]) then
   return { '0', 0 }
 end
 local names, found = {}, 0

@@ -3,14 +3,15 @@
 --       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop  5 prefix of stays, or empty
 --       6 text | u32 of the users of the platform, otherwise empty
--- Returns  {next cursor, looked at, strays, card, members of all held sets, version, up to 10 strays…}
+-- Returns  {next cursor, looked at, strays, card, members of all held sets, version,
+--           1 while the slice is in doubt, up to 10 strays…}
 local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
 local next, members = page[1], page[2]
 local names, strays = {}, 0
-local _, epoch, version = read_fence(KEYS[3])
-version = whole(version)
+local fence = read_fence(KEYS[3])
+local version = whole(fence.version)
 local now = clock()
-local stays = ARGV[5] ~= '' and ARGV[5] .. whole(epoch)
+local stays = ARGV[5] ~= '' and ARGV[5] .. whole(fence.epoch)
 local since, seen = since_or_seen(KEYS[5], ARGV[6])
 local ended = on_end(stays, seen, ARGV[6], function() return now end)
 -- SSCAN returns a set that Redis stores in one block as one page, however large.
@@ -22,11 +23,16 @@ for first = 1, #members, 1000 do
   end
   if ARGV[4] == 'drop' and #left > 0 then
     drop_members(KEYS[1], KEYS[4], since, left, ended)
-    version = move_on(KEYS[3])
   end
+end
+local card = redis.call('SCARD', KEYS[1])
+-- Without an open fence the keys have expired, and nobody asks for the version.
+if ARGV[4] == 'drop' and strays > 0 and fence.phase == 'open' then
+  compare_size(fence, card, 0)
+  version = move_on(KEYS[3], fence)
 end
 local held = 0
 for _, gateway in ipairs(redis.call('HKEYS', KEYS[2])) do
   held = held + redis.call('SCARD', ARGV[3] .. gateway)
 end
-return { next, #members, strays, redis.call('SCARD', KEYS[1]), held, version, unpack(names) }
+return { next, #members, strays, card, held, version, doubt_flag(fence), unpack(names) }

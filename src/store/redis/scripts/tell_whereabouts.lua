@@ -4,7 +4,23 @@
 --       5 lifetime, s, then for each user: user, lives with commas between
 -- Returns  {'unbroken'} | {'broken': the words of calls that were answered are lost} | {'old'}
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
-redis.call('HDEL', KEYS[1], '')
+local first = redis.pcall('HDEL', KEYS[1], '')
+if type(first) == 'table' then
+  -- Another program put a key of another type here.
+  redis.call('UNLINK', KEYS[1])
+end
+local fields_left, fields_there = tonumber(redis.call('HGET', KEYS[1], '#') or ''), redis.call('HLEN', KEYS[1])
+if fields_left and fields_left ~= fields_there then
+  -- Another program added fields or removed some. Without the marks, every gateway finds that its words may be lost,
+  -- and says them again.
+  local marks = {}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 1) == '#' then
+      marks[#marks + 1] = field
+    end
+  end
+  redis.call('HDEL', KEYS[1], unpack(marks))
+end
 local mark = '#' .. ARGV[1]
 -- '<last call>:<base>': the call with the number of the base was answered, and since then nothing was lost; or the
 -- chain of calls broke at it. A former version of this program wrote the last call alone.
@@ -41,5 +57,6 @@ if #gone > 0 then
   redis.call('HDEL', KEYS[1], unpack(gone))
 end
 redis.call('HSET', KEYS[1], unpack(fields))
+count_fields(KEYS[1])
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 return { unbroken and 'unbroken' or 'broken' }

@@ -63,7 +63,7 @@ impl Scripted {
             }
             Work::CheckPage => {
                 let page = self.store.strays(&slice, 0, MAX_BATCH, Strays::Count).await?;
-                ensure!(page.card == members + 1 && page.strays == 0, "{page:?}");
+                ensure!(page.size.card == members + 1 && page.strays == 0, "{page:?}");
             }
             Work::FanCheck => {
                 let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.joins).await?;
@@ -90,6 +90,7 @@ impl Scripted {
             gateway: self.me.clone(),
             number: 1,
             follows: None,
+            known: 0,
             joins: users.collect::<Result<_, _>>()?,
             since: Vec::new(),
             invisible: 0,

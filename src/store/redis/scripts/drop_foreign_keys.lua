@@ -1,0 +1,29 @@
+-- Removes keys of a slice that another program put in the place of ours: keys of another type, and a fence that says
+-- nothing.
+-- KEYS  1 slice  2 gateways  3 fence  4 invisible members  5 since when members are there, if the set keeps it
+-- ARGV  1 prefix of held sets
+-- Returns  the keys that were removed…
+local removed = {}
+local function drop_unless(key, wanted)
+  local found = redis.call('TYPE', key).ok
+  if found ~= wanted and found ~= 'none' then
+    redis.call('UNLINK', key)
+    removed[#removed + 1] = key
+  end
+end
+drop_unless(KEYS[1], 'set')
+drop_unless(KEYS[2], 'hash')
+drop_unless(KEYS[3], 'string')
+drop_unless(KEYS[4], 'set')
+if KEYS[5] then
+  drop_unless(KEYS[5], 'hash')
+end
+for _, gateway in ipairs(redis.call('HKEYS', KEYS[2])) do
+  drop_unless(ARGV[1] .. gateway, 'set')
+end
+local fence = redis.call('GET', KEYS[3])
+if fence and not string.match(fence, '^open:%d+:?%d*:?%d*:?%d*$') and not string.match(fence, '^closed:%d+$') then
+  redis.call('UNLINK', KEYS[3])
+  removed[#removed + 1] = KEYS[3]
+end
+return removed

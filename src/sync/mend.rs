@@ -1,0 +1,98 @@
+//! Repairs slices in doubt: another program wrote to them, or the store lost writes. Whom no gateway holds is removed,
+//! whom a gateway holds and the slice lacks is put back, and then the doubt ends. The checks and the walk call it.
+//!
+//! Several gateways may repair the same slice at the same time. What each does is right at any moment, and the doubt
+//! ends only if nobody has written past the scripts since the repair began.
+
+use std::sync::Arc;
+
+use crate::base::clock::Millis;
+use crate::base::ids::{Epoch, SliceId};
+use crate::base::metrics::Metrics;
+use crate::presence::gateways::Gateways;
+use crate::store::{HeldFrom, MAX_BATCH, Settled, Store, StoreResult};
+use crate::sync::sweep::Sweeper;
+
+/// After so many repairs in a row, of which each found something, another program writes all the time. The next look at
+/// the slice goes on.
+const MOST_REPAIRS: u32 = 3;
+
+pub struct Mender {
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub sweeper: Arc<Sweeper>,
+    pub metrics: Arc<Metrics>,
+}
+
+impl Mender {
+    /// Repairs a slice if it is in doubt, or if it is older than the version `known` here (0: none). Returns after
+    /// which time, in ms, the next look is worth while; 0 if the slice is in no doubt, or may be repaired at any time.
+    pub async fn mend(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Millis> {
+        for _ in 0..MOST_REPAIRS {
+            let Some(compared) = self.store.compare(slice, epoch, known).await? else {
+                // Nobody holds anybody in a slice without a fence.
+                self.repair(slice, epoch).await?;
+                return Ok(0);
+            };
+            self.sweeper.note_size(slice, compared.size);
+            if !compared.size.in_doubt || compared.wait > 0 {
+                return Ok(compared.wait);
+            }
+            if self.repair(slice, epoch).await? > 0 {
+                continue;
+            }
+            if let Settled::Settled(size) = self.store.settle(slice, epoch, compared.difference).await? {
+                tracing::info!(set = %slice.set, slice = slice.index, "a slice is in doubt no longer");
+                self.sweeper.note_size(slice, size);
+            }
+            return Ok(0);
+        }
+        Ok(0)
+    }
+
+    /// Compares a slice with what the living gateways hold. Returns how many members were wrong.
+    async fn repair(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<u64> {
+        let mut wrong = 0;
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let searched = self.sweeper.drop_strays(slice, from).await?;
+            wrong += searched.strays;
+            cursor = searched.next;
+        }
+        let found = self.store.survey(std::slice::from_ref(slice)).await.into_iter().next();
+        let Some(survey) = found.transpose()? else { return Ok(wrong) };
+        let roster = self.gateways.roster();
+        for part in survey.parts.iter().filter(|part| !roster.dead.contains(&part.gateway)) {
+            let mut cursor = Some(0);
+            while let Some(from) = cursor {
+                let from = HeldFrom { cursor: from, most: MAX_BATCH };
+                let page = self.store.put_back(slice, epoch, &part.gateway, from).await?;
+                if page.put_back > 0 {
+                    self.metrics.drifted("missing", page.put_back);
+                    tracing::warn!(
+                        set = %slice.set, slice = slice.index, members = page.put_back,
+                        "put members back who were missing"
+                    );
+                    self.sweeper.note_size(slice, page.size);
+                }
+                wrong += page.put_back;
+                cursor = page.next;
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Removes what another program put in the place of a slice's keys, since no call on the slice is answered any
+    /// more. The checks find that the slice lacks what was there.
+    pub async fn drop_foreign_keys(&self, slice: &SliceId) {
+        match self.store.drop_foreign_keys(slice).await {
+            Ok(keys) if keys.is_empty() => {}
+            Ok(keys) => {
+                tracing::warn!(set = %slice.set, slice = slice.index, ?keys, "removed keys that another program wrote");
+            }
+            Err(why) => {
+                tracing::debug!(set = %slice.set, slice = slice.index, error = %why, "could not look for foreign keys");
+            }
+        }
+    }
+}
