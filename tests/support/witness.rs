@@ -38,7 +38,15 @@ pub struct Witness {
 /// What is true of a live, and since when.
 #[derive(Debug, Clone, Default)]
 pub struct Truth {
-    facts: Vec<(Instant, u64, u64)>,
+    facts: Vec<Fact>,
+}
+
+/// What is true from some time on.
+#[derive(Debug, Clone, Copy)]
+struct Fact {
+    since: Instant,
+    viewers: u64,
+    fans: u64,
 }
 
 /// Something wrong that was called exact.
@@ -164,25 +172,25 @@ impl Truth {
     /// So many are there from now on.
     pub fn becomes(&mut self, viewers: u64, fans: u64) {
         if self.now() != Some((viewers, fans)) {
-            self.facts.push((Instant::now(), viewers, fans));
+            self.facts.push(Fact { since: Instant::now(), viewers, fans });
         }
     }
 
     /// How many are there now.
     pub fn now(&self) -> Option<(u64, u64)> {
-        self.facts.last().map(|(_, viewers, fans)| (*viewers, *fans))
+        self.facts.last().map(|fact| (fact.viewers, fact.fans))
     }
 
     /// Whether there were so many viewers, and so many fans, at any time between these two.
     fn was(&self, viewers: u64, fans: u64, from: Option<Instant>, to: Instant) -> bool {
-        let ended = |n: usize| self.facts.get(n + 1).map(|next| next.0);
-        let within = |n: &usize| {
-            let over = ended(*n).is_some_and(|end| from.is_some_and(|from| end < from));
-            self.facts[*n].0 <= to && !over
+        let begun = self.facts.iter().take_while(|fact| fact.since <= to).count();
+        let over = |n: &usize| match (self.facts.get(n + 1), from) {
+            (Some(next), Some(from)) => next.since < from,
+            _ => false,
         };
-        let valid: Vec<usize> = (0..self.facts.len()).filter(within).collect();
+        let valid: Vec<Fact> = (0..begun).filter(|n| !over(n)).map(|n| self.facts[n]).collect();
         // A viewer counts a moment before it is known whether it is a fan.
-        valid.iter().any(|n| self.facts[*n].1 == viewers) && valid.iter().any(|n| self.facts[*n].2 == fans)
+        valid.iter().any(|fact| fact.viewers == viewers) && valid.iter().any(|fact| fact.fans == fans)
     }
 }
 

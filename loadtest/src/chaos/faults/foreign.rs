@@ -38,7 +38,7 @@ impl Writes {
     fn some_key(&mut self, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
         let slice = self.some_slice(testbed)?;
         match self.rng.random_range(0..6) {
-            0 => Some((self.some_of(held_keys(&testbed.store, &slice))?, Meddling::ALL)),
+            0 => Some((self.some_of(&held_keys(&testbed.store, &slice))?, Meddling::ALL)),
             1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
             2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
             _ => Some((slice, Meddling::ALL)),
@@ -48,17 +48,19 @@ impl Writes {
     fn some_slice(&mut self, testbed: &Testbed) -> Option<String> {
         let state = &testbed.state;
         if self.rng.random_range(0..6) == 0 {
-            return self.some_of(online_keys());
+            return self.some_of(&online_keys());
         }
         let lives = state.truth().lives.len();
         let live = self.rng.random_range(0..lives);
         state.epoch(live)?;
-        let (id, slices) = (state.live_id(live), state.truth().lives[live].slices);
+        let id = state.live_id(live);
+        let slices = state.truth().lives[live].slices;
         let of_viewers = state.exact_viewers && self.rng.random();
-        self.some_of(if of_viewers { viewer_keys(&id, slices) } else { slice_keys(&id, slices) })
+        let keys = if of_viewers { viewer_keys(&id, slices) } else { slice_keys(&id, slices) };
+        self.some_of(&keys)
     }
 
-    fn some_of(&mut self, keys: Vec<String>) -> Option<String> {
+    fn some_of(&mut self, keys: &[String]) -> Option<String> {
         keys.choose(&mut self.rng).cloned()
     }
 }
