@@ -62,6 +62,7 @@
 //! | when is it checked, and what gives reason for doubt? | `presence/checks.rs`, `store/redis/doubts.rs` |
 //! | how does a gateway know that another one lives? | `sync/lease.rs`, `presence/gateways.rs` |
 //! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
+//! | what if another program writes into the sets? | the scripts count what they put there; `sync/mend.rs` repairs |
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
 //! | how did the figures of a live move? | `store/history.rs`; `sync/count.rs` writes the points |

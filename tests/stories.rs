@@ -9,6 +9,7 @@ mod support {
     pub mod certificates;
     pub mod dashboard;
     pub mod fan_service;
+    pub mod foreign;
     pub mod hearing;
     pub mod in_store;
     pub mod issuer;
@@ -29,6 +30,7 @@ mod support {
     pub mod viewer;
     pub mod wait;
     pub mod webhook;
+    pub mod witness;
     pub mod world;
 }
 
@@ -57,6 +59,8 @@ mod stories {
     mod fan_service;
     mod fans;
     mod feeds;
+    mod foreign_writes;
+    mod foreign_writes_walk;
     mod friends_in_room;
     mod garbage;
     mod gateways;
@@ -75,6 +79,7 @@ mod stories {
     mod leaving;
     mod lives_command;
     mod log_lines;
+    mod older_data;
     mod online;
     mod online_users;
     mod opening;

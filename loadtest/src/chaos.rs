@@ -228,9 +228,12 @@ impl ChaosArgs {
 
     fn timing(&self) -> Timing {
         let base = self.timing.timing();
+        let refresh = self.lease_refresh.unwrap_or(base.refresh);
         Timing {
             lease: self.lease.unwrap_or(base.lease),
-            refresh: self.lease_refresh.unwrap_or(base.refresh),
+            refresh,
+            // A gateway refuses to start if it is shorter.
+            check_every: base.check_every.max(refresh),
             heartbeat: self.heartbeat.unwrap_or(base.heartbeat),
             timeout: self.timeout.unwrap_or(base.timeout),
             ..base

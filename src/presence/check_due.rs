@@ -8,7 +8,8 @@ use crate::base::clock::Millis;
 /// doubles the wait.
 const TRY_AGAIN: (Millis, Millis) = (1_000, 10_000);
 
-/// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time.
+/// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time, and reads back
+/// with it what it holds.
 const OWN_CHECK: u64 = 30;
 
 /// A room's own part of the schedule.
@@ -26,7 +27,7 @@ pub struct CheckDue {
     unheard: AtomicBool,
     /// When the last check that the store answered was begun; 0 is never.
     checked: AtomicU64,
-    /// How often the walk confirmed the live since this gateway checked it itself.
+    /// How often the live was confirmed by the walk, or checked, since this gateway read back what it holds there.
     confirmed: AtomicU64,
     /// How long the next check without an answer waits before it is made again.
     wait: AtomicU64,
@@ -68,7 +69,6 @@ impl CheckDue {
             return false;
         }
         if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK {
-            self.confirmed.store(0, Ordering::Relaxed);
             return false;
         }
         let put_off = |at: Millis| (at != Millis::MAX).then_some(until);
@@ -76,6 +76,15 @@ impl CheckDue {
         let _ = self.at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
         // A doubt that arose meanwhile may have set the time before this did.
         !self.doubted.load(Ordering::SeqCst) && !self.may_miss_messages()
+    }
+
+    /// Whether this check must read back what this gateway holds, since none has for so many checks and confirmations.
+    pub fn take_read_back(&self) -> bool {
+        let due = self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK;
+        if due {
+            self.confirmed.store(0, Ordering::Relaxed);
+        }
+        due
     }
 
     /// Makes the next check leave nothing out.

@@ -313,11 +313,9 @@ impl Rooms {
         let room = match audience {
             Audience::Room(room) => room,
             Audience::Platform(platform) => {
+                let was_in_doubt = platform.slices()[place].size().in_doubt;
                 platform.note_size(place, size, now);
-                if size.in_doubt {
-                    self.in_doubt.push(audience.clone());
-                }
-                return;
+                return self.note_doubt(audience, place, was_in_doubt);
             }
         };
         let slice = &room.slices()[place];
@@ -330,12 +328,20 @@ impl Rooms {
 
     /// Takes in a slice's size, which the store told this gateway or a peer.
     pub fn hear_size(&self, room: &Arc<Room>, place: usize, size: SliceSize, now: Millis) {
-        let was_in_doubt = room.has_slice_in_doubt();
+        let was_in_doubt = room.slices()[place].size().in_doubt;
         if room.note_size(place, size, now) {
             self.count(room);
         }
-        if room.has_slice_in_doubt() && !was_in_doubt {
-            self.in_doubt.push(room.into());
+        self.note_doubt(&room.into(), place, was_in_doubt);
+    }
+
+    /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at once.
+    fn note_doubt(&self, audience: &Audience, place: usize, was_in_doubt: bool) {
+        let slice = &audience.slices()[place];
+        if slice.size().in_doubt && !was_in_doubt {
+            slice.lock().look_again();
+            self.flush(audience, place);
+            self.in_doubt.push(audience.clone());
         }
     }
 

@@ -279,6 +279,8 @@ impl SliceState {
 
     /// See [`super::slice::Slice::expect`]: the entry and how many users are held.
     pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, u64)> {
+        // Only the gateways know who is invisible. So each says it again, in case another program removed somebody.
+        self.desired.resend(&Vec::from_iter(self.invisible.iter().cloned()));
         let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
         let held = self.desired.held().filter(|_| is_settled);
         if held.is_none() {
@@ -304,6 +306,11 @@ impl SliceState {
             (None, _) => {}
         }
         true
+    }
+
+    /// Has everything read back that this gateway holds: a foreign write may have left all sizes as they were.
+    pub fn read_back_all(&mut self) {
+        self.desired.require_read_back();
     }
 
     /// Has what this gateway holds looked at again, since another program wrote to the slice: a few users are read

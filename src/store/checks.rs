@@ -130,11 +130,12 @@ pub trait Checks {
 
 impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice in
-    /// doubt never is, nor is one of an older version, nor one that lacks the time of a member.
+    /// doubt never is, nor is one of an older version, nor one that has other
+    /// times than those of its members.
     pub fn is_met(&self, entry: Option<u64>, held: u64, size: SliceSize, timed: Option<u64>) -> bool {
         (entry, held, size.card) == (self.entry, self.held, self.size.card)
             && !size.in_doubt
             && size.version >= self.size.version
-            && timed.is_none_or(|timed| timed >= size.card)
+            && timed.is_none_or(|timed| timed == size.card)
     }
 }

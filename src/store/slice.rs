@@ -138,7 +138,8 @@ impl Slice {
             self.move_on(now);
         }
         let wait = self.doubt.unwrap_or(0).saturating_sub(now);
-        Some(Compared { size: self.size(), difference: self.difference(), wait })
+        let began = before.is_none() && self.doubt.is_some();
+        Some(Compared { size: self.size(), difference: self.difference(), wait, began })
     }
 
     fn difference(&self) -> i64 {

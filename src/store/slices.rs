@@ -274,6 +274,17 @@ pub struct Compared {
     pub difference: i64,
     /// After how many ms a doubt may end; 0 if at once.
     pub wait: Millis,
+    /// Whether the doubt began with this comparison, so that no gateway can have heard of it.
+    pub began: bool,
+}
+
+/// The times in a page that belonged to nobody in the slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DroppedTimes {
+    /// How many there were.
+    pub dropped: u64,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
 }
 
 /// The outcome of [`Slices::settle`].
@@ -314,8 +325,7 @@ pub trait Slices: Sync {
     ) -> StoreResult<Swept>;
 
     /// Whether slices have members whom none of these gateways holds. A gateway that was not known of may hold them
-    /// nevertheless. The caller asks only about slices whose members and held members together are at most
-    /// [`crate::store::MAX_BATCH`]. An error for one slice is no error for another.
+    /// nevertheless. The caller asks only about slices of at most [`crate::store::MAX_BATCH`] members. An error for one slice is no error for another.
     async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>>;
 
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds. Of
@@ -336,6 +346,10 @@ pub trait Slices: Sync {
         gateway: &GatewayId,
         page: HeldFrom,
     ) -> StoreResult<PutBackPage>;
+
+    /// Looks through a page of the times since when members of a slice are there, from cursor 0 on, and removes those of
+    /// users who are not in the slice. The slice keeps such times.
+    async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes>;
 
     /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those
     /// who were missing are back. `difference` is [`Compared::difference`] from before.

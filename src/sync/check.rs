@@ -185,6 +185,9 @@ impl Checker {
     }
 
     fn expect(&self, room: Arc<Room>, incarnation: u32, roster: &Roster) -> Expected {
+        if room.check.take_read_back() {
+            room.slices().iter().for_each(|slice| slice.lock().read_back_all());
+        }
         let record = &room.record;
         let mut places = Vec::with_capacity(room.slices().len());
         let mut slices = Vec::with_capacity(room.slices().len());
@@ -303,6 +306,9 @@ impl Checker {
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
         let untimed = reading.timed.is_some_and(|timed| timed < size.card);
+        if reading.timed.is_some_and(|timed| timed > size.card) {
+            self.mender.drop_times(&slice.id).await?;
+        }
         let differs = (reading.entry, reading.held) != (expected.entry, expected.held) || untimed && reading.held > 0;
         if let Some(room) = audience.room()
             && reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
@@ -322,7 +328,7 @@ impl Checker {
             } else {
                 self.check_again(audience);
             }
-        } else if size.in_doubt || is_older {
+        } else if is_evidence {
             slice.lock().look_again();
             self.rooms.flush(audience, place);
         }

@@ -17,6 +17,10 @@ use crate::sync::sweep::Sweeper;
 /// the slice goes on.
 const MOST_REPAIRS: u32 = 3;
 
+/// A doubt that has just begun is repaired after this time, in ms. By then all gateways that hold the slice have heard of
+/// it, and look at what they hold.
+pub const UNTIL_HEARD: Millis = 1_000;
+
 pub struct Mender {
     pub gateways: Arc<Gateways>,
     pub store: Arc<dyn Store>,
@@ -26,7 +30,7 @@ pub struct Mender {
 
 impl Mender {
     /// Repairs a slice if it is in doubt, or if it is older than the version `known` here (0: none). Returns after
-    /// which time, in ms, the next look is worth while; 0 if the slice is in no doubt, or may be repaired at any time.
+    /// which time, in ms, it may be repaired; 0 if the slice is in no doubt, or may be repaired at any time.
     pub async fn mend(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Millis> {
         for _ in 0..MOST_REPAIRS {
             let Some(compared) = self.store.compare(slice, epoch, known).await? else {
@@ -35,6 +39,9 @@ impl Mender {
                 return Ok(0);
             };
             self.sweeper.note_size(slice, compared.size);
+            if compared.began {
+                return Ok(UNTIL_HEARD);
+            }
             if !compared.size.in_doubt || compared.wait > 0 {
                 return Ok(compared.wait);
             }
@@ -79,7 +86,27 @@ impl Mender {
                 cursor = page.next;
             }
         }
+        if slice.set.keeps_since() {
+            self.drop_times(slice).await?;
+        }
         Ok(wrong)
+    }
+
+    /// Removes the times of users who are not in a slice.
+    pub async fn drop_times(&self, slice: &SliceId) -> StoreResult<()> {
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.store.drop_times(slice, from).await?;
+            if page.dropped > 0 {
+                self.metrics.drifted("stray", page.dropped);
+                tracing::warn!(
+                    set = %slice.set, slice = slice.index, times = page.dropped,
+                    "removed times of users who are not there"
+                );
+            }
+            cursor = page.next;
+        }
+        Ok(())
     }
 
     /// Removes what another program put in the place of a slice's keys, since no call on the slice is answered any

@@ -32,7 +32,7 @@ use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
 use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
-use crate::sync::mend::Mender;
+use crate::sync::mend::{Mender, UNTIL_HEARD};
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::{Searched, Sweeper};
 use crate::sync::user_upkeep::UserUpkeep;
@@ -434,20 +434,32 @@ impl Walk {
         }
         let slices: Vec<SliceId> = SliceId::all(OnlineSet::Users, USERS_SLICES).collect();
         let read: Vec<_> = slices.iter().cloned().zip(self.store.survey(&slices).await).collect();
-        let swept: StoreResult<()> = stream::iter(read)
+        let looked: Vec<StoreResult<WalkedSlice>> = stream::iter(read)
             .map(|(slice, found)| async move {
                 let found = self.read_or_repair(&slice, found).await?;
-                self.look_after_slice(slice, USERS_EPOCH, found).await.map(drop)
+                self.look_after_slice(slice, USERS_EPOCH, found).await
             })
             .buffer_unordered(AT_A_TIME)
-            .fold(Ok(()), async |result, swept| both(result, swept))
+            .collect()
             .await;
+        let mut swept = Ok(());
+        let mut walked = Vec::with_capacity(looked.len());
+        for looked in looked {
+            match looked {
+                Ok(slice) => walked.push(slice),
+                Err(why) => swept = both(swept, Err(why)),
+            }
+        }
         memory.platform_failed = swept.as_ref().is_err_and(StoreError::is_worth_a_retry);
         if let Err(why) = swept {
             tracing::debug!(error = %why, "could not look after the users online on the platform");
         }
-        if occasion == Occasion::Regular && memory.round.is_multiple_of(STRAYS_ROUNDS) {
-            self.drop_strays(memory, slices).await;
+        if occasion == Occasion::Regular {
+            if !memory.round.is_multiple_of(STRAYS_ROUNDS) {
+                walked.retain(WalkedSlice::is_small);
+            }
+            let to_search = self.that_may_have_strays(walked).await;
+            self.drop_strays(memory, to_search).await;
         }
     }
 
@@ -462,9 +474,20 @@ impl Walk {
             self.sweeper.drop_strays(&slice, 0).await?;
         }
         if may_be_in_doubt {
-            self.mender.mend(&slice, epoch, 0).await?;
+            self.mend(&slice, epoch).await?;
         }
-        Ok(WalkedSlice { id: slice, gateways, members: card.saturating_add(held) })
+        Ok(WalkedSlice { id: slice, gateways, members: card })
+    }
+
+    /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt after a loss is left to the next
+    /// walk.
+    async fn mend(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+        let wait = self.mender.mend(slice, epoch, 0).await?;
+        if wait > 0 && wait <= UNTIL_HEARD {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            self.mender.mend(slice, epoch, 0).await?;
+        }
+        Ok(())
     }
 
     /// What was read of a slice. A slice that cannot be read because another program wrote there is repaired, so that
@@ -622,7 +645,6 @@ struct WalkedSlice {
     id: SliceId,
     /// The gateways with an entry.
     gateways: Vec<GatewayId>,
-    /// Members of the slice and of the gateways' parts together.
     members: u64,
 }
 

@@ -271,6 +271,7 @@ answered_by_the_embedded_store! {
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>;
         fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
+        fn drop_times(&self, slice: &SliceId, cursor: u64) -> DroppedTimes;
         fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
         fn drop_foreign_keys(&self, slice: &SliceId) -> Vec<String>;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;

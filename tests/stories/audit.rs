@@ -39,6 +39,16 @@ pub(super) async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&out)))
 }
 
+/// Audits gateways with the times of the stories, again and again, until nothing is wrong any more.
+pub(super) async fn nothing_is_wrong(redis: &str, within: Duration) {
+    let times = ["--lease", "2500ms", "--lease-refresh", "500ms", "--flush", "50ms", "--check-every", "3s"];
+    until("the audit finds nothing", within, async || {
+        let out = rollcall(&[&["audit", "--log", "off", "--redis", redis], &times[..]].concat()).await;
+        if out.status.code() == Some(0) { Ok(()) } else { Err(said(&out)) }
+    })
+    .await;
+}
+
 /// The kind and the live of each finding.
 fn found(report: &Value) -> BTreeSet<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();

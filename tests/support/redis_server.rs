@@ -133,8 +133,8 @@ impl RedisServer {
         said.lines().next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
     }
 
-    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others. Kills it
-    /// first if it still runs.
+    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others, unless a
+    /// snapshot was taken. Kills it first if it still runs.
     pub async fn restart_empty(&mut self) {
         self.kill();
         let deadline = Instant::now() + START_DEADLINE;
@@ -145,6 +145,23 @@ impl RedisServer {
             }
             assert!(Instant::now() < deadline, "redis-server does not come back on port {}", self.port);
         }
+    }
+
+    /// Writes what it holds to a file, from which [`Self::restart_from_snapshot`] can start it again.
+    pub fn save_snapshot(&self) {
+        assert_eq!(self.cli(&["SAVE"]), "OK");
+    }
+
+    /// Starts it again on the same port, with what it held at the last snapshot. Kills it first if it still runs.
+    pub async fn restart_from_snapshot(&mut self) {
+        assert!(self.snapshot_file().exists(), "a snapshot was taken");
+        // A server reads the snapshot in its folder whenever it starts.
+        self.restart_empty().await;
+    }
+
+    /// Where the snapshot is, if one was taken.
+    pub fn snapshot_file(&self) -> PathBuf {
+        self.dir.path().join("dump.rdb")
     }
 
     /// Runs one command and answers what redis-cli would print, one line per element; or the error's text.

@@ -57,6 +57,16 @@ impl Redis {
         self.server.lock().await.restart_empty().await;
     }
 
+    /// Writes what it holds to a file.
+    pub async fn save_snapshot(&self) {
+        self.server.lock().await.save_snapshot();
+    }
+
+    /// Kills it, if it still runs, and starts it again with what it held at the last snapshot.
+    pub async fn restart_from_snapshot(&self) {
+        self.server.lock().await.restart_from_snapshot().await;
+    }
+
     /// Stops it in its tracks: connections stay, nothing is answered.
     pub async fn freeze(&self) {
         self.server.lock().await.freeze();
@@ -72,6 +82,23 @@ impl Redis {
         let (addr, words) = (self.addr, words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         let talk = move || resp::ask(addr, &[&words.iter().map(String::as_str).collect::<Vec<_>>()], PATIENCE);
         tokio::task::spawn_blocking(talk).await.expect("no panic")
+    }
+
+    /// A command of another program, as [`super::foreign`] makes them, which must work; what it did.
+    pub async fn meddle(&self, command: &[String]) -> String {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        resp::lines(&self.ask(&words).await)
+    }
+
+    /// The members of a set, or the fields of a hash; nobody if the key is absent or of another type.
+    pub async fn members_of(&self, key: &str) -> BTreeSet<String> {
+        let read = match self.ask(&["TYPE", key]).await.as_str() {
+            Some("set") => "SMEMBERS",
+            Some("hash") => "HKEYS",
+            _ => return BTreeSet::new(),
+        };
+        // The key may have got another type in between.
+        self.try_ask(&[read, key]).await.map(|list| strings(&list)).unwrap_or_default()
     }
 
     /// One command that must work.

@@ -309,4 +309,11 @@ impl World {
         words.extend(users.iter().flat_map(|user| ["1", user.as_str()]));
         self.redis().ask(&words).await;
     }
+
+    /// Makes these users follow `s1` the way the platform would, by key.
+    pub async fn follow_as_the_platform(&self, users: &[&str]) {
+        for user in users {
+            self.redis().ask(&["ZADD", "followers:s1", "1", user]).await;
+        }
+    }
 }

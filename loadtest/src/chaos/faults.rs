@@ -4,12 +4,14 @@ mod clock;
 mod cluster;
 mod crowd;
 mod fault;
+mod foreign;
 mod freeze;
 mod gateways;
 mod links;
 mod lives;
 mod redis;
 mod replica;
+mod snapshot;
 
 use std::time::Duration;
 
@@ -62,6 +64,11 @@ pub(crate) enum Kind {
     RedisKill,
     /// FLUSHALL, save the follow graph
     Flushall,
+    /// Another program removes, adds, deletes, renames, overwrites and restores what belongs to the gateways, in lives
+    /// and among the users online
+    ForeignWrite,
+    /// Redis, or a master of a cluster, is killed and returns with older data, from before a gateway was replaced
+    SnapshotReturn,
     /// CLIENT KILL TYPE pubsub
     KillPubsub,
     /// CLIENT KILL TYPE normal
@@ -113,6 +120,7 @@ impl Kind {
             Self::Kill | Self::KillAll | Self::Drain => None,
             Self::Freeze | Self::FreezeClose | Self::FreezeLong => None,
             Self::Vanish | Self::Storm | Self::CloseReopen | Self::KillPubsub | Self::KillNormal => None,
+            Self::ForeignWrite | Self::SnapshotReturn => None,
             _ => Some(false),
         }
     }
@@ -153,6 +161,9 @@ impl Kind {
             Self::LinkSlow => timing.leases(0.4, 1.0, at),
             Self::RedisFreeze => timing.leases(0.2, 1.3, at),
             Self::RedisKill => timing.leases(0.0, 0.6, at),
+            // People come and go until the bound is over, so that joins and leaves may hide what is wrong.
+            Self::ForeignWrite => timing.repaired(),
+            Self::SnapshotReturn => timing.leases(0.0, 0.3, at),
             Self::RedisFull => timing.leases(0.2, 1.0, at),
             Self::CloseCut => timing.leases(0.2, 0.6, at),
             Self::LateApply => timing.leases(0.15, 0.5, at),
@@ -225,6 +236,8 @@ impl Planned {
             Kind::RedisFreeze => Box::new(redis::Frozen { hold }),
             Kind::RedisKill => Box::new(redis::Killed),
             Kind::Flushall => Box::new(redis::Flushed),
+            Kind::ForeignWrite => Box::new(foreign::Writes::by(chance)),
+            Kind::SnapshotReturn => Box::new(snapshot::Return::after_replacing(victim)),
             Kind::KillPubsub => Box::new(redis::ClientsKilled("pubsub")),
             Kind::KillNormal => Box::new(redis::ClientsKilled("normal")),
             Kind::RedisFull => Box::new(redis::Full),

@@ -27,6 +27,15 @@ pub(crate) fn of_lives(store: &Store) -> Vec<String> {
     found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
+/// The held sets of a slice, on any server.
+pub(crate) fn held_keys(store: &Store, slice: &str) -> Vec<String> {
+    let found = store.on_masters(&["KEYS", &format!("{{{slice}}}:held:*")]);
+    let mut keys: Vec<String> = found.iter().flat_map(|keys| keys.lines()).map(str::to_owned).collect();
+    keys.retain(|key| !key.is_empty());
+    keys.sort_unstable();
+    keys
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Judged<'a> {
     Fits,

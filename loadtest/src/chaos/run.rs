@@ -85,9 +85,13 @@ async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: 
     }
     testbed.rest(GATHER).await?;
     let (rested, timing) = (Instant::now(), testbed.state.timing);
-    let killed = if matches!(kind, Some(Kind::Kill | Kind::KillAll)) { timing.forgotten() } else { Duration::ZERO };
+    let known = match kind {
+        Some(Kind::Kill | Kind::KillAll) => timing.forgotten(),
+        Some(Kind::ForeignWrite | Kind::SnapshotReturn) => mark.bound,
+        _ => Duration::ZERO,
+    };
     // Gateways may still tell each other of changes until then.
-    let said = [Some(rested), Some(mark.at + killed), all_out(&testbed.state)].into_iter().flatten().max();
+    let said = [Some(rested), Some(mark.at + known), all_out(&testbed.state)].into_iter().flatten().max();
     let deadline = said.unwrap_or(rested) + timing.told();
     let audit = audit(testbed, deadline).await?;
     let findings: Findings = {

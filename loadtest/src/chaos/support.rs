@@ -3,6 +3,8 @@
 
 #[path = "../../../tests/support/certificates.rs"]
 mod certificates;
+#[path = "../../../tests/support/foreign.rs"]
+pub(crate) mod foreign;
 #[path = "../../../tests/support/link.rs"]
 pub(crate) mod link;
 #[path = "../../../tests/support/redis_cluster.rs"]

@@ -34,6 +34,7 @@ pub(crate) struct Timing {
     pub(crate) flush: Duration,
     pub(crate) lease: Duration,
     pub(crate) refresh: Duration,
+    pub(crate) check_every: Duration,
     pub(crate) streamer_timeout: Duration,
     pub(crate) drain: Duration,
 }
@@ -46,6 +47,7 @@ impl Timing {
         flush: Duration::from_millis(250),
         lease: Duration::from_secs(15),
         refresh: Duration::from_secs(2),
+        check_every: Duration::from_secs(60),
         streamer_timeout: Duration::from_secs(30),
         drain: Duration::from_secs(9),
     };
@@ -57,6 +59,7 @@ impl Timing {
         flush: Duration::from_millis(100),
         lease: Duration::from_secs(3),
         refresh: Duration::from_millis(600),
+        check_every: Duration::from_secs(4),
         streamer_timeout: Duration::from_secs(10),
         drain: Duration::from_secs(6),
     };
@@ -68,6 +71,7 @@ impl Timing {
             ("--flush", self.flush),
             ("--lease", self.lease),
             ("--lease-refresh", self.refresh),
+            ("--check-every", self.check_every),
             ("--streamer-timeout", self.streamer_timeout),
             ("--drain", self.drain),
         ];
@@ -115,6 +119,18 @@ impl Timing {
     /// are partial for another.
     pub(crate) fn forgotten(&self) -> Duration {
         2 * self.lease + 2 * SECOND
+    }
+
+    /// What another program wrote is repaired within this time: gateways look once per `check-every`, each at its own
+    /// time.
+    pub(crate) fn repaired(&self) -> Duration {
+        self.check_every + 15 * SECOND
+    }
+
+    /// All is right within this time after Redis is back with older data. A gateway that was living then and has gone
+    /// since is buried once more, after a lease.
+    pub(crate) fn returned(&self) -> Duration {
+        self.forgotten().max(self.healed())
     }
 
     /// A time from `from` to `to` leases; `at`, from 0 to 1, says where in between.

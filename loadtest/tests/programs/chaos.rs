@@ -69,6 +69,8 @@ async fn every_fault_is_listed_with_what_it_does() {
         "clock-step",
         "replica-switch",
         "freeze-long",
+        "foreign-write",
+        "snapshot-return",
     ] {
         let line = listed.lines().find_map(|line| line.strip_prefix(fault)).unwrap_or_default();
         assert!(line.trim().len() > 10, "{fault}: {listed}");

@@ -13,8 +13,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Compared, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled, SliceReading,
-    SliceSurvey, Slices, StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Compared, DroppedTimes, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
+    SliceReading, SliceSurvey, Slices, StoreResult, Strays, StraysPage, Swept,
 };
 
 impl MemoryStore {
@@ -151,6 +151,11 @@ impl Slices for MemoryStore {
 
     async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
         Ok(self.repair(slice, |slice| slice.settle(epoch, difference, self.now())))
+    }
+
+    /// The times are kept with the members.
+    async fn drop_times(&self, _: &SliceId, _: u64) -> StoreResult<DroppedTimes> {
+        Ok(DroppedTimes::default())
     }
 
     /// No other program reaches this store.

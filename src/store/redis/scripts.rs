@@ -54,6 +54,7 @@ scripts! {
     STRAYS = "strays.lua",
     COMPARE = "compare.lua",
     PUT_BACK = "put_back.lua",
+    DROP_TIMES = "drop_times.lua",
     SETTLE = "settle.lua",
     DROP_FOREIGN_KEYS = "drop_foreign_keys.lua",
     LISTED = "listed.lua",

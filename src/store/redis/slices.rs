@@ -12,8 +12,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, Compared, HeldFrom, HeldPage, MAX_BATCH, MemberPage, PutBackPage, Settled, SlicePart,
-    SliceReading, SliceSize, SliceSurvey, SliceView, Slices, StoreError, StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Compared, DroppedTimes, HeldFrom, HeldPage, MAX_BATCH, MemberPage, PutBackPage, Settled,
+    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Slices, StoreError, StoreResult, Strays, StraysPage,
+    Swept,
 };
 
 fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
@@ -259,7 +260,7 @@ impl RedisStore {
         let Some(card) = reply.next_number()? else { return Ok(None) };
         let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
         let difference = read_difference(&reply.text()?)?;
-        Ok(Some(Compared { size, difference, wait: reply.number()? }))
+        Ok(Some(Compared { size, difference, wait: reply.number()?, began: reply.flag()? }))
     }
 
     async fn do_put_back(
@@ -372,6 +373,16 @@ impl Slices for RedisStore {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage> {
         self.router.call("put_back", self.do_put_back(slice, epoch, gateway, page)).await
+    }
+
+    async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes> {
+        let on = vec![self.keys().slice(slice), self.keys().since(slice)];
+        let steps = async {
+            let mut reply = self.router.script(&scripts::DROP_TIMES, on, args![cursor, MAX_BATCH]).await?;
+            let next = reply.number()?;
+            Ok(DroppedTimes { dropped: reply.number()?, next: (next != 0).then_some(next) })
+        };
+        self.router.call("drop_times", steps).await
     }
 
     async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {

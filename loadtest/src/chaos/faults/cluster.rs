@@ -80,7 +80,7 @@ pub(super) struct Lone {
 }
 
 /// The node of that master: it starts third and is never a replica.
-const LONE: usize = 2;
+pub(super) const LONE: usize = 2;
 
 #[async_trait]
 impl Fault for Lone {

@@ -3,7 +3,7 @@
 -- KEYS  1 slice  2 fence
 -- ARGV  1 epoch  2 the newest version that the gateway knows of the slice in this epoch, or 0
 -- Returns  {card, version, 1 while the slice is in doubt, card less the count of the scripts,
---           ms until the doubt may end}, or nothing if the slice does not belong to this epoch or the epoch is closed
+--           ms until the doubt may end, 1 if it began now}, or nothing if the slice does not belong to this epoch or the epoch is closed
 local fence = read_fence(KEYS[2])
 if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[1]) then
   return {}
@@ -15,4 +15,5 @@ if fence.not_before ~= before then
   version = move_on(KEYS[2], fence)
 end
 local wait = math.max(0, (fence.not_before or 0) - clock())
-return { card, version, doubt_flag(fence), whole(card - fence.count), whole(wait) }
+local began = not before and fence.not_before and 1 or 0
+return { card, version, doubt_flag(fence), whole(card - fence.count), whole(wait), began }

@@ -1,0 +1,173 @@
+//! The fault of another program that writes into keys of the gateways.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use async_trait::async_trait;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
+
+use super::fault::{Fault, Mark};
+use crate::chaos::keys::{held_keys, online_keys, slice_keys, viewer_keys};
+use crate::chaos::store::Store;
+use crate::chaos::support::foreign::{Meddling, back_up, tidy};
+use crate::chaos::testbed::Testbed;
+
+/// How many keys are written to.
+const WRITES: usize = 8;
+/// People come and go for so long between the backups and their return.
+const OLDER: Duration = Duration::from_secs(3);
+
+/// Some writes, each to another key.
+pub(super) struct Writes {
+    rng: StdRng,
+    keys: Vec<String>,
+    at: Instant,
+}
+
+impl Writes {
+    /// The same number leads to the same choices, as far as the same keys are there.
+    pub(super) fn by(chance: f64) -> Self {
+        Self { rng: StdRng::seed_from_u64(chance.to_bits()), keys: Vec::new(), at: Instant::now() }
+    }
+
+    /// A key of a random slice: of a live's fans or viewers, or of the users online; the slice itself in half of all
+    /// cases.
+    fn some_key(&mut self, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
+        let slice = self.some_slice(testbed)?;
+        match self.rng.random_range(0..6) {
+            0 => Some((self.some_of(&held_keys(&testbed.store, &slice))?, Meddling::ALL)),
+            1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
+            2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
+            _ => Some((slice, Meddling::ALL)),
+        }
+    }
+
+    fn some_slice(&mut self, testbed: &Testbed) -> Option<String> {
+        let state = &testbed.state;
+        if self.rng.random_range(0..6) == 0 {
+            return self.some_of(&online_keys());
+        }
+        let lives = state.truth().lives.len();
+        let live = self.rng.random_range(0..lives);
+        state.epoch(live)?;
+        let id = state.live_id(live);
+        let slices = state.truth().lives[live].slices;
+        let of_viewers = state.exact_viewers && self.rng.random();
+        let keys = if of_viewers { viewer_keys(&id, slices) } else { slice_keys(&id, slices) };
+        self.some_of(&keys)
+    }
+
+    fn some_of(&mut self, keys: &[String]) -> Option<String> {
+        keys.choose(&mut self.rng).cloned()
+    }
+}
+
+/// Sends a command to the server that has its keys; what it answers.
+fn send(store: &Store, command: &[String]) -> anyhow::Result<String> {
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    let said = store.on_masters(&words);
+    let answer = said.into_iter().find(|said| !said.contains("MOVED")).unwrap_or_default();
+    let is_refusal = ["ERR", "WRONGTYPE", "NOPERM", "CLUSTERDOWN"].iter().any(|word| answer.starts_with(word));
+    ensure!(!answer.is_empty() && !is_refusal, "Redis said {answer:?} to {command:?}");
+    Ok(answer)
+}
+
+#[async_trait]
+impl Fault for Writes {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        let mut planned = Vec::new();
+        while planned.len() < WRITES {
+            let Some((key, meddlings)) = self.some_key(testbed) else { continue };
+            let Some(meddling) = meddlings.choose(&mut self.rng) else { continue };
+            if !self.keys.contains(&key) {
+                self.keys.push(key.clone());
+                planned.push((key, *meddling));
+            }
+        }
+        for (key, _) in planned.iter().filter(|(_, meddling)| *meddling == Meddling::RestoreOlder) {
+            send(&testbed.store, &back_up(key))?;
+        }
+        testbed.pass(OLDER).await?;
+        testbed.state.trouble_for_all();
+        self.at = Instant::now();
+        for (key, meddling) in &planned {
+            let done = send(&testbed.store, &meddling.command(key))?;
+            eprintln!("  {} of {key}: {done}", meddling.name());
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        for key in &self.keys {
+            send(&testbed.store, &tidy(key))?;
+        }
+        testbed.state.all_well();
+        Ok(Mark { at: self.at, bound: testbed.state.timing.repaired() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::support::redis_server::RedisServer;
+
+    const SLICE: &str = "online-fans:1";
+
+    async fn store_with_a_slice() -> Store {
+        let store = Store::Single(Box::new(RedisServer::start().await));
+        store.on_masters(&["SADD", SLICE, "u1", "u2"]);
+        store.on_masters(&["HSET", "{online-fans:1}:gateways", "gw-a", "7"]);
+        store.on_masters(&["SET", "{online-fans:1}:fence", "open:1:2"]);
+        store
+    }
+
+    fn ask(store: &Store, words: &str) -> String {
+        store.on_masters(&words.split(' ').collect::<Vec<_>>()).concat()
+    }
+
+    fn meddle(store: &Store, meddling: Meddling, key: &str) -> String {
+        send(store, &meddling.command(key)).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_meddling_changes_the_set() {
+        for (meddling, type_after, size_after) in [
+            (Meddling::RemoveOne, "set", "1"),
+            (Meddling::AddStranger, "set", "3"),
+            (Meddling::Swap, "set", "2"),
+            (Meddling::Delete, "none", "0"),
+            (Meddling::Rename, "none", "0"),
+            (Meddling::RestoreOlder, "set", "2"),
+        ] {
+            let store = store_with_a_slice().await;
+            send(&store, &back_up(SLICE)).unwrap();
+            if meddling == Meddling::RestoreOlder {
+                ask(&store, &format!("SADD {SLICE} u3"));
+            }
+            meddle(&store, meddling, SLICE);
+            let after = [ask(&store, &format!("TYPE {SLICE}")), ask(&store, &format!("SCARD {SLICE}"))];
+            assert_eq!(after, [type_after, size_after], "{meddling:?}");
+            send(&store, &tidy(SLICE)).unwrap();
+            assert_eq!(ask(&store, "KEYS other:*"), "", "{meddling:?}");
+        }
+        let store = store_with_a_slice().await;
+        meddle(&store, Meddling::Overwrite, SLICE);
+        assert_eq!(ask(&store, &format!("TYPE {SLICE}")), "string");
+        let store = store_with_a_slice().await;
+        meddle(&store, Meddling::Expire, SLICE);
+        assert_ne!(ask(&store, &format!("PTTL {SLICE}")), "-1");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn entries_lose_a_gateway_and_a_fence_its_type() {
+        let store = store_with_a_slice().await;
+        meddle(&store, Meddling::RemoveOne, "{online-fans:1}:gateways");
+        assert_eq!(ask(&store, "EXISTS {online-fans:1}:gateways"), "0");
+        meddle(&store, Meddling::Overwrite, "{online-fans:1}:fence");
+        assert_eq!(ask(&store, "TYPE {online-fans:1}:fence"), "list");
+        assert!(send(&store, &["NONSENSE".to_owned()]).is_err());
+    }
+}
