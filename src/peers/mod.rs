@@ -69,6 +69,11 @@ impl Outbox {
         self.post(Channel::Live(live.clone()), PeerMessage::Doubt);
     }
 
+    /// Has the peers look again at what they hold of the users online: another program wrote there.
+    pub fn doubt_platform(&self) {
+        self.post(Channel::Gateways, PeerMessage::Doubt);
+    }
+
     /// Tells the peers that the streamer of these lives left this gateway, after being silent for this long.
     pub fn streamer_gone(&self, lives: &[LiveId], silent: Millis) {
         self.post(Channel::Gateways, PeerMessage::Gone { lives: lives.to_owned(), silent });

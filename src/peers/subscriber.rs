@@ -125,6 +125,7 @@ impl Subscriber {
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);
             }
+            (Channel::Gateways, PeerMessage::Doubt) => self.rooms.look_again_at_platform(),
             (Channel::Live(live), PeerMessage::Record) => {
                 self.room(live)?;
                 self.checks.changed_records.push(live.clone());

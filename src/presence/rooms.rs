@@ -335,6 +335,26 @@ impl Rooms {
         self.note_doubt(&room.into(), place, was_in_doubt);
     }
 
+    /// Takes in what a check read of a slice that expected version `expected`.
+    pub fn note_reading(&self, audience: &Audience, place: usize, expected: u64, read: SliceSize, now: Millis) {
+        let was_in_doubt = audience.slices()[place].size().in_doubt;
+        let is_news = audience.note_reading(place, expected, read, now);
+        if let Some(room) = audience.room().filter(|_| is_news) {
+            self.count(room);
+        }
+        self.note_doubt(audience, place, was_in_doubt);
+    }
+
+    /// Has what this gateway holds of the platform looked at again: another gateway found what only another program can
+    /// have written.
+    pub fn look_again_at_platform(&self) {
+        let Some(platform) = &self.platform else { return };
+        for (place, slice) in platform.slices().iter().enumerate() {
+            slice.lock().look_again();
+            self.flush(&Audience::Platform(platform.clone()), place);
+        }
+    }
+
     /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at once.
     fn note_doubt(&self, audience: &Audience, place: usize, was_in_doubt: bool) {
         let slice = &audience.slices()[place];

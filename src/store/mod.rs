@@ -90,8 +90,8 @@ pub use removals::{
 pub use sessions::{SESSIONS_A_CALL, Session, SessionPlace, Sessions, Stay, Stays, Watched};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedTimes, Fence, HeldFrom, HeldMembers, HeldPage,
-    LATEST_ENTRY, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Slices,
-    Strays, StraysPage, Swept,
+    Holders, LATEST_ENTRY, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
+    SliceView, Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};

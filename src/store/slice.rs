@@ -265,11 +265,10 @@ impl Slice {
         HeldPage { users, missing, next }
     }
 
-    /// Whether it has members whom none of these gateways holds.
-    pub fn has_members_beside(&self, gateways: &[GatewayId]) -> bool {
-        let is_held =
-            |user: &UserId| gateways.iter().any(|own| self.held.get(own).is_some_and(|held| held.contains(user)));
-        !self.members.users().all(is_held)
+    /// Whether it has members whom none of these gateways holds, or lacks members whom one of them holds.
+    pub fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
+        let held: BTreeSet<&UserId> = gateways.iter().flat_map(|gateway| self.held(gateway)).collect();
+        held != self.members().collect()
     }
 
     /// Looks through a page of about `most` members for those whom no gateway holds.

@@ -204,6 +204,18 @@ pub struct HeldPage {
     pub next: Option<u64>,
 }
 
+/// The gateways with an entry in a slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holders {
+    /// The slice.
+    pub slice: SliceId,
+    /// The gateways.
+    pub gateways: Vec<GatewayId>,
+    /// Whether they hold more users together than the slice has members: several hold the same user, or the slice lacks
+    /// somebody. Otherwise a slice without strays has everybody.
+    pub overlap: bool,
+}
+
 /// Which page of what a gateway holds is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldFrom {
@@ -324,9 +336,10 @@ pub trait Slices: Sync {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept>;
 
-    /// Whether slices have members whom none of these gateways holds. A gateway that was not known of may hold them
-    /// nevertheless. The caller asks only about slices of at most [`crate::store::MAX_BATCH`] members. An error for one slice is no error for another.
-    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>>;
+    /// Whether slices have members whom none of these gateways holds, or lack members whom one of them holds. A gateway
+    /// that was not known of may hold members nevertheless. The caller asks only about slices of at most
+    /// [`crate::store::MAX_BATCH`] members. An error for one slice is no error for another.
+    async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>>;
 
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds. Of
     /// those whom it drops, sessions end now, and users of the platform were seen now.

@@ -86,10 +86,11 @@ impl Checker {
                 Ok(swept) => {
                     Metrics::count(&self.metrics.checks, "done");
                     room.check.answered();
+                    let was_in_doubt = room.check.is_unheard() || room.check.doubted_since().is_some();
                     room.check.note_checked(began);
                     // They may have been in doubt when they were heard.
                     room.note_peaks();
-                    if room.check.is_unheard() || room.is_unproven() {
+                    if was_in_doubt {
                         // Its figures may be exact now.
                         self.rooms.show(room);
                     }
@@ -295,8 +296,8 @@ impl Checker {
         }
         // Without a fence, only a call can begin the doubt.
         let is_evidence = is_older && expected.entry.is_some();
-        if !is_evidence && audience.note_reading(place, version, size, self.clock.now()) {
-            audience.room().iter().for_each(|room| self.rooms.count(room));
+        if !is_evidence {
+            self.rooms.note_reading(audience, place, version, size, self.clock.now());
         }
         if let Some(room) = audience.room().filter(|_| matches!(slice.id.set, OnlineSet::Viewers(_))) {
             // Nothing else but messages tells of them, and one may have been missed.

@@ -58,7 +58,7 @@ impl Mender {
     }
 
     /// Compares a slice with what the living gateways hold. Returns how many members were wrong.
-    async fn repair(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<u64> {
+    pub async fn repair(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<u64> {
         let mut wrong = 0;
         let mut cursor = Some(0);
         while let Some(from) = cursor {
@@ -81,6 +81,7 @@ impl Mender {
                         "put members back who were missing"
                     );
                     self.sweeper.note_size(slice, page.size);
+                    self.sweeper.tell_platform(slice);
                 }
                 wrong += page.put_back;
                 cursor = page.next;

@@ -96,6 +96,7 @@ impl Sweeper {
                     "removed members whom no gateway held"
                 );
                 self.note_size(slice, page.size);
+                self.tell_platform(slice);
             }
             searched.strays += page.strays;
             searched.next = page.next;
@@ -104,6 +105,13 @@ impl Sweeper {
             }
         }
         Ok(searched)
+    }
+
+    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote to the users online.
+    pub(super) fn tell_platform(&self, slice: &SliceId) {
+        if slice.live().is_none() {
+            self.outbox.doubt_platform();
+        }
     }
 
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.

@@ -21,8 +21,8 @@ use crate::peers::survey::Surveys;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    CALL_DEADLINE, Counted, Fence, Figures, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState, MAX_BATCH,
-    SliceSurvey, Store, StoreError, StoreResult, ViewerTotals, both,
+    CALL_DEADLINE, Counted, Fence, Figures, Holders, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState,
+    MAX_BATCH, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals, both,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -326,18 +326,24 @@ impl Walk {
                 }
             }
         }
-        let to_search = self.that_may_have_strays(to_search).await;
-        self.drop_strays(memory, to_search).await;
+        self.search(memory, to_search).await;
     }
 
-    /// Leaves out the small slices without strays. Many are looked at in one call, because the script that searches a
-    /// slice costs Redis ten times as much.
-    async fn that_may_have_strays(&self, walked: Vec<WalkedSlice>) -> Vec<SliceId> {
+    /// Searches slices for what only another program can have written: small ones as a whole, and a page of large ones.
+    /// Many small ones are looked at in one call, because a script that searches a slice costs Redis ten times as much.
+    async fn search(&self, memory: &mut WalkState, walked: Vec<WalkedSlice>) {
         let (small, large): (Vec<_>, Vec<_>) = walked.into_iter().partition(WalkedSlice::is_small);
-        let small: Vec<_> = small.into_iter().map(|slice| (slice.id, slice.gateways)).collect();
-        let found = self.store.have_strays(&small).await;
-        let small = small.into_iter().zip(found).filter(|(_, found)| *found != Ok(false)).map(|((id, _), _)| id);
-        large.into_iter().map(|slice| slice.id).chain(small).collect()
+        let asked: Vec<Holders> = small.iter().map(WalkedSlice::holders).collect();
+        let differ = self.store.differ_from_held(&asked).await;
+        for (slice, differs) in small.iter().zip(differ) {
+            if differs == Ok(false) {
+                continue;
+            }
+            if let Err(why) = self.mender.repair(&slice.id, slice.epoch).await {
+                tracing::debug!(set = %slice.id.set, error = %why, "could not search a slice");
+            }
+        }
+        self.drop_strays(memory, large.into_iter().map(|slice| slice.id).collect()).await;
     }
 
     /// Folds what gateways counted that have been gone for long.
@@ -458,8 +464,7 @@ impl Walk {
             if !memory.round.is_multiple_of(STRAYS_ROUNDS) {
                 walked.retain(WalkedSlice::is_small);
             }
-            let to_search = self.that_may_have_strays(walked).await;
-            self.drop_strays(memory, to_search).await;
+            self.search(memory, walked).await;
         }
     }
 
@@ -476,7 +481,7 @@ impl Walk {
         if may_be_in_doubt {
             self.mend(&slice, epoch).await?;
         }
-        Ok(WalkedSlice { id: slice, gateways, members: card })
+        Ok(WalkedSlice { id: slice, epoch, gateways, members: card, held })
     }
 
     /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt after a loss is left to the next
@@ -643,12 +648,20 @@ enum WalkedLive {
 /// A slice that the walk has looked after.
 struct WalkedSlice {
     id: SliceId,
+    epoch: Epoch,
     /// The gateways with an entry.
     gateways: Vec<GatewayId>,
     members: u64,
+    /// The members of the gateways' parts together.
+    held: u64,
 }
 
 impl WalkedSlice {
+    fn holders(&self) -> Holders {
+        let Self { id, gateways, members, held, .. } = self;
+        Holders { slice: id.clone(), gateways: gateways.clone(), overlap: held > members }
+    }
+
     /// Whether each walk searches it for strays.
     fn is_small(&self) -> bool {
         self.members <= MAX_BATCH as u64

@@ -297,8 +297,8 @@ answered_by_the_embedded_store! {
             self.inner.close_slice(slice, epoch).await
         }
 
-        async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
-            self.inner.have_strays(slices).await
+        async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
+            self.inner.differ_from_held(slices).await
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.

@@ -19,12 +19,12 @@ use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
     Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
     DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishedChanges, Followed,
-    Follows, HeldFrom, History, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
-    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
-    RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers,
-    Summary, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo,
-    find_attendees,
+    Follows, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
+    LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
+    OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
+    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays,
+    Streamers, Summary, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts,
+    WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -172,7 +172,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     }
     store.read_slice(&slice, &one).await.unwrap();
     store.survey(std::slice::from_ref(&slice)).await.remove(0).unwrap();
-    store.have_strays(&[(slice.clone(), vec![other.clone()])]).await.remove(0).unwrap();
+    let holders = Holders { slice: slice.clone(), gateways: vec![other.clone()], overlap: true };
+    store.differ_from_held(&[holders]).await.remove(0).unwrap();
     store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();

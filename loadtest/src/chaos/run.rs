@@ -11,6 +11,7 @@ use super::faults::{Kind, Mark, Planned, Sequence};
 use super::findings::{Broken, Findings, Promise};
 use super::report::Step;
 use super::testbed::Testbed;
+use super::timing::EXACT_AGAIN;
 
 /// Time for the crowd to come in, or to get where it wants to be, on a busy machine.
 const GATHER: Duration = Duration::from_secs(60);
@@ -87,8 +88,8 @@ async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: 
     let (rested, timing) = (Instant::now(), testbed.state.timing);
     let known = match kind {
         Some(Kind::Kill | Kind::KillAll) => timing.forgotten(),
-        Some(Kind::ForeignWrite | Kind::SnapshotReturn) => mark.bound,
-        _ => Duration::ZERO,
+        Some(Kind::ForeignWrite | Kind::SnapshotReturn) => mark.bound.max(EXACT_AGAIN),
+        _ => EXACT_AGAIN,
     };
     // Gateways may still tell each other of changes until then.
     let said = [Some(rested), Some(mark.at + known), all_out(&testbed.state)].into_iter().flatten().max();

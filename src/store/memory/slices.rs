@@ -13,7 +13,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Compared, DroppedTimes, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
+    Apply, ApplyReply, Compared, DroppedTimes, Fence, HeldFrom, HeldPage, Holders, MemberPage, PutBackPage, Settled,
     SliceReading, SliceSurvey, Slices, StoreResult, Strays, StraysPage, Swept,
 };
 
@@ -122,11 +122,9 @@ impl Slices for MemoryStore {
         Ok(self.change(slice, (held, |_: &UserId| last_heard), |slice| slice.sweep(gateway, most, last_heard, now)))
     }
 
-    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
-        let has_strays = |(slice, gateways): &(SliceId, Vec<GatewayId>)| {
-            Ok(self.read(slice, |slice| slice.has_members_beside(gateways)))
-        };
-        slices.iter().map(has_strays).collect()
+    async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
+        let differs = |held: &Holders| Ok(self.read(&held.slice, |slice| slice.differs_from_held(&held.gateways)));
+        slices.iter().map(differs).collect()
     }
 
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {

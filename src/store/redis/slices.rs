@@ -12,9 +12,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, Compared, DroppedTimes, HeldFrom, HeldPage, MAX_BATCH, MemberPage, PutBackPage, Settled,
-    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Slices, StoreError, StoreResult, Strays, StraysPage,
-    Swept,
+    Apply, ApplyReply, Compared, DroppedTimes, HeldFrom, HeldPage, Holders, MAX_BATCH, MemberPage, PutBackPage,
+    Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Slices, StoreError, StoreResult, Strays,
+    StraysPage, Swept,
 };
 
 fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
@@ -140,6 +140,30 @@ pub(super) fn may_be_in_doubt(fence: &str, card: u64) -> bool {
         ["open", ..] => true,
         _ => card > 0,
     }
+}
+
+/// The commands that compare a slice with what gateways hold: who is in the slice and held by nobody, and, gateway by
+/// gateway, who is held and not in the slice.
+fn differ_commands(keys: &Keys, Holders { slice, gateways, overlap }: &Holders) -> Vec<Command> {
+    let held: Vec<String> = gateways.iter().map(|gateway| keys.held(slice, gateway)).collect();
+    let strays = std::iter::once(keys.slice(slice)).chain(held.iter().cloned()).map(Value::from).collect();
+    let mut commands = vec![("SDIFF", strays)];
+    if *overlap {
+        commands.extend(held.into_iter().map(|held| ("SDIFF", args![held, keys.slice(slice)])));
+    }
+    commands
+}
+
+/// Whether any of those answers names anybody.
+fn read_differ(holders: &Holders, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> StoreResult<bool> {
+    let lacking = if holders.overlap { holders.gateways.len() } else { 0 };
+    // Take all of them, whatever the first is, so that the next slice finds its own.
+    let found: Vec<_> = (0..=lacking).map(|_| next_answer(answers)).collect();
+    let mut differs = false;
+    for found in found {
+        differs |= Reply::of(found?)?.piece().is_some();
+    }
+    Ok(differs)
 }
 
 /// Reads the answer to a GET of a fence.
@@ -347,14 +371,9 @@ impl Slices for RedisStore {
         self.router.call("sweep", steps).await
     }
 
-    async fn have_strays(&self, slices: &[(SliceId, Vec<GatewayId>)]) -> Vec<StoreResult<bool>> {
-        let command = |(slice, gateways): &(SliceId, Vec<GatewayId>)| {
-            let held = gateways.iter().map(|gateway| self.keys().held(slice, gateway));
-            vec![("SDIFF", std::iter::once(self.keys().slice(slice)).chain(held).map(Value::from).collect())]
-        };
-        let read =
-            |_: &_, answers: &mut dyn Iterator<Item = _>| Ok(Reply::of(next_answer(answers)?)?.piece().is_some());
-        self.router.read_each("strays", slices, command, read).await
+    async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
+        let commands = |holders: &Holders| differ_commands(self.keys(), holders);
+        self.router.read_each("differ_from_held", slices, commands, read_differ).await
     }
 
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {

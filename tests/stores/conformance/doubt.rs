@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::{ApplyReply, DOUBT_AFTER_LOSS, Fence, HeldFrom, Settled, Store, Strays};
+use rollcall::store::{ApplyReply, DOUBT_AFTER_LOSS, Fence, HeldFrom, Holders, Settled, Store, Strays};
 
 use super::former::redis;
 use super::{Caller, fans, gateway, on_each, slice, user, users};
@@ -133,6 +133,27 @@ async fn a_fence_of_a_former_version_is_in_doubt_once() {
     assert!(a.moves_on().await.size.in_doubt);
     assert!(matches!(store.settle(&slice(), EPOCH, 0).await.unwrap(), Settled::Settled(_)));
     assert!(!a.moves_on().await.size.in_doubt);
+}
+
+#[tokio::test]
+async fn what_leaves_the_size_as_it_was_is_found_by_comparison() {
+    let (server, store) = redis().await;
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
+    a.registers(&users(0, 3)).await;
+    b.registers(&users(2, 5)).await;
+    let holders = Holders { slice: slice(), gateways: vec![gateway("a"), gateway("b")], overlap: true };
+    let differ = async || store.differ_from_held(std::slice::from_ref(&holders)).await.remove(0).unwrap();
+    assert!(!differ().await);
+    server.cli(&["SREM", "online-fans:42", user(0).as_str()]);
+    server.cli(&["SADD", "online-fans:42", "stranger"]);
+    assert!(!store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap().size.in_doubt, "the size is the same");
+    assert!(differ().await);
+    assert_eq!(repair(&store, &["a", "b"]).await, (1, 1));
+    assert!(!differ().await && store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap().size.in_doubt);
+    // One whom another gateway holds, too.
+    server.cli(&["SREM", "{online-fans:42}:held:a", user(2).as_str()]);
+    server.cli(&["SADD", "{online-fans:42}:held:a", "stranger"]);
+    assert!(differ().await, "the slice lacks the stranger");
 }
 
 #[tokio::test]

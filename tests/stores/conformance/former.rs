@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    ApplyReply, Burial, CheckLive, Checked, CountLive, CountReply, ExpectedSlice, Figures, LeaseReply, Peaks,
-    RenewLease, Store, Strays, ViewerTotals,
+    Burial, CheckLive, Checked, CountLive, CountReply, ExpectedSlice, Figures, LeaseReply, Peaks, RenewLease, Store,
+    Strays, ViewerTotals,
 };
 
 use super::{Caller, connect, fans, gateway, live, of_size, opened, slice, user, users};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, SliceId};
-use rollcall::store::{ApplyReply, Store, Strays};
+use rollcall::base::ids::{Epoch, GatewayId, SliceId};
+use rollcall::store::{ApplyReply, Holders, Store, Strays};
 
 use super::{Caller, fans, fence, gateway, held, live, on_each, slice, users};
 
@@ -15,7 +15,7 @@ on_each!(
     a_look_for_strays_takes_nobody_out_whom_a_gateway_holds,
     a_look_for_strays_goes_in_pages_of_any_size,
     a_slice_that_nobody_used_has_no_strays,
-    many_small_slices_are_looked_at_for_strays_together,
+    many_small_slices_are_compared_with_what_gateways_hold_together,
 );
 
 async fn filled(store: &Arc<dyn Store>, name: &str, from: usize, to: usize) -> Caller {
@@ -121,19 +121,23 @@ async fn a_slice_that_nobody_used_has_no_strays(store: Arc<dyn Store>) {
     assert_eq!((page.looked, page.strays, page.next, page.size.card, page.held), (0, 0, None, 0, 0));
 }
 
-async fn many_small_slices_are_looked_at_for_strays_together(store: Arc<dyn Store>) {
+async fn many_small_slices_are_compared_with_what_gateways_hold_together(store: Arc<dyn Store>) {
     filled(&store, "a", 0, 300).await;
     filled(&store, "b", 200, 500).await;
     let (unused, [a, b, x]) = (SliceId::of_fans(live("43"), 1, 1), ["a", "b", "x"].map(gateway));
+    let held_by = |slice: SliceId, gateways: &[&GatewayId]| {
+        let gateways = gateways.iter().map(|&gateway| gateway.clone()).collect();
+        Holders { slice, gateways, overlap: true }
+    };
     let asked = [
-        (slice(), vec![a.clone(), b.clone()]),
-        (slice(), vec![a.clone()]),
-        (unused.clone(), vec![a.clone()]),
-        (slice(), vec![x, b, a]),
-        (slice(), vec![]),
-        (unused, vec![]),
+        held_by(slice(), &[&a, &b]),
+        held_by(slice(), &[&a]),
+        held_by(unused.clone(), &[&a]),
+        held_by(slice(), &[&x, &b, &a]),
+        held_by(slice(), &[]),
+        held_by(unused, &[]),
     ];
-    let found: Vec<bool> = store.have_strays(&asked).await.into_iter().map(Result::unwrap).collect();
+    let found: Vec<bool> = store.differ_from_held(&asked).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(found, [false, true, false, false, true, false]);
     assert_eq!(fans(&store, &slice()).await, users(0, 500));
 }
