@@ -202,7 +202,7 @@ async fn what_a_user_may_not_do_is_named() {
     let server = RedisServer::start().await;
     let rule = |more: &[&str]| {
         let rule = ["ACL", "SETUSER", "rollcall", "reset", "on", ">secret", "~*", "&*", "+@all"];
-        assert_eq!(server.cli(&[&rule, more].concat()), "OK");
+        assert_eq!(server.cli(&[&rule[..], more].concat()), "OK");
     };
     let url = format!("redis://rollcall:secret@{}", server.addr());
     let check = |code| Folder::new().check(code, &["--redis", &url, "--connect"]);

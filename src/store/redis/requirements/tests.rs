@@ -9,8 +9,21 @@ use super::*;
 const CONTAINERS: [&str; 2] = ["XGROUP", "XINFO"];
 
 /// What the program calls outside scripts and a trial does by itself, or only audits, or only to find masters.
-const NOT_IN_SCRIPTS: [&str; 10] =
-    ["ASKING", "CLUSTER", "EVAL", "EVALSHA", "INFO", "MEMORY", "SCAN", "SENTINEL", "TYPE", "ZSCAN"];
+const NOT_IN_SCRIPTS: &[&str] = &[
+    "ASKING",
+    "CLUSTER",
+    "EVAL",
+    "EVALSHA",
+    "INFO",
+    "MEMORY",
+    "SCAN",
+    "SENTINEL",
+    "SSUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "TTL",
+    "TYPE",
+    "ZSCAN",
+];
 
 /// The words in quotes that follow: one, or two of a container.
 fn command_at(text: &str, quote: char) -> Option<String> {
