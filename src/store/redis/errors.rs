@@ -63,7 +63,7 @@ pub(super) enum ServerError {
     Stuck,
     /// `NOAUTH` or `WRONGPASS`: the server refused the login.
     NotLetIn,
-    /// `NOPERM`: this user may not do that.
+    /// `NOPERM`: this user may not do that. In a script Redis 7.0 has no code of its own for it, and the text tells.
     NoPermission,
     /// A script met a key that has moved to another node, and may have done the steps before. Redis has no code of its
     /// own for that, so this error is recognized by its text.
@@ -93,6 +93,7 @@ impl ServerError {
             "NOPERM" => Self::NoPermission,
             "OOM" | "MISCONF" | "CROSSSLOT" | "NOREPLICAS" | "TRYAGAIN" => Self::Refused,
             _ if details.contains("non local key") => Self::NonLocalKey,
+            "ERR" if details.contains("The user executing the script can't run") => Self::NoPermission,
             "ERR" if details.contains("nknown command") || details.contains("Unknown Redis command") => {
                 Self::UnknownCommand
             }
@@ -206,6 +207,8 @@ mod tests {
         assert_eq!(judged(ErrorKind::Unknown, "ERR Script attempted to access a non local key in a cluster"), "lost");
         assert_eq!(judged(ErrorKind::Unknown, "ERR unknown command 'EVALSHA', with args beginning with:"), "refused");
         assert_eq!(judged(ErrorKind::Unknown, "ERR Unknown Redis command called from script"), "refused");
+        let may_not = "ERR The user executing the script can't run this command or subcommand script: 6f2a";
+        assert_eq!(judged(ErrorKind::Unknown, may_not), "refused");
         assert_eq!(judged(ErrorKind::InvalidArgument, "WRONGTYPE Operation against a key"), "nonsense");
         assert_eq!(judged(ErrorKind::Unknown, "NONSENSE fence"), "nonsense");
         assert_eq!(judged(ErrorKind::Canceled, "Connection closed unexpectedly."), "lost");

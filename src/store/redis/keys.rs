@@ -629,7 +629,8 @@ impl Keys {
         ];
         keys.extend(self.past_lives(user));
         for set in sets {
-            let slice = SliceId { set, index: 1, of: 1 };
+            let of = if set == OnlineSet::Users { USERS_SLICES } else { 1 };
+            let slice = SliceId { set, index: 1, of };
             keys.extend([self.slice(&slice), self.fence(&slice)]);
         }
         keys
