@@ -1,7 +1,7 @@
 //! `rollcall check-config` tells what is wrong with the settings that a gateway would run with, and with the files that
 //! they name, and where each setting comes from. The files are read by the code with which a gateway reads them. It
-//! asks nobody unless it is told to, and shows no secret. Told to, it tries out on Redis what a gateway needs there, with
-//! keys that are gone a moment later.
+//! asks nobody unless it is told to, and shows no secret. Told to, it tries out on Redis what a gateway needs there,
+//! with keys that are gone a moment later.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a gateway needs of each master, tried out before it serves: the version, the layout that the URL names, a
 //! master and no replica, every command and every kind of key that the program uses, and a message that arrives. The
-//! start of a gateway and `rollcall check-config --connect` ask for it. What cannot work ends the start; what is full or
-//! away now does not, because a gateway lives with that.
+//! start of a gateway and `rollcall check-config --connect` ask for it. What cannot work ends the start. A master that
+//! is full or away does not, because a gateway lives with that.
 
 use std::time::Duration;
 
