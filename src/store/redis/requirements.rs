@@ -26,11 +26,11 @@ use crate::store::StoreError;
 /// The first version with sharded pub/sub.
 const VERSION: (u64, u64) = (7, 0);
 /// The trial of a master, all in all.
-const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
+const TRIAL_DEADLINE: Duration = Duration::from_secs(15);
 /// The connection for messages, and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 /// A subscription, and a message, until it arrives.
-const MESSAGE_DEADLINE: Duration = Duration::from_secs(3);
+const MESSAGE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long keys of a trial stay if they cannot be deleted, in seconds.
 const LEFT_BEHIND: u64 = 60;
 
@@ -216,6 +216,9 @@ impl Trial<'_> {
             Ok(info) => self.read_info(&info.into_string().unwrap_or_default())?,
             Err(error) => self.note("INFO", &error),
         }
+        if !self.found.away.is_empty() {
+            return Ok(self.found);
+        }
         if let Some(canary) = self.canary() {
             let (commands, messages) = join(self.commands(&canary), self.messages(&canary)).await;
             let keys = self.keys().await;
@@ -247,9 +250,12 @@ impl Trial<'_> {
             (None, _) => self.found.warnings.push(format!("Redis at {host} does not say which version it is")),
         }
         if info.role.as_deref() == Some("slave") {
-            return Err(ConnectError::Replica(format!(
-                "Redis at {host} is a read-only replica: a gateway needs a master"
-            )));
+            let why = format!("Redis at {host} is a read-only replica: a gateway needs a master");
+            if address.layout != Layout::Cluster {
+                return Err(ConnectError::Replica(why));
+            }
+            // The cluster has another master for its slots by now, or soon.
+            self.found.away.push(why);
         }
         match info.policy.as_deref() {
             Some("noeviction") => {}
