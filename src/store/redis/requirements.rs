@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use fred::error::Error;
-use fred::interfaces::{EventInterface, PubsubInterface};
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::Value;
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use tokio::time::timeout;
 
 use super::args;
-use super::client::{Connector, connect};
+use super::client::{Connector, connect, custom};
 use super::errors::{ConnectError, ServerError, judge, readable};
 use super::keys::Keys;
 use super::node::Node;
@@ -296,6 +296,10 @@ impl Trial<'_> {
         if let Err(said) = self.node.ask("SET", write).await {
             failed.push(Failed { what: "SET".to_owned(), said });
         }
+        // The server may know the script already, and would not be sent its text.
+        if let Err(said) = self.node.ask("EVAL", args!["return 1", 1, keys[0]]).await {
+            failed.push(Failed { what: "EVAL".to_owned(), said });
+        }
         let script = &scripts::TRIAL;
         let mut command = "EVALSHA";
         let mut said = self.node.ask(command, call(script.sha1())).await;
@@ -364,9 +368,13 @@ impl Trial<'_> {
         if !timeout(MESSAGE_DEADLINE, arrives).await.unwrap_or(false) {
             return failed("messages", Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED));
         }
-        match timeout(MESSAGE_DEADLINE, client.sunsubscribe(channel.as_str())).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => failed("SUNSUBSCRIBE", error),
+        // The library waits for no answer to its own command and drops the answer to this one, unless it is an error. So
+        // the answer to the next command ends the wait.
+        let ended = client.custom::<Value, _>(custom("SUNSUBSCRIBE"), args![channel]);
+        let next = client.ping::<Value>(None);
+        match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
+            Ok(Either::Left((Err(error), _))) => failed("SUNSUBSCRIBE", error),
+            Ok(_) => None,
             Err(_) => failed("SUNSUBSCRIBE", late("no answer to the end of a subscription")),
         }
     }
