@@ -300,6 +300,12 @@ impl Trial<'_> {
         if let Err(said) = self.node.ask("EVAL", args!["return 1", 1, keys[0]]).await {
             failed.push(Failed { what: "EVAL".to_owned(), said });
         }
+        // For calls to a slot that is moving.
+        if *self.topology.layout() == Layout::Cluster
+            && let Err(said) = self.node.ask("ASKING", Vec::new()).await
+        {
+            failed.push(Failed { what: "ASKING".to_owned(), said });
+        }
         let script = &scripts::TRIAL;
         let mut command = "EVALSHA";
         let mut said = self.node.ask(command, call(script.sha1())).await;
