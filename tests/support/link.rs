@@ -204,16 +204,19 @@ async fn join(client: TcpStream, server: SocketAddr, mut ways: Ways) {
     }
 }
 
+/// Pieces that the wire holds at most, one way.
+const ON_THE_WAY: usize = 1_024;
+
 /// A piece, and when it arrives at the other end.
 type OnItsWay = (Instant, Vec<u8>);
 
 async fn pump(from: OwnedReadHalf, to: OwnedWriteHalf, way: Way, ways: Ways) -> io::Result<()> {
     // Pieces that follow each other closely arrive so: they do not wait for each other's delay.
-    let (sent, arriving) = mpsc::unbounded_channel();
+    let (sent, arriving) = mpsc::channel(ON_THE_WAY);
     tokio::try_join!(take_in(from, sent, way, ways), deliver(arriving, to)).map(|_| ())
 }
 
-async fn deliver(mut arriving: mpsc::UnboundedReceiver<OnItsWay>, mut to: OwnedWriteHalf) -> io::Result<()> {
+async fn deliver(mut arriving: mpsc::Receiver<OnItsWay>, mut to: OwnedWriteHalf) -> io::Result<()> {
     while let Some((due, piece)) = arriving.recv().await {
         if due > Instant::now() {
             sleep_until(due).await;
@@ -223,12 +226,7 @@ async fn deliver(mut arriving: mpsc::UnboundedReceiver<OnItsWay>, mut to: OwnedW
     to.shutdown().await
 }
 
-async fn take_in(
-    mut from: OwnedReadHalf,
-    sent: mpsc::UnboundedSender<OnItsWay>,
-    way: Way,
-    ways: Ways,
-) -> io::Result<()> {
+async fn take_in(mut from: OwnedReadHalf, sent: mpsc::Sender<OnItsWay>, way: Way, ways: Ways) -> io::Result<()> {
     let Ways { wire, number, .. } = ways;
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -248,7 +246,7 @@ async fn take_in(
             lead_astray(&mut piece[..read], way);
         }
         let delay = if let Wire::Open(delay) = now { delay } else { Duration::ZERO };
-        if sent.send((Instant::now() + delay, piece[..read].to_vec())).is_err() {
+        if sent.send((Instant::now() + delay, piece[..read].to_vec())).await.is_err() {
             return Ok(());
         }
     }
