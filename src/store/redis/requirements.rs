@@ -374,8 +374,8 @@ impl Trial<'_> {
         if !timeout(MESSAGE_DEADLINE, arrives).await.unwrap_or(false) {
             return failed("messages", Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED));
         }
-        // The library waits for no answer to its own command and drops the answer to this one, unless it is an error. So
-        // the answer to the next command ends the wait.
+        // The library waits for no answer to its own command, and drops the answer to this one unless it is an error.
+        // So the answer to the next command ends the wait.
         let ended = client.custom::<Value, _>(custom("SUNSUBSCRIBE"), args![channel]);
         let next = client.ping::<Value>(None);
         match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
