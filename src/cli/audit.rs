@@ -11,6 +11,7 @@ mod finding;
 mod fix;
 mod inspection;
 mod live;
+mod memory;
 mod platform;
 mod report;
 mod scan;
@@ -80,7 +81,9 @@ async fn audit(
     first.findings.extend(auditor.attendance.inspect().await?);
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
+    first.findings.extend(memory::full_masters(store).await?);
     for gateway in &mut auditor.asked {
+        first.findings.extend(gateway.unwritten(Duration::ZERO));
         first.findings.extend(gateway.compare_all(store, &keys).await?);
     }
     let suspected = std::mem::take(&mut first.findings);
@@ -149,6 +152,16 @@ impl Auditor<'_> {
             if let (Some(gateway), Some(slice)) = (gateway, &subject.slice) {
                 findings.extend(gateway.compare(self.store, slice).await?);
             }
+        }
+        let is_found = |kind| before.iter().any(|finding| finding.kind == kind);
+        if is_found(FindingKind::UnwrittenChanges) {
+            for gateway in &mut self.asked {
+                gateway.look_again().await;
+                findings.extend(gateway.unwritten(SECOND_LOOK));
+            }
+        }
+        if is_found(FindingKind::FullMaster) {
+            findings.extend(memory::full_masters(self.store).await?);
         }
         findings.extend(self.users.confirm(before).await?);
         findings.extend(self.platform.confirm(&leases, before).await?);

@@ -1,6 +1,7 @@
 //! `rollcall check-config` tells what is wrong with the settings that a gateway would run with, and with the files that
 //! they name, and where each setting comes from. The files are read by the code with which a gateway reads them. It
-//! asks nobody unless it is told to, and shows no secret.
+//! asks nobody unless it is told to, and shows no secret. Told to, it tries out on Redis what a gateway needs there,
+//! with keys that are gone a moment later.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::base::terminal::harmless;
 use crate::config::{AuthMode, CheckArgs, Config, Connect, SettingInForce};
 use crate::edge::listener::tls::Certificate;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 use crate::store::{Store, fans};
 use crate::sync::webhooks::Receiver;
 
@@ -27,7 +28,7 @@ use crate::sync::webhooks::Receiver;
 struct Verdict<'a> {
     /// What a gateway would not start with.
     mistakes: Vec<String>,
-    /// Who does not answer; null if nobody was asked.
+    /// Who does not answer, or lacks what a gateway needs; null if nobody was asked.
     unreachable: Option<Vec<String>>,
     /// What is allowed and probably not intended.
     warnings: Vec<String>,
@@ -38,8 +39,15 @@ struct Verdict<'a> {
 pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     let mut mistakes = args.mistakes.clone();
     mistakes.extend(wrong_files(config));
+    let mut warnings = config.warnings();
     let unreachable = match args.connect {
-        Connect::Yes => Some(unreachable(config).await),
+        Connect::Yes => {
+            let asked = ask(config).await;
+            mistakes
+                .extend(asked.mistakes.into_iter().filter(|mistake| !mistakes.contains(mistake)).collect::<Vec<_>>());
+            warnings.extend(asked.warnings);
+            Some(asked.unreachable)
+        }
         Connect::No => None,
     };
     let code = match (mistakes.is_empty(), unreachable.as_ref().is_none_or(Vec::is_empty)) {
@@ -47,7 +55,7 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
         (true, false) => exit::UNAVAILABLE,
         (true, true) => exit::STOPPED,
     };
-    print(&Verdict { mistakes, unreachable, warnings: config.warnings(), settings: &args.settings }, args.format);
+    print(&Verdict { mistakes, unreachable, warnings, settings: &args.settings }, args.format);
     Ok(code)
 }
 
@@ -70,18 +78,38 @@ fn wrong_files(config: &Config) -> Vec<String> {
     wrong
 }
 
-/// Asks those whom a gateway asks before it serves.
-async fn unreachable(config: &Config) -> Vec<String> {
-    let mut unreachable = Vec::new();
+/// What those say whom a gateway asks before it serves.
+#[derive(Debug, Default)]
+struct Asked {
+    mistakes: Vec<String>,
+    unreachable: Vec<String>,
+    warnings: Vec<String>,
+}
+
+async fn ask(config: &Config) -> Asked {
+    let mut asked = Asked::default();
     if config.redis.is_some() {
-        unreachable.extend(open(config).await.err().map(|why| format!("redis: {why}")));
+        match try_redis(config).await {
+            Ok(found) => {
+                let wrong = found.refusals.into_iter().chain(found.away);
+                asked.unreachable.extend(wrong.map(|why| format!("redis: {why}")));
+                asked.warnings.extend(found.warnings.into_iter().map(|warning| format!("redis: {warning}")));
+            }
+            Err(why) if why.is_mistake() => asked.mistakes.push(format!("redis: {why}")),
+            Err(why) => asked.unreachable.push(format!("redis: {why}")),
+        }
     }
     if config.auth == AuthMode::Jwt
         && let Ok((_, Some(fetcher))) = Tokens::open(config, Arc::new(Metrics::default()))
     {
-        unreachable.extend(fetcher.first(Duration::ZERO).await.err().map(|why| format!("jwt-jwks: {why}")));
+        asked.unreachable.extend(fetcher.first(Duration::ZERO).await.err().map(|why| format!("jwt-jwks: {why}")));
     }
-    unreachable
+    asked
+}
+
+/// Tries out on each master of Redis what a gateway needs.
+async fn try_redis(config: &Config) -> Result<TriedOut, ConnectError> {
+    open(config).await?.try_out().await
 }
 
 impl Display for Verdict<'_> {

@@ -1,5 +1,5 @@
 //! Reads settings from the environment: `ROLLCALL_HEARTBEAT` for `heartbeat`. Another variable with that prefix is a
-//! mistake, unless an orchestrator sets it by itself.
+//! mistake, unless an orchestrator sets it by itself, or it tells which build of the program an image has.
 
 use std::ffi::OsString;
 
@@ -16,12 +16,23 @@ pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes
         if let Some(setting) = SETTINGS.iter().find(|s| s.env_name() == name) {
             let text = value.into_string().map_err(|_| "is not valid UTF-8".to_owned());
             given.insert(setting.name, Given { text, place: format!("env {name}") });
-        } else if !is_service_link(&name, &value.to_string_lossy()) {
+        } else if !is_service_link(&name, &value.to_string_lossy()) && !tells_the_build(&name) {
             let hint = did_you_mean(&name[ENV_PREFIX.len()..], settings::names(), settings::env_name);
             mistakes.push(format!("{} (env): no such setting{hint}", name.escape_debug()));
         }
     }
     given
+}
+
+/// The words that images and build systems put behind the name of a program to say where it is from. No setting begins
+/// with one of them.
+pub(super) const BUILD_WORDS: [&str; 10] =
+    ["BUILD", "CHECKSUM", "COMMIT", "DOWNLOAD", "GIT", "IMAGE", "RELEASE", "REVISION", "SHA256", "VERSION"];
+
+/// Whether the variable tells of the program and not to it: `ROLLCALL_VERSION`, `ROLLCALL_GIT_COMMIT`.
+fn tells_the_build(name: &str) -> bool {
+    let first = name[ENV_PREFIX.len()..].split('_').next().unwrap_or_default();
+    BUILD_WORDS.contains(&first)
 }
 
 /// Whether Kubernetes set the variable. Every pod gets variables for each service of its namespace, and those for a

@@ -573,6 +573,13 @@ fn variables_that_kubernetes_sets_for_services_are_ignored() {
     ] {
         assert_eq!(env(name, value).config(), Config::default(), "{name}");
     }
+    for name in ["ROLLCALL_VERSION", "ROLLCALL_GIT_COMMIT", "ROLLCALL_IMAGE_TAG", "ROLLCALL_BUILD_DATE"] {
+        assert_eq!(env(name, "1.2.3").config(), Config::default(), "{name} is about the program");
+    }
+    let first_word = |setting: &Setting| setting.env_name()["ROLLCALL_".len()..].split('_').next().unwrap().to_owned();
+    let mixed_up = SETTINGS.iter().map(first_word).find(|word| super::environment::BUILD_WORDS.contains(&&**word));
+    assert_eq!(mixed_up, None, "a setting whose typos would be taken for a build's");
+    env("ROLLCALL_VERSIONS", "1").refused_with(&["no such setting"]);
     env("ROLLCALL_PORT", "9000").refused_with(&["did you mean ROLLCALL_LISTEN?"]);
     env("ROLLCALL_REDIS_URL", "redis://h").refused_with(&["did you mean ROLLCALL_REDIS?"]);
     env("ROLLCALL_PORT_X_TCP", "1").refused_with(&["no such setting"]);

@@ -294,15 +294,25 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     let deadline = tokio::time::Instant::now() + config.wait_for_store;
     loop {
         let access = Access { url: url.clone(), prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() };
-        match RedisStore::open(access, metrics.clone()).await {
+        match open_and_try(access, metrics).await {
             Ok(store) => return Ok(Arc::new(store)),
-            Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {
+            Err(why) if why.may_pass() && tokio::time::Instant::now() < deadline => {
                 tracing::info!(error = %why, "the store is not there yet; waiting");
             }
             Err(why) => return Err(why),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+}
+
+/// Connects to Redis, and tries out whether a gateway can work with it. What a gateway can live with is logged.
+async fn open_and_try(access: Access, metrics: &Arc<Metrics>) -> Result<RedisStore, ConnectError> {
+    let store = RedisStore::open(access, metrics.clone()).await?;
+    let found = store.try_out().await?;
+    found.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    found.refusals.iter().for_each(|refusal| tracing::warn!("{refusal}"));
+    found.away.iter().for_each(|away| tracing::info!("a master was not tried out: {away}"));
+    Ok(store)
 }
 
 fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> WebhookSender {

@@ -47,7 +47,7 @@ impl From<LiveError> for RequestError {
         };
         let message = match why {
             // Details are for the operator only.
-            LiveError::Store(_) => "the store does not answer; try again".to_owned(),
+            LiveError::Store(why) => format!("{}; try again", why.for_clients()),
             other => other.to_string(),
         };
         Self::Refused(Refusal::new(code, message))

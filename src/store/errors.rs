@@ -32,6 +32,24 @@ impl StoreError {
         !matches!(self, Self::Nonsense(_))
     }
 
+    /// Whether the store refused because it takes no writes now. It answers, and reads may work.
+    pub fn refuses_writes(&self) -> bool {
+        let Self::Refused(said) = self else { return false };
+        // The first word of an error is part of the store's protocol.
+        ["OOM", "MISCONF", "NOREPLICAS", "READONLY"].contains(&said.split(' ').next().unwrap_or_default())
+    }
+
+    /// What clients are told. The store's own words may name hosts and keys, and are for operators.
+    pub fn for_clients(&self) -> &'static str {
+        match self {
+            Self::Timeout | Self::Lost(_) => "the store does not answer now",
+            Self::Backpressure => "too many calls wait for the store now",
+            Self::Refused(_) if self.refuses_writes() => "the store refuses writes now",
+            Self::Refused(_) => "the store refuses this now",
+            Self::Nonsense(_) => "the store's answer cannot be read",
+        }
+    }
+
     /// The label under which metrics count this error.
     pub fn label(&self) -> &'static str {
         match self {
@@ -59,6 +77,17 @@ pub fn both<T, U>(first: StoreResult<T>, second: StoreResult<U>) -> StoreResult<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_are_told_what_the_store_does_and_nothing_that_it_said() {
+        let refused = |said: &str| StoreError::Refused(said.to_owned()).for_clients();
+        for said in ["OOM command not allowed", "MISCONF Redis is configured", "NOREPLICAS Not enough", "READONLY You"]
+        {
+            assert_eq!(refused(said), "the store refuses writes now", "{said}");
+        }
+        assert_eq!(refused("NOPERM User rollcall has no permissions"), "the store refuses this now");
+        assert_eq!(StoreError::Lost("10.0.0.1:6379 is down".to_owned()).for_clients(), "the store does not answer now");
+    }
 
     #[test]
     fn of_two_errors_the_one_that_is_worth_a_retry_counts() {

@@ -80,7 +80,7 @@ pub struct StatusPage {
 pub async fn states_of(store: &dyn Store, statuses: &[StatusId]) -> Vec<StoreResult<StatusState>> {
     let lives: Vec<LiveId> = statuses.iter().filter_map(|status| Some(status.live()?.0.clone())).collect();
     let posts: Vec<StatusId> = statuses.iter().filter(|status| status.live().is_none()).cloned().collect();
-    let (records, posts) = (store.load_lives(&lives).await, store.posts(&posts).await);
+    let (records, posts) = tokio::join!(store.load_lives(&lives), store.posts(&posts));
     let (mut records, mut posts) = (records.into_iter(), posts.into_iter());
     let none = || StoreError::Nonsense("too few answers".to_owned());
     let state = |status: &StatusId| match status.subject() {
@@ -204,7 +204,7 @@ async fn standing(store: &dyn Store, view: View<'_>, read: Vec<(Entry, Timeline)
 
 /// Takes those statuses out of a timeline again that do not stand. A status that falls after this look is taken out by
 /// its end: by the end itself, or by the job that the end begins, because the timeline's user is a follower already.
-async fn take_back(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
+pub async fn take_back(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
     let statuses: Vec<StatusId> = entries.iter().map(|entry| entry.id.clone()).collect();
     let mut gone = Vec::new();
     for (status, state) in statuses.iter().zip(states_of(store, &statuses).await) {
@@ -216,7 +216,7 @@ async fn take_back(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) ->
 }
 
 /// Puts entries into a timeline, those that do not stand aside.
-pub async fn add_standing(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
+async fn add_standing(store: &dyn Store, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
     if entries.is_empty() {
         return Ok(());
     }

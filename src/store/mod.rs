@@ -63,8 +63,8 @@ pub use events::{
 };
 pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
 pub use feeds::{
-    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, add_standing, forget_author, merge_author,
-    refill, states_of, status_page, withdraw, withdraw_live,
+    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author, refill, states_of,
+    status_page, take_back, withdraw, withdraw_live,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};

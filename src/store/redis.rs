@@ -40,8 +40,10 @@ mod online_users;
 mod paging;
 mod probe;
 mod profiles;
+mod refusals;
 mod removals;
 mod reply;
+mod requirements;
 mod router;
 mod scripts;
 mod sessions;
@@ -68,6 +70,7 @@ use self::client::{Connector, Probes};
 pub use self::errors::ConnectError;
 use self::keys::Keys;
 use self::node::Share;
+pub use self::requirements::TriedOut;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
@@ -127,6 +130,14 @@ impl RedisStore {
         Self::open_with(access, Probes::Ping, metrics).await
     }
 
+    /// Tries out on every master whether a gateway can work with it.
+    ///
+    /// # Errors
+    /// What a master lacks, in its own words.
+    pub async fn try_out(&self) -> Result<TriedOut, ConnectError> {
+        requirements::try_out(self.router.topology()).await
+    }
+
     /// Whether the URL can be read and somebody be trusted. It asks nobody.
     ///
     /// # Errors
@@ -139,7 +150,11 @@ impl RedisStore {
     async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;
-        let (topology, tasks) = Topology::connect(connector, Keys::new(access.prefix), metrics.clone()).await?;
+        let connected = Topology::connect(connector.clone(), Keys::new(access.prefix), metrics.clone()).await;
+        let (topology, tasks) = match connected {
+            Ok(connected) => connected,
+            Err(why) => return Err(requirements::explain(&connector, why).await),
+        };
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
         let router = Router::new((topology, tasks), metrics);
         Ok(Self { router, subscriber, seen_ids: Arc::default(), attendance_form: Arc::default() })

@@ -15,8 +15,8 @@ use crate::base::clock::Clock;
 use crate::base::ids::{PostId, UserId};
 use crate::store::{
     Content, Entry, FanoutTask, Job, LiveRecord, MAX_TIMELINE, MIN_TIMELINE, Post, ShownStatus, StatusId, StatusPage,
-    StatusState, Store, StoreResult, Timeline, View, add_standing, forget_author, merge_author, refill, states_of,
-    status_page, withdraw, withdraw_live,
+    StatusState, Store, StoreResult, Timeline, View, forget_author, merge_author, refill, states_of, status_page,
+    take_back, withdraw, withdraw_live,
 };
 
 /// How long, and for how many users, this gateway remembers that it filled their timelines again.
@@ -59,28 +59,40 @@ impl Feeds {
         self.store.enqueue_fanout(&Job { task, entry: entry.clone() }).await
     }
 
-    /// A live opened. If the store fails, the next walk finds that the live was not announced.
-    pub async fn opened(&self, record: &LiveRecord) {
-        if let Err(error) = self.announce(record).await {
+    /// A live opened, whose streamer had so many followers before, if that is known. If the store fails, the next walk
+    /// finds that the live was not announced.
+    pub async fn opened(&self, record: &LiveRecord, followers: Option<u64>) {
+        if let Err(error) = self.announce(record, followers).await {
             tracing::debug!(live_id = %record.live, %error, "a live was not announced; the walk will do it");
         }
     }
 
-    async fn announce(&self, record: &LiveRecord) -> StoreResult<()> {
+    async fn announce(&self, record: &LiveRecord, followers: Option<u64>) -> StoreResult<()> {
         let (entry, on_air) = (Entry::of_live(record), Timeline::OnAir(record.streamer.clone()));
-        self.withdraw_ended(&on_air).await?;
         if record.terms.invisible {
-            return Ok(());
+            return self.withdraw_ended(&on_air).await;
         }
-        let had_followers = self.has_followers(&record.streamer).await?;
-        if had_followers {
-            self.note(FanoutTask::Add, &entry).await?;
-        }
+        let noted = async {
+            let has_followers = match followers {
+                Some(followers) => followers > 0,
+                None => self.has_followers(&record.streamer).await?,
+            };
+            if has_followers {
+                self.note(FanoutTask::Add, &entry).await?;
+            }
+            StoreResult::Ok(has_followers)
+        };
+        let ((), had_followers) = tokio::try_join!(self.withdraw_ended(&on_air), noted)?;
         // After the note: it says that the live was announced. Whoever follows from now on finds it there.
-        add_standing(self.store.as_ref(), &on_air, std::slice::from_ref(&entry)).await?;
-        if !had_followers && self.has_followers(&record.streamer).await? {
-            self.note(FanoutTask::Add, &entry).await?;
-        }
+        let (store, entries) = (self.store.as_ref(), std::slice::from_ref(&entry));
+        store.add_entries(&on_air, entries).await?;
+        let noted_late = async {
+            if !had_followers && self.has_followers(&record.streamer).await? {
+                self.note(FanoutTask::Add, &entry).await?;
+            }
+            StoreResult::Ok(())
+        };
+        tokio::try_join!(take_back(store, &on_air, entries), noted_late)?;
         self.look_for_jobs();
         Ok(())
     }
@@ -120,7 +132,7 @@ impl Feeds {
         let open: Vec<&LiveRecord> = open.iter().filter(|record| !record.terms.invisible).collect();
         let listed = self.store.are_on_timelines(&open.iter().copied().map(on_air).collect::<Vec<_>>()).await;
         let missing = open.into_iter().zip(listed).filter(|(_, listed)| *listed == Ok(false));
-        stream::iter(missing).for_each_concurrent(AT_A_TIME, |(record, _)| self.opened(record)).await;
+        stream::iter(missing).for_each_concurrent(AT_A_TIME, |(record, _)| self.opened(record, None)).await;
     }
 
     /// Makes an announcement now. `None` if its author has no profile.

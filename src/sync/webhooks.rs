@@ -242,6 +242,9 @@ impl WebhookSender {
             return;
         };
         let failures = state.backlog.failed(&event.live, now, rand::random());
+        if let Some(wait) = why.retry_after() {
+            state.backlog.leave_alone(&event.live, now, millis(wait));
+        }
         tracing::debug!(event_id = event.id, failures, error = %why, "the webhook did not take an event");
         let is_old = self.clock.unix().saturating_sub(entry.0) >= millis(self.patience);
         if is_old && failures >= LEAST_ATTEMPTS {

@@ -610,3 +610,36 @@ async fn a_crash_a_sweep_a_drain_and_an_audit_need_nothing_more() {
     assert!(unused.is_empty(), "granted to audits and never used: {unused:?}");
     drop(sockets);
 }
+
+/// A gateway does not start with such a rule, for the same reason.
+#[tokio::test]
+async fn a_check_of_the_settings_names_whatever_the_rule_lacks() {
+    let redis = RedisServer::start().await;
+    let url = format!("redis://rollcall:secret@{}", redis.addr());
+    let check = || {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        let out = program.args(["check-config", "--connect", "--json", "--log", "off", "--redis", &url]).output();
+        let out = out.unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    let rule = rules().swap_remove(0);
+    set(&redis, &rule);
+    let (code, said) = check();
+    assert_eq!((code, refused(&redis).as_str()), (Some(0), ""), "{said}");
+    let needed = |word: &&String| {
+        word.starts_with(['+', '~', '&']) && !word.strip_prefix('+').is_some_and(|word| BY_ITSELF.contains(&word))
+    };
+    for missing in rule.iter().filter(needed) {
+        let without: Vec<String> = rule.iter().filter(|word| *word != missing).cloned().collect();
+        set(&redis, &without);
+        let (code, said) = check();
+        let named = match missing.split_at(1) {
+            ("+", command) => command.split('|').next().unwrap().to_uppercase(),
+            ("~", pattern) => format!("the key {}", pattern.split('*').next().unwrap()),
+            _ => "channel".to_owned(),
+        };
+        assert_eq!(code, Some(69), "without {missing}: {said}");
+        let is_told = said.contains("NOPERM") || said.contains("can't run this command");
+        assert!(said.contains(&named) && is_told, "without {missing}: {said}");
+    }
+}

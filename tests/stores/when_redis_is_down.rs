@@ -382,8 +382,9 @@ async fn a_failed_connection_says_what_is_wrong() {
     assert_eq!(connect(&with(":p%40ss%20word")).await, None);
     assert_eq!(connect(&with("default:p%40ss%20word")).await, None);
     let single = connect(&format!("redis-cluster://:p%40ss%20word@{}", server.addr())).await;
+    assert!(single.as_ref().is_some_and(ConnectError::is_mistake), "{single:?}");
     let said = single.map(|error| error.to_string()).unwrap_or_default();
-    assert!(said.contains("cluster support disabled"), "{said}");
+    assert!(said.contains("this is a single server: use redis://"), "{said}");
 }
 
 #[tokio::test]

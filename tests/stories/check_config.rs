@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::certificates::Certificates;
-use crate::support::redis_server::free_port;
+use crate::support::redis_cluster::RedisCluster;
+use crate::support::redis_sentinels::RedisSentinels;
+use crate::support::redis_server::{RedisServer, free_port};
 use crate::support::redis_view::Redis;
 
 /// A folder with files of settings and keys.
@@ -149,13 +151,130 @@ async fn redis_is_asked_only_where_that_is_wanted() {
     assert!(away["unreachable"][0].as_str().unwrap().starts_with("redis: Redis cannot be reached"), "{away:#}");
     assert_eq!(folder.check(0, &["--redis", &url, "--connect"])["unreachable"], json!([]));
     let keys = redis.ask(&["DBSIZE"]).await;
-    assert_eq!(keys, 0, "nothing is written");
+    assert_eq!(keys, 0, "nothing is left of what was tried out");
     let secret = folder.file("secret", &"s".repeat(32));
     let keys = format!("http://127.0.0.1:{}/hunter2", free_port());
     let jwks = ["--auth", "jwt", "--jwt-hs256-secret-file", &secret, "--jwt-jwks", &keys, "--connect"];
     let away = folder.check(69, &jwks);
     assert!(away["unreachable"][0].as_str().unwrap().starts_with("jwt-jwks: "), "{away:#}");
     assert!(away["warnings"][0].as_str().unwrap().contains("jwt-jwks is a URL of http"), "{away:#}");
+}
+
+/// The exit code of the program, which must not start, and what it says.
+fn start(redis: &str) -> (Option<i32>, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+    let out = program.args(["--listen", "127.0.0.1:0", "--redis", redis]).output().unwrap();
+    (out.status.code(), String::from_utf8(out.stderr).unwrap())
+}
+
+/// A check and a start must end with this code, and each must say all these words.
+fn refuses(redis: &str, code: i32, words: &[&str]) {
+    let verdict = Folder::new().check(code, &["--redis", redis, "--connect"]);
+    let list = if code == 64 { &verdict["mistakes"] } else { &verdict["unreachable"] };
+    let (ended, said) = start(redis);
+    assert_eq!(ended, Some(code), "{said}");
+    for word in words {
+        assert!(list.to_string().contains(word), "{word:?} is not in {verdict:#}");
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_redis_under_other_names_is_refused_with_the_names_and_its_own_words() {
+    let in_scripts = ["TIME", "UNLINK", "XADD", "PFADD", "DUMP", "SMISMEMBER", "ZADD", "HSET", "SPUBLISH"];
+    let renamed = |command: &str| ["--rename-command".to_owned(), command.to_owned(), format!("MY{command}")];
+    let options: Vec<String> = in_scripts.iter().flat_map(|command| renamed(command)).collect();
+    let server = RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let words: Vec<String> =
+        in_scripts.iter().map(|command| format!("{command}: ERR Unknown Redis command called from script")).collect();
+    refuses(&server.url(), 69, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    for command in ["EVAL", "EVALSHA", "SSUBSCRIBE"] {
+        let options = renamed(command);
+        let server = RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        refuses(&server.url(), 69, &[command, "ERR unknown command"]);
+        let left = server.cli(&["KEYS", "*"]);
+        assert!(left.lines().all(|key| key == "rollcall:canary"), "{left}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_do_is_named() {
+    let server = RedisServer::start().await;
+    let rule = |more: &[&str]| {
+        let rule = ["ACL", "SETUSER", "rollcall", "reset", "on", ">secret", "~*", "&*", "+@all"];
+        assert_eq!(server.cli(&[&rule[..], more].concat()), "OK");
+    };
+    let url = format!("redis://rollcall:secret@{}", server.addr());
+    let check = |code| Folder::new().check(code, &["--redis", &url, "--connect"]);
+    rule(&[]);
+    assert_eq!(check(0)["unreachable"], json!([]));
+    rule(&["-xautoclaim", "-getbit"]);
+    refuses(&url, 69, &["XAUTOCLAIM: ", "GETBIT: ", "can't run this command"]);
+    rule(&["-ssubscribe"]);
+    refuses(&url, 69, &["SSUBSCRIBE: NOPERM"]);
+    rule(&["resetchannels", "&other:*"]);
+    refuses(&url, 69, &["NOPERM", "channel"]);
+    rule(&["resetkeys", "~rollcall:*", "~live:*", "~lives"]);
+    refuses(&url, 69, &["the key followers:0: NOPERM", "the key online-fans:0: NOPERM"]);
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_and_a_full_master_is_told() {
+    let redis = Redis::start().await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let full = Folder::new().check(69, &["--redis", &redis.url(), "--connect"]);
+    assert!(full["unreachable"].to_string().contains("refuses calls now: OOM command not allowed"), "{full:#}");
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    redis.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    refuses(&redis.url(), 69, &["is a read-only replica"]);
+}
+
+#[tokio::test]
+async fn a_policy_that_drops_keys_is_a_warning() {
+    let redis = Redis::start().await;
+    redis.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let verdict = Folder::new().check(0, &["--redis", &redis.url(), "--connect"]);
+    assert!(verdict["warnings"].to_string().contains("maxmemory-policy allkeys-lru"), "{verdict:#}");
+    redis.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    let verdict = Folder::new().check(0, &["--redis", &redis.url(), "--connect"]);
+    assert!(!verdict["warnings"].to_string().contains("maxmemory-policy"), "{verdict:#}");
+}
+
+#[tokio::test]
+async fn the_scheme_of_the_url_must_fit_the_servers() {
+    let single = RedisServer::start().await;
+    refuses(&format!("redis-cluster://{}", single.addr()), 64, &["this is a single server: use redis://"]);
+    refuses(&format!("redis-sentinel://{}", single.addr()), 64, &["this is a single server: use redis://"]);
+    let cluster = RedisCluster::start(3, 0).await;
+    let node = cluster.nodes[2].addr();
+    for database in ["", "/1"] {
+        let url = format!("redis://rollcall:secret@{node}{database}");
+        refuses(&url, 64, &["this is a cluster: use redis-cluster://"]);
+    }
+    let sentinels = RedisSentinels::start().await;
+    let sentinel = sentinels.url();
+    let host = sentinel.rsplit(['@', '/']).find(|part| part.contains(':')).unwrap().split(',').next().unwrap();
+    refuses(&format!("redis://{host}"), 64, &["this is a sentinel: use redis-sentinel://"]);
+}
+
+#[tokio::test]
+async fn every_master_of_a_cluster_is_tried_out() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let check = |code| Folder::new().check(code, &["--redis", &cluster.url(), "--connect"]);
+    assert_eq!(check(0)["unreachable"], json!([]));
+    for node in &cluster.nodes {
+        assert_eq!(node.cli(&["KEYS", "*trial*"]), "");
+    }
+    cluster.nodes[2].cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    let host = cluster.nodes[2].addr().to_string();
+    let verdict = check(0);
+    assert!(
+        verdict["warnings"].to_string().contains(&format!("Redis at {host} has the maxmemory-policy")),
+        "{verdict:#}"
+    );
+    cluster.nodes[2].cli(&["ACL", "SETUSER", "rollcall", "-zadd", "-spublish", "-asking"]);
+    let refused = format!("Redis at {host} refuses what a gateway needs");
+    refuses(&cluster.url(), 69, &[&refused, "ZADD: ", "SPUBLISH: ", "ASKING: "]);
 }
 
 #[test]

@@ -179,10 +179,10 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         let here = World::beside(redis.clone(), |_| ()).await;
         here.open("42").await;
         here.crowd_follows("u", 3).await;
-        // Nobody may use any channel, so every message is lost, both ways.
+        let there = World::beside(redis.clone(), |_| ()).await;
+        // Nobody may use any channel from now on, so every message is lost, both ways.
         redis.ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        let there = World::beside(redis.clone(), |_| ()).await;
         let _here = here.crowd("u", 2, "42").await;
         here.fans_become("42", &["u0", "u1"]).await;
         // A gateway that hears nothing checks what it holds more often.

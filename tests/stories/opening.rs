@@ -1,11 +1,63 @@
 //! Streamers and back ends open lives over the socket and over HTTP. Each live has one owner, and each opening a higher
 //! epoch.
 
-use serde_json::json;
+use std::time::Duration;
 
-use crate::support::stores::{on_both_stores, on_redis};
+use rollcall::config::Config;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::link::Link;
+use crate::support::redis_view::Redis;
+use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
+use crate::support::world::World;
+
+/// How far away a distant Redis is, one way.
+const FAR: Duration = Duration::from_millis(150);
+
+/// Ten round trips to a distant Redis: an opening takes seven.
+const FEW_ROUND_TRIPS: Duration = Duration::from_secs(3);
+
+/// With the deadlines that gateways have by default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_opens_fills_and_closes_although_redis_is_far_away() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        redis.ask(&["ZADD", "followers:s1", "1", "u1"]).await;
+        let link = Link::to(redis.addr()).await;
+        link.slow(FAR);
+        let world = World::at_tuned(&link.url(), |config| {
+            let usual = Config::default();
+            config.flush = usual.flush;
+            config.lease = usual.lease;
+            config.lease_refresh = usual.lease_refresh;
+        })
+        .await;
+        for attendance in [true, false] {
+            let live = format!("42-{attendance}");
+            let asked = Instant::now();
+            let wish = json!({"streamer_id": "s1", "attendance": attendance});
+            world.backend().put(&format!("/v1/lives/{live}"), wish).await.is(201);
+            assert!(asked.elapsed() < FEW_ROUND_TRIPS, "{:?}", asked.elapsed());
+        }
+        let mut streamer = world.streamer("s2").await;
+        let asked = Instant::now();
+        streamer.open("43").await;
+        assert!(asked.elapsed() < FEW_ROUND_TRIPS, "{:?}", asked.elapsed());
+
+        let mut viewer = world.viewer_in("u1", "42-true").await;
+        until("the fan is in the set", PATIENCE * 2, async || {
+            same(redis.fans("42-true").await, ["u1".to_owned()].into())
+        })
+        .await;
+        assert_eq!(world.backend().delete("/v1/lives/42-true").await.is(200).body["state"], "closed");
+        viewer.expect("closed").await;
+        assert_eq!(redis.card("42-true").await, 0);
+    })
+    .await;
+}
 
 on_both_stores! {
     async fn a_streamer_opens_and_owns_a_live(world) {

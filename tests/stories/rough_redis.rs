@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::audit::audit;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::link::Link;
@@ -38,6 +40,81 @@ on_redis! {
         world.fans_become("42", &["u1", "u2", "u3"]).await;
         streamer.open("43").await;
     }
+}
+
+/// Whoever reads the log, or runs an audit, learns that Redis is full and what the sets lack; clients learn that the
+/// store refuses writes, and nothing of its own words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
+    within_deadline(async {
+        let mut world = World::program(Redis::start().await).await;
+        world.open("42").await;
+        world.crowd_follows("u", 4).await;
+        let _early = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        let _late = (world.viewer_in("u2", "42").await, world.viewer_in("u3", "42").await);
+        let refused = r#"rollcall_store_errors_total{call="apply",error="refused"}"#;
+        until("the store refuses again and again", PATIENCE * 2, async || {
+            let times = world.metric(refused).await;
+            if times >= 3.0 { Ok(()) } else { Err(times) }
+        })
+        .await;
+        let said = world.process().said();
+        let lines: Vec<_> = said.lines().filter(|line| line.contains("redis refuses calls")).collect();
+        assert_eq!(lines.len(), 1, "{said}");
+        let node = world.redis().addr().to_string();
+        for words in ["WARN", "OOM command not allowed when used memory > 'maxmemory'", node.as_str()] {
+            assert!(lines[0].contains(words), "{words:?} is not in {lines:?}");
+        }
+        let problem = world.backend().put("/v1/lives/43", json!({"streamer_id": "s1"})).await.is(503).body;
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("refuses writes") && !detail.contains("OOM"), "{detail}");
+
+        let (url, gateway) = (world.redis().url(), format!("http://{}", world.addr));
+        let by_itself = audit(&url, 1, &[]).await;
+        let full = finding(&by_itself, "full_master");
+        assert!(full["detail"].as_str().unwrap().contains(&node), "{full}");
+        let asked = audit(&url, 1, &["--gateway", &gateway]).await;
+        let unwritten = finding(&asked, "unwritten_changes");
+        assert_eq!(unwritten["gateway_id"], world.gateway_id().await);
+        // The two fans are also two users of the platform.
+        assert!(unwritten["members"].as_u64().unwrap() >= 2, "{unwritten}");
+
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        world.fans_become("42", &["u0", "u1", "u2", "u3"]).await;
+        until("the audit finds nothing", PATIENCE * 2, async || {
+            let report = world.backend().get("/v1/gateway/slices").await.is(200).body;
+            let waits = report["items"].as_array().unwrap().iter().any(|slice| slice["unsettled"] != 0);
+            if waits { Err(report) } else { Ok(()) }
+        })
+        .await;
+        audit(&url, 0, &["--gateway", &gateway]).await;
+    })
+    .await;
+}
+
+/// The only finding of a kind.
+fn finding(report: &Value, kind: &str) -> Value {
+    let all = report["findings"].as_array().unwrap().iter();
+    let mut found: Vec<_> = all.filter(|finding| finding["kind"] == kind).cloned().collect();
+    assert_eq!(found.len(), 1, "{report:#}");
+    found.remove(0)
+}
+
+/// A restart in that hour must not make the outage a full one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_starts_on_a_full_redis_and_says_so() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        let mut world = World::program(redis).await;
+        let said = world.process().said();
+        assert!(said.contains("refuses calls now: OOM command not allowed"), "{said}");
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        world.open("42").await;
+    })
+    .await;
 }
 
 on_redis! {

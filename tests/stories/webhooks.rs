@@ -113,6 +113,30 @@ async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_says_when_to_come_back_is_left_alone_until_then() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        webhook.is(Mood::Defers("1", "3"));
+        let world = World::on_memory(|config| webhook.hears(config)).await;
+        for live in ["1", "2"] {
+            world.backend().open(live, "s1").await;
+        }
+        webhook.hears_of("2", &["live.opened"]).await;
+        until("the event is sent again", PATIENCE, async || {
+            let deferred = webhook.deferred();
+            if deferred.len() == 2 { Ok(()) } else { Err(deferred.len()) }
+        })
+        .await;
+        let deferred = webhook.deferred();
+        let wait = deferred[1].duration_since(deferred[0]);
+        assert!(wait >= Duration::from_millis(2_900), "{wait:?}");
+        webhook.is(Mood::Takes);
+        webhook.hears_of("1", &["live.opened"]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_whose_event_is_refused_holds_back_only_its_own() {
     within_deadline(async {
         let webhook = Webhook::start().await;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// What the wire does with bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +204,29 @@ async fn join(client: TcpStream, server: SocketAddr, mut ways: Ways) {
     }
 }
 
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: Ways) -> io::Result<()> {
+/// Pieces that the wire holds at most, one way.
+const ON_THE_WAY: usize = 1_024;
+
+/// A piece, and when it arrives at the other end.
+type OnItsWay = (Instant, Vec<u8>);
+
+async fn pump(from: OwnedReadHalf, to: OwnedWriteHalf, way: Way, ways: Ways) -> io::Result<()> {
+    // Pieces that follow each other closely arrive so: they do not wait for each other's delay.
+    let (sent, arriving) = mpsc::channel(ON_THE_WAY);
+    tokio::try_join!(take_in(from, sent, way, ways), deliver(arriving, to)).map(|_| ())
+}
+
+async fn deliver(mut arriving: mpsc::Receiver<OnItsWay>, mut to: OwnedWriteHalf) -> io::Result<()> {
+    while let Some((due, piece)) = arriving.recv().await {
+        if due > Instant::now() {
+            sleep_until(due).await;
+        }
+        to.write_all(&piece).await?;
+    }
+    to.shutdown().await
+}
+
+async fn take_in(mut from: OwnedReadHalf, sent: mpsc::Sender<OnItsWay>, way: Way, ways: Ways) -> io::Result<()> {
     let Ways { wire, number, .. } = ways;
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -217,18 +239,16 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: W
         };
         until(wire.clone(), |w| !held(w)).await;
         let now = *wire.borrow();
-        if let Wire::Open(delay) = now
-            && delay > Duration::ZERO
-        {
-            sleep(delay).await;
-        }
         if read == 0 {
-            return to.shutdown().await;
+            return Ok(());
         }
         if now == Wire::Swallowing(way) {
             lead_astray(&mut piece[..read], way);
         }
-        to.write_all(&piece[..read]).await?;
+        let delay = if let Wire::Open(delay) = now { delay } else { Duration::ZERO };
+        if sent.send((Instant::now() + delay, piece[..read].to_vec())).await.is_err() {
+            return Ok(());
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 use axum::Router;
@@ -36,6 +36,8 @@ pub enum Mood {
     Takes,
     /// 500 for this live, 204 for the others.
     Refuses(&'static str),
+    /// 429 for this live, with this `Retry-After`, 204 for the others.
+    Defers(&'static str, &'static str),
     /// No answer.
     Hangs,
     /// 307 to itself.
@@ -53,6 +55,8 @@ struct Inner {
     taken: Vec<Value>,
     /// How many requests came.
     requests: usize,
+    /// When requests were deferred.
+    deferred: Vec<Instant>,
 }
 
 /// A receiver.
@@ -69,7 +73,7 @@ impl Webhook {
     pub async fn start() -> Self {
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), format!("{SECRET}\n")).unwrap();
-        let inner = Inner { mood: Mood::Takes, secret: SECRET, taken: Vec::new(), requests: 0 };
+        let inner = Inner { mood: Mood::Takes, secret: SECRET, taken: Vec::new(), requests: 0, deferred: Vec::new() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let mut webhook = Self { addr, inner: Arc::new(Mutex::new(inner)), secret, runs: None };
@@ -133,6 +137,11 @@ impl Webhook {
     /// What it took, in order, repeats included.
     pub fn taken(&self) -> Vec<Value> {
         self.inner.lock().unwrap().taken.clone()
+    }
+
+    /// When it said that it is not to be asked so soon again.
+    pub fn deferred(&self) -> Vec<Instant> {
+        self.inner.lock().unwrap().deferred.clone()
     }
 
     /// How many requests came.
@@ -204,8 +213,12 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: 
         Mood::Refuses(live) if event["live_id"] == live => {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
+        Mood::Defers(live, wait) if event["live_id"] == live => {
+            inner.lock().unwrap().deferred.push(Instant::now());
+            return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", wait)]).into_response();
+        }
         Mood::Talks => true,
-        Mood::Takes | Mood::Refuses(_) => false,
+        Mood::Takes | Mood::Refuses(_) | Mood::Defers(..) => false,
     };
     inner.lock().unwrap().taken.push(event);
     if talk {

@@ -13,7 +13,9 @@ use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::{FoundKeys, slice_id};
+use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::cli::common::seconds;
 use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
@@ -25,6 +27,9 @@ const TRIES: u32 = 12;
 /// The time between two tries: an odd number, so that the tries do not fall into step with flushes.
 const BETWEEN: Duration = Duration::from_millis(37);
 
+/// A change that has waited for so long is not merely under way.
+const STUCK: Duration = Duration::from_millis(1_500);
+
 /// A gateway that answered what it holds.
 #[derive(Debug)]
 pub(super) struct AskedGateway {
@@ -32,10 +37,29 @@ pub(super) struct AskedGateway {
     pub id: GatewayId,
     /// The slices in which it says it has an entry.
     slices: HashSet<SliceId>,
+    unwritten: Unwritten,
     /// How many slices the audit compared.
     pub compared: u64,
     /// How many slices never stayed unchanged.
     pub restless: u64,
+}
+
+/// What a gateway has to write and could not write yet.
+#[derive(Debug, Default)]
+struct Unwritten {
+    changes: u64,
+    slices: u64,
+    oldest: Duration,
+}
+
+impl Unwritten {
+    fn add(&mut self, held: &SliceHeld) {
+        if held.unsettled > 0 {
+            self.changes += held.unsettled;
+            self.slices += 1;
+            self.oldest = self.oldest.max(Duration::from_millis(held.unsettled_ms.unwrap_or(0)));
+        }
+    }
 }
 
 /// Asks every gateway what it holds. A gateway that does not answer is a finding.
@@ -58,18 +82,47 @@ pub(super) async fn ask(gateways: Vec<GatewayApi>) -> (Vec<AskedGateway>, Vec<Au
 
 async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
     let (mut id, mut slices, mut cursor) = (String::new(), HashSet::new(), Some(String::new()));
+    let mut unwritten = Unwritten::default();
     while let Some(from) = cursor {
         let page = api.slices(&from).await?;
         for held in page.items {
+            unwritten.add(&held);
             let SliceId { set, index, of } = held.id().context("it names a slice of no live")?;
-            slices.insert(slice_id(set, (of > 1).then_some(index)));
+            // One whose changes wait for Redis cannot be compared, and there may be many.
+            let is_stuck = !held.settled && held.unsettled_ms.is_some_and(|waits| waits > millis(STUCK));
+            if !is_stuck {
+                slices.insert(slice_id(set, (of > 1).then_some(index)));
+            }
         }
         (id, cursor) = (page.gateway_id, page.cursor);
     }
-    Ok(AskedGateway { api, id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
+    Ok(AskedGateway { api, id: GatewayId::parse(&id)?, slices, unwritten, compared: 0, restless: 0 })
 }
 
 impl AskedGateway {
+    /// What the gateway could not write; only what has waited for so long, because there are always changes under way.
+    pub(super) fn unwritten(&self, at_least: Duration) -> Option<AuditFinding> {
+        let Unwritten { changes, slices, oldest } = &self.unwritten;
+        if *changes == 0 || *oldest < at_least {
+            return None;
+        }
+        let detail = format!(
+            "{changes} changes in {slices} slices are not in Redis yet, the oldest for {}: Redis refuses them, or does \
+             not answer the gateway",
+            seconds(*oldest)
+        );
+        Some(AuditFinding::new(FindingKind::UnwrittenChanges, detail).gateway(&self.id).members(*changes))
+    }
+
+    /// Asks the gateway again what it could not write. One that does not answer has been asked once.
+    pub(super) async fn look_again(&mut self) {
+        if let Ok(now) = ask_one(self.api.clone()).await
+            && now.id == self.id
+        {
+            self.unwritten = now.unwritten;
+        }
+    }
+
     /// Compares every slice that the gateway says it holds, or in which Redis has a held set of the gateway.
     pub(super) async fn compare_all(&mut self, store: &RedisStore, keys: &FoundKeys) -> StoreResult<Vec<AuditFinding>> {
         let stored = keys.slices().filter(|(_, held)| held.contains(&self.id));

@@ -120,6 +120,10 @@ kinds! {
     UnreadableKey = "unreadable_key" Error,
     /// A gateway that says it holds other members than Redis has for it
     GatewayDrift = "gateway_drift" Error,
+    /// Changes that a gateway has and could not write to Redis
+    UnwrittenChanges = "unwritten_changes" Error,
+    /// A master without free memory, so that it refuses joins, or drops keys if its policy says so
+    FullMaster = "full_master" Error,
     /// A gateway given with `--gateway` does not answer
     GatewayUnreachable = "gateway_unreachable" Error,
 }

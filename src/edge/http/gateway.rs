@@ -13,6 +13,7 @@ use super::paging::{Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
+use crate::base::clock::millis;
 use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, OnlineSet, SliceId, UserId};
 use crate::presence::{Audience, Fan, Slice};
 
@@ -50,6 +51,9 @@ pub(crate) struct SliceHeld {
     /// Users whose change the store does not know yet.
     #[schema(example = 0)]
     pub(crate) unsettled: u64,
+    /// For how many milliseconds the oldest of these changes has waited; null if none waits.
+    #[serde(default)]
+    pub(crate) unsettled_ms: Option<u64>,
 }
 
 /// A kind of set of online users.
@@ -88,10 +92,13 @@ impl SliceHeld {
 
     fn of(audience: &Audience, slice: &Slice) -> Option<Self> {
         let state = slice.lock();
-        if !state.desired().is_registered() {
+        let (is_registered, unsettled) = (state.desired().is_registered(), state.desired().unsettled() as u64);
+        // A store that is full refuses the first entry, too.
+        if !is_registered && unsettled == 0 {
             return None;
         }
-        let (held, unsettled) = (state.desired().held(), state.desired().unsettled() as u64);
+        let held = state.desired().held().filter(|_| is_registered);
+        let since = state.unconfirmed_since().filter(|_| unsettled > 0);
         drop(state);
         Some(Self {
             set: (&slice.id.set).into(),
@@ -104,6 +111,7 @@ impl SliceHeld {
             digest: held.map(|held| format!("{:016x}", held.digest)),
             number: held.map(|held| held.number),
             unsettled,
+            unsettled_ms: since.map(|since| millis(since.elapsed())),
         })
     }
 }
@@ -115,7 +123,7 @@ pub(crate) struct SlicesHeld {
     /// The gateway that answers.
     #[schema(example = "gw-nlv76ootsqk3vjsq")]
     pub(crate) gateway_id: String,
-    /// Slices in which it has, or may have, an entry.
+    /// Slices in which it has, or may have, an entry, or for which it has changes.
     pub(crate) items: Vec<SliceHeld>,
     /// Where the next page begins; null at the end.
     pub(crate) cursor: Option<String>,

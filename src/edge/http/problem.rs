@@ -94,7 +94,7 @@ kinds! {
     /// The client's address has as many sockets as one address may have.
     TooManySockets = TOO_MANY_REQUESTS "too_many_sockets" "The address has too many sockets",
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
-    StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer",
+    StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer, or refuses",
     /// More clients connect than are admitted at a time.
     Crowded = SERVICE_UNAVAILABLE "crowded" "Too many clients connect at once",
     /// All socket permits are taken.
@@ -227,7 +227,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         // The store's error may name hosts and keys: the client learns the label only.
         tracing::debug!(%error, "a request failed in the store");
-        Self::new(Kind::StoreUnavailable, format!("the store does not answer now ({}); try again", error.label()))
+        Self::new(Kind::StoreUnavailable, format!("{} ({}); try again", error.for_clients(), error.label()))
     }
 }
 

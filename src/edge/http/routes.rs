@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::body::HttpBody;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::header;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::json;
@@ -57,7 +59,7 @@ impl Routes {
         let (schemas, mut paths, methods) = route;
         openapi::describe_callers(&mut paths, action);
         let guard = Guard { state: self.state.clone(), action, accepts: self.accepts };
-        let guarded = methods.route_layer(from_fn_with_state(guard, authorize));
+        let guarded = methods.layer(from_fn(refuse_long_bodies)).route_layer(from_fn_with_state(guard, authorize));
         self.router = self.router.routes((schemas, paths, guarded));
         self
     }
@@ -181,6 +183,17 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
 fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
     let (schemas, paths, methods) = route;
     (schemas, paths, methods.layer(DefaultBodyLimit::max(MAX_IDS_BODY)))
+}
+
+/// Refuses a body by the length that its head declares. Once a handler begins to read, a client that waits for
+/// `100 Continue` is told to send all of it.
+async fn refuse_long_bodies(request: Request, next: Next) -> Response {
+    let declared = request.body().size_hint().lower();
+    if declared > MAX_IDS_BODY as u64 {
+        let detail = format!("a body of {declared} bytes is longer than any request needs");
+        return Problem::new(Kind::BodyTooLarge, detail).into_response();
+    }
+    next.run(request).await
 }
 
 async fn not_found() -> Problem {

@@ -135,6 +135,30 @@ async fn a_client_that_holds_back_a_body_keeps_nobody_out() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_too_long_is_refused_before_it_is_asked_for() {
+    let port = Port::open(Config::default()).await;
+    let head = |length: usize| {
+        format!(
+            "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n"
+        )
+    };
+    let mut large = port.connects().await;
+    large.write_all(head(10 << 20).as_bytes()).await.unwrap();
+    let answer = reads_all(&mut large).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let mut small = port.connects().await;
+    small.write_all(head(22).as_bytes()).await.unwrap();
+    let mut answer = [0; 25];
+    tokio::time::timeout(SOON, small.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 100 Continue\r\n\r\n");
+    small.write_all(b"{\"streamer_id\": \"s1\"}\n").await.unwrap();
+    let answer = reads_all(&mut small).await;
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    port.stops().await;
+}
+
+#[tokio::test]
 async fn heads_that_are_too_large_are_refused() {
     let port = Port::open(Config::default()).await;
     let many = "x: y\r\n".repeat(MAX_HEADERS + 1);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use fred::types::Value;
+use futures_util::try_join;
 
 use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
@@ -76,9 +77,12 @@ impl RedisStore {
         // First of all: it leads to the others when it is time to forget them.
         let due = opened_at + millis(ATTENDANCE_RENEWED);
         self.list_attended(self.keys().attendance_due(), args!["NX", due, of]).await?;
-        self.write_attended(of, args!["streamer_id", streamer, "slices", slices, "opened_at", opened_at]).await?;
-        self.list_attended(list.clone(), args![opened_at, of]).await?;
-        self.router.command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()]).await.map(drop)
+        let fields = args!["streamer_id", streamer, "slices", slices, "opened_at", opened_at];
+        let listed = async {
+            self.list_attended(list.clone(), args![opened_at, of]).await?;
+            self.router.command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()]).await.map(drop)
+        };
+        try_join!(self.write_attended(of, fields), listed).map(drop)
     }
 
     async fn write_attended(&self, of: &LiveEpoch, fields: Vec<Value>) -> StoreResult<()> {

@@ -16,7 +16,7 @@ impl RedisStore {
     pub(super) async fn change(
         &self,
         live: &LiveId,
-        script: &Script,
+        script: &'static Script,
         keys: Vec<String>,
         args: Vec<Value>,
     ) -> StoreResult<Reply> {

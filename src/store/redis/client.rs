@@ -21,14 +21,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::errors::{ConnectError, ServerError};
 use super::tls;
-use crate::base::redis_address::{Address, Host};
+use crate::base::redis_address::{Address, Host, Layout};
 
 /// A command, from sending it to its answer.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// A TCP connection and the handshake on it, each.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A question over a connection of its own, from connecting to the answer.
-const QUESTION_DEADLINE: Duration = Duration::from_millis(1_500);
+const QUESTION_DEADLINE: Duration = Duration::from_millis(2_500);
 /// The connection ends if the peer does not acknowledge bytes for this long. Without it a full send buffer would block
 /// the library's only task for good.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -123,6 +123,16 @@ impl Connector {
         };
         let late = || Error::new(ErrorKind::Timeout, "no answer in time");
         timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Asks a host of the URL what it is. The database does not matter: a cluster has none.
+    pub(super) async fn ask_info(&self, host: &Host) -> Result<Value, Error> {
+        let address = Address { database: None, ..self.address.clone() };
+        let asker = Self { address, ..self.clone() };
+        match self.address.layout {
+            Layout::Sentinel(_) => asker.ask_sentinel(host, ("INFO", Vec::new())).await,
+            Layout::Single | Layout::Cluster => asker.ask_once(host, ("INFO", Vec::new())).await,
+        }
     }
 
     /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with an error: one that

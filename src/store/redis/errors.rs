@@ -16,6 +16,15 @@ pub enum ConnectError {
     /// There is no authority to trust over TLS.
     #[error("Redis cannot be trusted: {0}")]
     Trust(String),
+    /// The servers are of another kind than the scheme of the URL says.
+    #[error("{0}")]
+    WrongScheme(String),
+    /// A server answers, and lacks what a gateway needs of it.
+    #[error("{0}")]
+    Unfit(String),
+    /// A server is a replica now; it may become a master, or its name lead to one.
+    #[error("{0}")]
+    Replica(String),
     /// No server answers; trying again may help.
     #[error("Redis cannot be reached: {0}")]
     Unreachable(#[from] StoreError),
@@ -24,7 +33,12 @@ pub enum ConnectError {
 impl ConnectError {
     /// Whether only other settings, or another file, can help.
     pub fn is_mistake(&self) -> bool {
-        matches!(self, Self::Url(_) | Self::Trust(_))
+        matches!(self, Self::Url(_) | Self::Trust(_) | Self::WrongScheme(_))
+    }
+
+    /// Whether the same attempt may succeed later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Replica(_))
     }
 }
 
@@ -49,11 +63,13 @@ pub(super) enum ServerError {
     Stuck,
     /// `NOAUTH` or `WRONGPASS`: the server refused the login.
     NotLetIn,
-    /// `NOPERM`: this user may not do that.
+    /// `NOPERM`: this user may not do that. In a script Redis 7.0 has no code of its own for it, and the text tells.
     NoPermission,
     /// A script met a key that has moved to another node, and may have done the steps before. Redis has no code of its
-    /// own for that, so this error alone is recognized by its text.
+    /// own for that, so this error is recognized by its text.
     NonLocalKey,
+    /// The server does not know the command, or knows it by another name; recognized by its text, too.
+    UnknownCommand,
     /// Another code for "not now" or "not so": nothing was done.
     Refused,
     /// An unexpected code: another program uses the key, or there is a bug.
@@ -77,6 +93,10 @@ impl ServerError {
             "NOPERM" => Self::NoPermission,
             "OOM" | "MISCONF" | "CROSSSLOT" | "NOREPLICAS" | "TRYAGAIN" => Self::Refused,
             _ if details.contains("non local key") => Self::NonLocalKey,
+            "ERR" if details.contains("The user executing the script can't run") => Self::NoPermission,
+            "ERR" if details.contains("nknown command") || details.contains("Unknown Redis command") => {
+                Self::UnknownCommand
+            }
             _ => Self::Other,
         })
     }
@@ -144,14 +164,30 @@ pub(super) fn judge(error: &Error) -> StoreError {
     }
 }
 
-/// The words for people: of an I/O error the library shows `Os { code: 111, …, message: "Connection refused" }`.
-fn readable(details: &str) -> &str {
+/// The words for people. Of an I/O error the library shows `Os { code: 111, …, message: "Connection refused" }`. Behind
+/// its own sentence Redis may name the script and its line, or the arguments, which have ids of users.
+pub(super) fn readable(details: &str) -> &str {
     let message = details.strip_prefix("Os {").and_then(|rest| rest.split_once("message: \"")?.1.split_once('"'));
-    message.map_or(details, |(message, _)| message)
+    if let Some((message, _)) = message {
+        return message;
+    }
+    let mut said = details;
+    for rest in [" script: ", ", with args beginning with", ", on @user_script"] {
+        said = said.split(rest).next().unwrap_or(said);
+    }
+    said.trim_end()
+}
+
+/// What a server said that refused a call; `None` if it led the call elsewhere, and for the library's own errors.
+pub(super) fn refusal(error: &Error) -> Option<&str> {
+    match ServerError::of(error)? {
+        ServerError::Moved | ServerError::Ask | ServerError::UnknownScript => None,
+        _ => Some(readable(error.details())),
+    }
 }
 
 /// The word with which an error of the server begins, in capitals; the library's own errors have none.
-pub(super) fn server_code(details: &str) -> Option<&str> {
+fn server_code(details: &str) -> Option<&str> {
     let word = details.split(' ').next().unwrap_or_default();
     (word.len() >= 3 && word.bytes().all(|b| b.is_ascii_uppercase())).then_some(word)
 }
@@ -169,6 +205,10 @@ mod tests {
         assert_eq!(judged(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"), "refused");
         assert_eq!(judged(ErrorKind::Unknown, "TRYAGAIN Multiple keys request during rehashing of slot"), "refused");
         assert_eq!(judged(ErrorKind::Unknown, "ERR Script attempted to access a non local key in a cluster"), "lost");
+        assert_eq!(judged(ErrorKind::Unknown, "ERR unknown command 'EVALSHA', with args beginning with:"), "refused");
+        assert_eq!(judged(ErrorKind::Unknown, "ERR Unknown Redis command called from script"), "refused");
+        let may_not = "ERR The user executing the script can't run this command or subcommand script: 6f2a";
+        assert_eq!(judged(ErrorKind::Unknown, may_not), "refused");
         assert_eq!(judged(ErrorKind::InvalidArgument, "WRONGTYPE Operation against a key"), "nonsense");
         assert_eq!(judged(ErrorKind::Unknown, "NONSENSE fence"), "nonsense");
         assert_eq!(judged(ErrorKind::Canceled, "Connection closed unexpectedly."), "lost");
@@ -182,6 +222,23 @@ mod tests {
         let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(judge(&Error::new(ErrorKind::IO, os)), StoreError::Lost("Connection refused".to_owned()));
         assert_eq!((readable("Os { code: 104 }"), readable("")), ("Os { code: 104 }", ""));
+    }
+
+    #[test]
+    fn an_error_of_redis_is_told_without_scripts_and_arguments() {
+        for (said, told) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: 6f2a, on @user_script:12.",
+                "OOM command not allowed when used memory > 'maxmemory'.",
+            ),
+            ("ERR unknown command 'XADD', with args beginning with: 'u1' ", "ERR unknown command 'XADD'"),
+            (
+                "ERR Unknown Redis command called from script script: 6f2a, on @user_script:1.",
+                "ERR Unknown Redis command called from script",
+            ),
+        ] {
+            assert_eq!(readable(said), told);
+        }
     }
 
     #[test]

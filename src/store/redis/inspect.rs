@@ -55,6 +55,31 @@ pub(crate) struct KeySize {
     pub(crate) bytes: Option<u64>,
 }
 
+/// The memory of a master, as it says itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct MasterMemory {
+    /// Bytes that count against the limit.
+    pub(crate) used: u64,
+    /// 0 is none.
+    pub(crate) limit: u64,
+    /// What the master does beyond the limit.
+    pub(crate) policy: String,
+}
+
+impl MasterMemory {
+    fn read(info: &str) -> Self {
+        let field = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+        let number = |name| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        // Buffers for replicas do not count.
+        let used = number("used_memory").saturating_sub(number("mem_not_counted_for_evict"));
+        Self { used, limit: number("maxmemory"), policy: field("maxmemory_policy").unwrap_or("unknown").to_owned() }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.limit > 0 && self.used > self.limit
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyType {
     Set,
@@ -102,6 +127,16 @@ impl RedisStore {
             done.insert(node.host().clone());
         }
         Ok((seen, done.len()))
+    }
+
+    /// The memory of each master, by the master's name.
+    pub(crate) async fn memory_of_masters(&self) -> StoreResult<Vec<(String, MasterMemory)>> {
+        let mut all = Vec::new();
+        for node in self.router.topology().map().nodes() {
+            let info = node.send(Share::Own, "INFO", Vec::new()).await.map_err(StoreError::from)?;
+            all.push((node.host().to_string(), MasterMemory::read(&text(info)?)));
+        }
+        Ok(all)
     }
 
     /// The size of a key; `None` if it is not there.
@@ -263,5 +298,24 @@ fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
         ["dead", at, renewed] => Some(LeaseInside::Dead { age: age(at)?, silent: age(renewed)? }),
         [_, renewed, count] => Some(LeaseInside::Living { age: age(renewed)?, count: count.parse().ok()? }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_is_full_without_the_buffers_that_do_not_count() {
+        let memory = |limit: &str| {
+            MasterMemory::read(&format!(
+                "# Memory\r\nused_memory:1000\r\nused_memory_human:1K\r\nmaxmemory:{limit}\r\n\
+                 maxmemory_policy:noeviction\r\nmem_not_counted_for_evict:200\r\n"
+            ))
+        };
+        assert_eq!(memory("799"), MasterMemory { used: 800, limit: 799, policy: "noeviction".to_owned() });
+        assert!(memory("799").is_full());
+        assert!(!memory("800").is_full() && !memory("0").is_full());
+        assert!(!MasterMemory::read("").is_full());
     }
 }

@@ -582,6 +582,60 @@ impl Keys {
         Some((LiveEpoch { live, epoch: Epoch(epoch) }, KeptKey::Sessions))
     }
 
+    /// The keys of a trial of a server, beside its canary and in the canary's slot. They are there for a moment only.
+    pub(super) fn trial(canary: &str) -> Vec<String> {
+        let names = ["string", "set", "hash", "sorted-set", "stream", "users", "bits", "copy"];
+        names.iter().map(|name| format!("{canary}:trial-{name}")).collect()
+    }
+
+    /// The channel of a trial of a server, in the slot of its canary.
+    pub(super) fn trial_channel(canary: &str) -> String {
+        format!("{canary}:trial")
+    }
+
+    /// A key of each kind, with the ids of nobody in particular.
+    pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
+        let epoch = Epoch(0);
+        let of = LiveEpoch { live: live.clone(), epoch };
+        let sets = [OnlineSet::Fans(live.clone()), OnlineSet::Viewers(live.clone()), OnlineSet::Users];
+        let mut keys = vec![
+            self.lives(),
+            self.top(Rank::Viewers),
+            self.walker(),
+            self.leases(),
+            self.canary(),
+            self.streamer(user),
+            self.live(live),
+            self.removals(live),
+            self.attended(&of),
+            self.attended_lives(user),
+            self.attendance_due(),
+            self.attendance_form(),
+            self.last_seen(1),
+            self.last_seen_ids(),
+            self.events(),
+            self.dead_events(),
+            self.edge(user, Edge::Following),
+            self.edge(user, Edge::Followers),
+            self.users(),
+            self.user(user),
+            self.timeline(&Timeline::Home(user.clone())),
+            self.posts(user),
+            self.list_of(user, list),
+            self.fanout(),
+            self.fanout_progress(),
+            self.pulled(),
+            self.changes(0),
+        ];
+        keys.extend(self.past_lives(user));
+        for set in sets {
+            let of = if set == OnlineSet::Users { USERS_SLICES } else { 1 };
+            let slice = SliceId { set, index: 1, of };
+            keys.extend([self.slice(&slice), self.fence(&slice)]);
+        }
+        keys
+    }
+
     /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on the gateways' channel.
     /// A live's channel shares the hash slot of its record, so that a script which changes the record publishes in the
     /// same step.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fred::types::Value;
+use futures_util::try_join;
 
 use super::counts::point_args;
 use super::paging::{Order, Scored};
@@ -170,9 +171,8 @@ impl RedisStore {
     async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let key = self.keys().live(&request.live);
         // A call that arrives late, after others opened and closed the live, finds another epoch and does nothing.
-        let seen = self.router.command("HGET", args![key, "epoch"]).await?;
-        let highest = self.highest_fence(request).await?;
-        self.list(&request.live, None).await?;
+        let seen = self.router.command("HGET", args![key, "epoch"]);
+        let (seen, highest, ()) = try_join!(seen, self.highest_fence(request), self.list(&request.live, None))?;
         let mut args = args![
             request.streamer,
             request.slices,
@@ -192,9 +192,9 @@ impl RedisStore {
         let record = sure_record(&request.live, reply)?;
         Ok(match outcome.as_str() {
             "opened" => {
-                // The list may still have an older epoch's time.
-                self.list(&request.live, Some(record.opened_at)).await?;
-                self.do_rank(&[(request.live.clone(), Figures::default())]).await?;
+                // The list may still have an older epoch's time. It has the live already, as the ranks want it.
+                let figures = [(request.live.clone(), Figures::default())];
+                try_join!(self.list(&request.live, Some(record.opened_at)), self.do_rank(&figures))?;
                 OpenReply::Opened(record)
             }
             "already" => OpenReply::AlreadyOpen(record),

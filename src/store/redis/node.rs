@@ -1,6 +1,7 @@
 //! One server: its connection, its watchdog, its health, and the bound on calls that wait for it. A slow or dead server
 //! fills its own bound and no other.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +10,15 @@ use fred::error::Error;
 use fred::interfaces::{ClientLike, HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface};
 use fred::types::{Key, Value};
 use futures_util::future::join;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::{Connector, connect, custom, options};
-use super::errors::{Failure, judge};
+use super::client::{Connector, Probes, connect, custom, options};
+use super::errors::{Failure, judge, refusal};
 use super::monitor::Monitor;
+use super::scripts::Script;
 use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
 use crate::store::{Health, StoreError, StoreResult};
@@ -54,7 +57,18 @@ pub(super) struct Node {
     lease_places: Semaphore,
     clients_places: Semaphore,
     state: Arc<NodeState>,
+    known_scripts: Mutex<KnownScripts>,
+    /// Commands look at Redis and must not fill its log with what they may not see.
+    logs_refusals: bool,
     _watchdog: DropGuard,
+}
+
+/// The scripts whose text was sent over the present connection.
+#[derive(Debug, Default)]
+struct KnownScripts {
+    /// How often the connection had been made again.
+    connection: u64,
+    sha1s: HashSet<&'static str>,
 }
 
 impl Node {
@@ -81,6 +95,8 @@ impl Node {
             lease_places: Semaphore::new(MAX_LEASE),
             clients_places: Semaphore::new(MAX_CLIENTS),
             state,
+            known_scripts: Mutex::default(),
+            logs_refusals: connector.probes() == Probes::Canary,
             _watchdog: stop.drop_guard(),
         };
         Ok((Arc::new(node), outcome))
@@ -96,6 +112,18 @@ impl Node {
 
     pub(super) fn is_up(&self) -> bool {
         self.state.is_up()
+    }
+
+    /// How to run a script: by its name, or by its text if this is its first run on the connection. The answer that a
+    /// server does not know the script would cost another round trip. Later calls come behind the first one.
+    pub(super) fn how_to_run(&self, script: &'static Script) -> (&'static str, &'static str) {
+        let connection = *self.state.connections().borrow();
+        let mut known = self.known_scripts.lock();
+        if known.connection != connection {
+            *known = KnownScripts { connection, sha1s: HashSet::new() };
+        }
+        let is_first = known.sha1s.insert(script.sha1());
+        if is_first { ("EVAL", script.text()) } else { ("EVALSHA", script.sha1()) }
     }
 
     /// Sends one command. Refused at once while the node is down, or while the share has no place left.
@@ -164,9 +192,16 @@ impl Node {
         Box::pin(self.client.custom(custom(command), args)).await
     }
 
-    /// What an error means. If it means that the server is a replica, the watchdog probes it at once.
+    /// What an error means. The log tells what the server refuses. If the error means that the server is a replica, the
+    /// watchdog probes it at once.
     fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, &self.host);
+        if self.logs_refusals
+            && let Some(said) = refusal(error)
+            && let Some(calls) = self.state.refusals().note(said, Instant::now())
+        {
+            tracing::warn!(node = %self.host, error = said, calls, "redis refuses calls");
+        }
         if matches!(failure, Failure::Replica(_)) {
             self.state.see_replica();
         }

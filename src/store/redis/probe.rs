@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::args;
 use super::client::{COMMAND_TIMEOUT, custom, options};
-use super::errors::{ServerError, server_code};
+use super::errors::{ServerError, readable};
 use super::reply::Reply;
 use super::scripts;
 use crate::base::clock::UnixMillis;
@@ -28,7 +28,7 @@ pub(super) enum Probed {
     /// It answers; whether it takes writes was not asked.
     Answers,
     /// It answers and refuses: no room, no permission, not enough replicas, another master's slot. The text is the
-    /// server's own code, for the log.
+    /// server's own sentence, for the log.
     Refuses(ServerError, String),
     /// It is a replica.
     Follows,
@@ -93,7 +93,7 @@ fn judge(error: &Error) -> Probed {
         Some(ServerError::Loading | ServerError::ClusterDown) => Probed::Unready,
         // A server that is stuck in a script, or that refused the login, is of no use.
         Some(ServerError::Stuck | ServerError::NotLetIn) | None => Probed::Silent,
-        Some(why) => Probed::Refuses(why, server_code(error.details()).unwrap_or_default().to_owned()),
+        Some(why) => Probed::Refuses(why, readable(error.details()).to_owned()),
     }
 }
 
@@ -114,8 +114,9 @@ mod tests {
         assert_eq!(judged("Connection closed unexpectedly."), Probed::Silent);
         assert_eq!(
             judged("MISCONF Redis is configured to save RDB snapshots"),
-            Probed::Refuses(ServerError::Refused, "MISCONF".to_owned())
+            Probed::Refuses(ServerError::Refused, "MISCONF Redis is configured to save RDB snapshots".to_owned())
         );
-        assert_eq!(judged("MOVED 1 10.0.0.1:1"), Probed::Refuses(ServerError::Moved, "MOVED".to_owned()));
+        let moved = "MOVED 1 10.0.0.1:1";
+        assert_eq!(judged(moved), Probed::Refuses(ServerError::Moved, moved.to_owned()));
     }
 }

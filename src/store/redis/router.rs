@@ -132,7 +132,7 @@ impl Router {
     /// Runs a script many times, each time with keys of one slot and arguments; otherwise as [`Self::read_all`].
     pub(super) async fn script_each(
         &self,
-        script: &Script,
+        script: &'static Script,
         calls: Vec<(Vec<String>, Vec<Value>)>,
     ) -> Vec<StoreResult<Reply>> {
         let command = |(keys, args): &(Vec<String>, Vec<Value>)| {
@@ -212,14 +212,22 @@ impl Router {
         found
     }
 
-    /// Runs a script. Sends the text if the server does not know the script; a server that refused so did nothing.
-    pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
+    /// Runs a script. Sends its text with its first run on a connection, and if the server does not know the script; a
+    /// server that refused so did nothing.
+    pub(super) async fn script(
+        &self,
+        script: &'static Script,
+        keys: Vec<String>,
+        args: Vec<Value>,
+    ) -> StoreResult<Reply> {
+        let slot = keys.first().map_or(0, |key| slot_of(key.as_bytes()));
+        let (command, name) = self.topology.owner(slot)?.how_to_run(script);
         let mut all = Vec::with_capacity(2 + keys.len() + args.len());
-        all.push(Value::from(script.sha1()));
+        all.push(Value::from(name));
         all.push(Value::from(keys.len() as i64));
         all.extend(keys.into_iter().map(Value::from));
         all.extend(args);
-        let answer = match self.send("EVALSHA", all.clone(), 2).await {
+        let answer = match self.send(command, all.clone(), 2).await {
             Err(Failure::UnknownScript) => {
                 all[0] = Value::from(script.text());
                 self.send("EVAL", all, 2).await?

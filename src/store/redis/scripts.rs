@@ -114,6 +114,7 @@ scripts! {
     LIST_ATTENDED = "list_attended.lua",
     STRAY_SESSIONS = "stray_sessions.lua",
     PROBE = "probe.lua",
+    TRIAL = "trial.lua",
     NOTE_COUNTS = "note_counts.lua",
     APPEND_EVENTS = "append_events.lua",
     READ_EVENTS = "read_events.lua",

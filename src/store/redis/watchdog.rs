@@ -21,6 +21,7 @@ use super::client::{Connection, connect};
 use super::errors::ServerError;
 use super::monitor::Monitor;
 use super::probe::{self, Probed};
+use super::refusals::Refusals;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::redis_address::Host;
 use crate::store::Health;
@@ -49,6 +50,7 @@ pub(super) struct NodeState {
     canary_changed: Notify,
     /// The server's clock in its last answer, and when that answer came.
     clock: Mutex<Option<(UnixMillis, Instant)>>,
+    refusals: Refusals,
 }
 
 impl NodeState {
@@ -60,6 +62,7 @@ impl NodeState {
             canary: Mutex::default(),
             canary_changed: Notify::new(),
             clock: Mutex::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -77,6 +80,10 @@ impl NodeState {
 
     pub(super) fn see_replica(&self) {
         self.replica_seen.notify_one();
+    }
+
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     pub(super) fn canary(&self) -> Option<String> {
@@ -202,6 +209,9 @@ impl Watchdog {
             self.probed_reconnect = Some(Instant::now());
             let _ = timeout(SETTLE, self.client.wait_for_connect()).await;
         }
+        for said in self.state.refusals.take_over(Instant::now()) {
+            tracing::info!(node = %self.host, error = said, "redis has not refused a call so for a minute");
+        }
         let key = self.state.canary();
         match probe::ask(&self.client, key.as_deref()).await {
             Probed::Leads { canary, at } => {
@@ -213,7 +223,7 @@ impl Watchdog {
             Probed::Answers => self.answered(),
             // A user who may not write the canary cannot recognize a replica by it.
             Probed::Refuses(ServerError::NoPermission, _) if cause == Cause::ReplicaSeen => self.redial(),
-            Probed::Refuses(why, word) => self.refused(why, word),
+            Probed::Refuses(why, said) => self.refused(why, said),
             Probed::Follows => self.redial(),
             Probed::Unready => {
                 self.missed = MISSES;
@@ -251,14 +261,14 @@ impl Watchdog {
         }
     }
 
-    fn refused(&mut self, why: ServerError, word: String) {
+    fn refused(&mut self, why: ServerError, said: String) {
         match why {
             ServerError::Moved | ServerError::Ask => self.monitor.suspect_map(),
-            _ if self.refused.as_deref() == Some(word.as_str()) => {}
+            _ if self.refused.as_deref() == Some(said.as_str()) => {}
             _ => {
                 let (node, canary) = (&self.host, self.state.canary().unwrap_or_default());
-                tracing::warn!(%node, why = word, canary, "redis refuses the probe, which writes the canary");
-                self.refused = Some(word);
+                tracing::warn!(%node, error = said, canary, "redis refuses the probe, which writes the canary");
+                self.refused = Some(said);
             }
         }
         self.answered();

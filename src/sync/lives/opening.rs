@@ -22,10 +22,11 @@ fn slices_for(followers: u64) -> u32 {
 
 impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
-        let slices = match wish.slices {
-            Some(slices) => slices.clamp(1, MAX_SLICES),
-            None => slices_for(self.store.follower_count(&wish.streamer).await?),
+        let followers = match wish.slices {
+            Some(_) => None,
+            None => Some(self.store.follower_count(&wish.streamer).await?),
         };
+        let slices = wish.slices.unwrap_or_else(|| slices_for(followers.unwrap_or(0))).clamp(1, MAX_SLICES);
         let message = self.outbox.record_changed();
         let OpenWish { live, streamer, by, terms, .. } = wish.clone();
         // The slices of all viewers keep the sessions.
@@ -43,14 +44,23 @@ impl LivesParts {
                     continue;
                 }
             };
-            announce_or_leave(self.store.as_ref(), &record, self.events_kept).await;
-            self.install(record.clone(), created).await?;
-            if record.terms.attendance {
-                self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
-            }
-            if created {
-                self.feeds.opened(&record).await;
-            }
+            // None of these needs the others, and each takes several round trips.
+            let told = announce_or_leave(self.store.as_ref(), &record, self.events_kept);
+            let began = async {
+                if record.terms.attendance {
+                    self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+                }
+                StoreResult::Ok(())
+            };
+            let shown = async {
+                if created {
+                    self.feeds.opened(&record, followers).await;
+                }
+            };
+            let installed = self.install(record.clone(), created);
+            let ((), installed, began, ()) = tokio::join!(told, installed, began, shown);
+            installed?;
+            began?;
             if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
                 // The time begins now, and not when the next walk finds the streamer gone.
                 self.streamers.found_absent(&record.live, self.clock.now());

@@ -148,6 +148,19 @@ impl Backlog {
         queue.failures
     }
 
+    /// The receiver wants nothing of this live for so long, in ms, whose oldest event has just failed. Longer than the
+    /// longest wait it is not left alone.
+    pub(super) fn leave_alone(&mut self, live: &LiveId, now: Millis, wait: Millis) {
+        let Some(queue) = self.lives.get_mut(live) else { return };
+        let State::Waiting(before) = queue.state else { return };
+        let at = now + wait.min(LONGEST_WAIT);
+        if at > before {
+            self.waiting.remove(&(before, live.clone()));
+            self.waiting.insert((at, live.clone()));
+            queue.state = State::Waiting(at);
+        }
+    }
+
     /// Of the lives of which nothing has arrived for long: the oldest event of the one that holds back the most, and
     /// how often it failed.
     pub(super) fn most_held_back(&self, now: Millis) -> Option<(EntryId, Event, u32)> {

@@ -3,10 +3,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Url};
 
@@ -39,8 +39,12 @@ pub enum Reach {
 /// Why an event did not arrive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("it answered {0}")]
-    Status(u16),
+    #[error("it answered {status}")]
+    Status {
+        status: u16,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
     #[error("it did not answer in time")]
     Timeout,
     #[error("it cannot be reached: {0}")]
@@ -48,10 +52,18 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    /// How long the receiver wants to be left alone.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            Self::Timeout | Self::Unreachable(_) => None,
+        }
+    }
+
     /// The label in the metrics.
     pub(super) fn label(&self) -> &'static str {
         match self {
-            Self::Status(_) => "status",
+            Self::Status { .. } => "status",
             Self::Timeout => "timeout",
             Self::Unreachable(_) => "unreachable",
         }
@@ -131,6 +143,7 @@ impl Receiver {
             .send()
             .await?;
         let status = answer.status();
+        let retry_after = retry_after(answer.headers(), SystemTime::now());
         let mut left = MOST_READ;
         // What the answer says beyond its status does not matter, nor whether it ends.
         while let Ok(Some(chunk)) = answer.chunk().await {
@@ -139,8 +152,17 @@ impl Receiver {
                 None => break,
             }
         }
-        if status.is_success() { Ok(()) } else { Err(Refusal::Status(status.as_u16())) }
+        if status.is_success() { Ok(()) } else { Err(Refusal::Status { status: status.as_u16(), retry_after }) }
     }
+}
+
+/// Reads `Retry-After`: a number of seconds or a date. What is neither is as good as absent.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    httpdate::parse_http_date(text).ok()?.duration_since(now).ok()
 }
 
 impl FromFiles for Receiver {

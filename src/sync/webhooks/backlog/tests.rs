@@ -45,6 +45,22 @@ fn one_event_of_a_live_is_sent_at_a_time() {
 }
 
 #[test]
+fn a_receiver_that_wants_to_be_left_alone_is_but_for_no_longer_than_a_minute() {
+    for (wanted, wait) in [(0, 500), (400, 500), (5_000, 5_000), (3_600_000, 60_000)] {
+        let mut backlog = backlog(&[("a", 1), ("b", 2)]);
+        assert_eq!(sendable(&mut backlog, 0), [1, 2]);
+        backlog.failed(&live("a"), 0, 1.0);
+        backlog.leave_alone(&live("a"), 0, wanted);
+        // Another live's event arrived meanwhile: it waits for nothing.
+        backlog.leave_alone(&live("b"), 0, wanted);
+        backlog.arrived(&live("b"), EntryId(2, 0));
+        assert_eq!(backlog.next_at(), Some(wait), "{wanted}");
+        assert!(sendable(&mut backlog, wait - 1).is_empty());
+        assert_eq!(sendable(&mut backlog, wait), [1]);
+    }
+}
+
+#[test]
 fn a_live_whose_event_fails_waits_longer_each_time_and_alone() {
     let mut backlog = backlog(&[("a", 1), ("a", 2), ("b", 3), ("b", 4)]);
     assert_eq!(sendable(&mut backlog, 0), [1, 3]);

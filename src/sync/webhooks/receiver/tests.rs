@@ -66,8 +66,24 @@ async fn only_a_status_of_success_is_one() {
     assert_eq!(outcome(&format!("HTTP/1.1 200 OK{empty}")).await, Ok(()));
     for status in [301, 302, 307, 400, 410, 429, 500, 503] {
         let moved = format!("HTTP/1.1 {status} Other\r\nlocation: http://127.0.0.1:9/{empty}");
-        assert_eq!(outcome(&moved).await, Err(Refusal::Status(status)), "a redirect is not followed");
+        let refused = Refusal::Status { status, retry_after: None };
+        assert_eq!(outcome(&moved).await, Err(refused), "a redirect is not followed");
     }
+}
+
+#[test]
+fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_date() {
+    let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+    let read = |text: &str| {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(text).unwrap())]);
+        retry_after(&headers, now).map(|wait| wait.as_secs())
+    };
+    assert_eq!(read("120"), Some(120));
+    assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+    for nothing in ["", "soon", "-1", "1.5", "99999999999999999999", "Sun, 06 Nov 1994 08:49:36 GMT"] {
+        assert_eq!(read(nothing), None, "{nothing:?}");
+    }
+    assert_eq!(retry_after(&HeaderMap::new(), now), None);
 }
 
 #[tokio::test]

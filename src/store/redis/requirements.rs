@@ -1,0 +1,426 @@
+//! What a gateway needs of each master, tried out before it serves: the version, the layout that the URL names, a
+//! master and no replica, every command and every kind of key that the program uses, and a message that arrives. The
+//! start of a gateway and `rollcall check-config --connect` ask for it. What cannot work ends the start. A master that
+//! is full or away does not, because a gateway lives with that.
+
+use std::time::Duration;
+
+use fred::error::Error;
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::types::Value;
+use futures_util::future::{Either, join, join_all, select};
+use tokio::time::timeout;
+
+use super::args;
+use super::client::{Connector, connect, custom};
+use super::errors::{ConnectError, ServerError, judge, readable};
+use super::keys::Keys;
+use super::node::Node;
+use super::reply::Reply;
+use super::scripts;
+use super::topology::Topology;
+use crate::base::ids::{ListName, LiveId, UserId};
+use crate::base::redis_address::{Address, Host, Layout};
+use crate::store::StoreError;
+
+/// The first version with sharded pub/sub.
+const VERSION: (u64, u64) = (7, 0);
+/// The trial of a master, all in all.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(15);
+/// The connection for messages, and the handshake on it.
+const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
+/// A subscription, and a message, until it arrives.
+const MESSAGE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long keys of a trial stay if they cannot be deleted, in seconds.
+const LEFT_BEHIND: u64 = 60;
+
+/// What a trial of all masters found that does not keep a gateway from starting.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TriedOut {
+    /// What is allowed and probably not intended.
+    pub warnings: Vec<String>,
+    /// What a master refuses now, and may take later.
+    pub refusals: Vec<String>,
+    /// Masters that do not answer now.
+    pub away: Vec<String>,
+}
+
+impl TriedOut {
+    fn add(&mut self, other: Self) {
+        self.warnings.extend(other.warnings);
+        self.refusals.extend(other.refusals);
+        self.away.extend(other.away);
+    }
+}
+
+/// What kind of server it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Single,
+    Cluster,
+    Sentinel,
+}
+
+/// What a server says of itself; `None` for what it does not say.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ServerInfo {
+    version: Option<String>,
+    mode: Option<Mode>,
+    role: Option<String>,
+    policy: Option<String>,
+}
+
+impl ServerInfo {
+    fn read(text: &str) -> Self {
+        let mut info = Self::default();
+        for (name, value) in text.lines().filter_map(|line| line.trim_end().split_once(':')) {
+            match name {
+                "redis_version" => info.version = Some(value.to_owned()),
+                // Valkey calls it so, unless it is told to speak as Redis does.
+                "redis_mode" | "server_mode" => info.mode = Mode::of(value),
+                "role" => info.role = Some(value.to_owned()),
+                "maxmemory_policy" => info.policy = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        info
+    }
+
+    /// The major and the minor number; Valkey tells those of the Redis that it stands for.
+    fn numbers(&self) -> Option<(u64, u64)> {
+        let mut numbers = self.version.as_ref()?.split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    }
+}
+
+impl Mode {
+    fn of(word: &str) -> Option<Self> {
+        match word {
+            "standalone" => Some(Self::Single),
+            "cluster" => Some(Self::Cluster),
+            "sentinel" => Some(Self::Sentinel),
+            _ => None,
+        }
+    }
+
+    /// What a master is at the end of such a URL.
+    fn of_masters(layout: &Layout) -> Self {
+        match layout {
+            Layout::Single | Layout::Sentinel(_) => Self::Single,
+            Layout::Cluster => Self::Cluster,
+        }
+    }
+
+    /// What a host is that such a URL names.
+    fn of_hosts(layout: &Layout) -> Self {
+        match layout {
+            Layout::Single => Self::Single,
+            Layout::Cluster => Self::Cluster,
+            Layout::Sentinel(_) => Self::Sentinel,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Single => "a single server",
+            Self::Cluster => "a cluster",
+            Self::Sentinel => "a sentinel",
+        }
+    }
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Single => "",
+            Self::Cluster => "-cluster",
+            Self::Sentinel => "-sentinel",
+        }
+    }
+}
+
+/// Why a server of another kind than the one expected does not fit the URL.
+fn wrong_scheme(host: &Host, address: &Address, (expected, is): (Mode, Option<Mode>)) -> Option<ConnectError> {
+    let is = is.filter(|is| *is != expected)?;
+    let name = if address.tls { "rediss" } else { "redis" };
+    let (kind, scheme) = (is.name(), is.scheme());
+    Some(ConnectError::WrongScheme(format!("Redis at {host}: this is {kind}: use {name}{scheme}://")))
+}
+
+/// Why no master was found or none could be used, if the hosts of the URL are of another kind than its scheme says.
+pub(super) async fn explain(connector: &Connector, why: ConnectError) -> ConnectError {
+    // Whoever does not answer does not say either what it is.
+    if !matches!(why, ConnectError::Unreachable(StoreError::Refused(_) | StoreError::Nonsense(_))) {
+        return why;
+    }
+    let address = connector.address();
+    let expected = Mode::of_hosts(&address.layout);
+    let infos = join_all(address.hosts.iter().map(|host| connector.ask_info(host))).await;
+    for (host, info) in address.hosts.iter().zip(infos) {
+        let mode = info.ok().and_then(Value::into_string).and_then(|text| ServerInfo::read(&text).mode);
+        if let Some(wrong) = wrong_scheme(host, address, (expected, mode)) {
+            return wrong;
+        }
+    }
+    why
+}
+
+/// Tries out every master.
+pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectError> {
+    let map = topology.map();
+    let trials = map.nodes().iter().map(|node| async move {
+        let trial = Trial { topology, node, found: TriedOut::default(), lacks: Vec::new() };
+        match timeout(TRIAL_DEADLINE, Box::pin(trial.run())).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                Ok(TriedOut { away: vec![format!("{}: {}", node.host(), StoreError::Timeout)], ..TriedOut::default() })
+            }
+        }
+    });
+    let mut found = TriedOut::default();
+    let mut wrong: Vec<ConnectError> = Vec::new();
+    for outcome in join_all(trials).await {
+        match outcome {
+            Ok(of_one) => found.add(of_one),
+            Err(why) => wrong.push(why),
+        }
+    }
+    worst(wrong).map_or(Ok(found), Err)
+}
+
+/// Of what is wrong with several masters, what matters most. All that they lack is told at once.
+fn worst(wrong: Vec<ConnectError>) -> Option<ConnectError> {
+    if let Some(mistake) = wrong.iter().find(|why| why.is_mistake()) {
+        return Some(mistake.clone());
+    }
+    let lacks = wrong.iter().filter(|why| matches!(why, ConnectError::Unfit(_)));
+    let lacks: Vec<String> = lacks.map(ToString::to_string).collect();
+    if lacks.is_empty() { wrong.into_iter().next() } else { Some(ConnectError::Unfit(lacks.join("\n"))) }
+}
+
+/// The trial of one master.
+struct Trial<'a> {
+    topology: &'a Topology,
+    node: &'a Node,
+    found: TriedOut,
+    /// What the server does not know or does not allow, with its own sentences.
+    lacks: Vec<String>,
+}
+
+impl Trial<'_> {
+    async fn run(mut self) -> Result<TriedOut, ConnectError> {
+        let host = self.node.host().clone();
+        if !self.node.is_up() {
+            self.found.away.push(format!("{host} does not answer"));
+            return Ok(self.found);
+        }
+        match self.node.ask("INFO", Vec::new()).await {
+            Ok(info) => self.read_info(&info.into_string().unwrap_or_default())?,
+            Err(error) => self.note("INFO", &error),
+        }
+        if !self.found.away.is_empty() {
+            return Ok(self.found);
+        }
+        if let Some(canary) = self.canary() {
+            let (commands, messages) = join(self.commands(&canary), self.messages(&canary)).await;
+            let keys = self.keys().await;
+            for Failed { what, said } in commands.into_iter().chain(messages).chain(keys) {
+                self.note(&what, &said);
+            }
+        }
+        if self.lacks.is_empty() {
+            return Ok(self.found);
+        }
+        let lacks = self.lacks.join("; ");
+        Err(ConnectError::Unfit(format!("Redis at {host} refuses what a gateway needs: {lacks}")))
+    }
+
+    fn read_info(&mut self, text: &str) -> Result<(), ConnectError> {
+        let (host, address) = (self.node.host(), self.topology.connector().address());
+        let info = ServerInfo::read(text);
+        let expected = Mode::of_masters(&address.layout);
+        if let Some(wrong) = wrong_scheme(host, address, (expected, info.mode)) {
+            return Err(wrong);
+        }
+        match (info.numbers(), &info.version) {
+            (Some(numbers), Some(version)) if numbers < VERSION => {
+                let (major, minor) = VERSION;
+                let wanted = format!("a gateway needs {major}.{minor} or later");
+                return Err(ConnectError::Unfit(format!("Redis at {host} has the version {version}: {wanted}")));
+            }
+            (Some(_), _) => {}
+            (None, _) => self.found.warnings.push(format!("Redis at {host} does not say which version it is")),
+        }
+        if info.role.as_deref() == Some("slave") {
+            let why = format!("Redis at {host} is a read-only replica: a gateway needs a master");
+            if address.layout != Layout::Cluster {
+                return Err(ConnectError::Replica(why));
+            }
+            // The cluster has another master for its slots by now, or soon.
+            self.found.away.push(why);
+        }
+        match info.policy.as_deref() {
+            Some("noeviction") => {}
+            Some(policy) => self.found.warnings.push(format!(
+                "Redis at {host} has the maxmemory-policy {policy}, which may silently drop keys that gateways need: \
+                 set noeviction"
+            )),
+            None => self.found.warnings.push(format!(
+                "Redis at {host} does not say which maxmemory-policy it has, so it could not be checked: it must be \
+                 noeviction"
+            )),
+        }
+        Ok(())
+    }
+
+    /// A key of this master; the keys of the trial lie beside it. `None` if the master serves no slot.
+    fn canary(&self) -> Option<String> {
+        let keys = self.topology.keys();
+        match self.topology.layout() {
+            Layout::Cluster => self.topology.map().canary_at(self.node.host(), None, keys),
+            Layout::Single | Layout::Sentinel(_) => Some(keys.canary()),
+        }
+    }
+
+    /// Runs the script that calls every command, by its name and, the first time, by its text.
+    async fn commands(&self, canary: &str) -> Vec<Failed> {
+        let keys = Keys::trial(canary);
+        let channel = Keys::trial_channel(canary);
+        let call = |script: &str| {
+            let mut args = args![script, keys.len()];
+            args.extend(keys.iter().map(|key| Value::from(key.as_str())));
+            args.extend(args![channel, LEFT_BEHIND]);
+            args
+        };
+        let mut failed = Vec::new();
+        // Outside a script, where a full server refuses it. The script deletes it.
+        let write = args![keys[0], "1", "EX", LEFT_BEHIND];
+        if let Err(said) = self.node.ask("SET", write).await {
+            failed.push(Failed { what: "SET".to_owned(), said });
+        }
+        // The server may know the script already, and would not be sent its text.
+        if let Err(said) = self.node.ask("EVAL", args!["return 1", 1, keys[0]]).await {
+            failed.push(Failed { what: "EVAL".to_owned(), said });
+        }
+        // For calls to a slot that is moving.
+        if *self.topology.layout() == Layout::Cluster
+            && let Err(said) = self.node.ask("ASKING", Vec::new()).await
+        {
+            failed.push(Failed { what: "ASKING".to_owned(), said });
+        }
+        let script = &scripts::TRIAL;
+        let mut command = "EVALSHA";
+        let mut said = self.node.ask(command, call(script.sha1())).await;
+        if said.as_ref().is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript)) {
+            command = "EVAL";
+            said = self.node.ask(command, call(script.text())).await;
+        }
+        let mut read = match said {
+            Ok(answer) => Reply::of_script(answer),
+            Err(error) => {
+                failed.push(Failed { what: command.to_owned(), said: error });
+                let _ = self.node.ask("DEL", args![keys[0]]).await;
+                return failed;
+            }
+        };
+        while let (Ok(what), Ok(sentence)) = (read.text(), read.text()) {
+            failed.push(Failed { what, said: Error::new(fred::error::ErrorKind::Unknown, sentence) });
+        }
+        failed
+    }
+
+    /// Finds the kinds of keys that this user may not use. A key that another node serves says nothing of that.
+    async fn keys(&self) -> Vec<Failed> {
+        let ids = (LiveId::parse("0"), UserId::parse("0"), ListName::parse("0"));
+        let (Ok(live), Ok(user), Ok(list)) = ids else { return Vec::new() };
+        let keys = self.topology.keys().one_of_each(&live, &user, &list);
+        let asked = join_all(keys.iter().map(|key| self.node.ask("EXISTS", args![key]))).await;
+        let refused = keys.into_iter().zip(asked).filter_map(|(key, said)| Some((key, said.err()?)));
+        refused.map(|(key, said)| Failed { what: format!("the key {key}"), said }).collect()
+    }
+
+    /// Subscribes to a channel, and publishes a message there, which must arrive.
+    async fn messages(&self, canary: &str) -> Option<Failed> {
+        let channel = Keys::trial_channel(canary);
+        let failed = |what: &str, said| Some(Failed { what: what.to_owned(), said });
+        let late = |what| Error::new(fred::error::ErrorKind::Timeout, what);
+        let client = match self.topology.connector().subscriber(self.node.host()) {
+            Ok(client) => client,
+            Err(error) => return failed("a connection for messages", error),
+        };
+        let (_connection, connected) = connect(&client);
+        match timeout(CONNECT_DEADLINE, connected).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return failed("a connection for messages", error),
+            Err(_) => return failed("a connection for messages", late("no connection in time")),
+        }
+        let mut messages = client.message_rx();
+        match timeout(MESSAGE_DEADLINE, client.ssubscribe(channel.as_str())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return failed("SSUBSCRIBE", error),
+            Err(_) => return failed("SSUBSCRIBE", late("no answer to a subscription")),
+        }
+        // Other gateways may try out the same server now.
+        let text = format!("{:016x}", rand::random::<u64>());
+        if let Err(error) = self.node.ask("SPUBLISH", args![channel, text]).await {
+            return failed("SPUBLISH", error);
+        }
+        let arrives = async {
+            while let Ok(message) = messages.recv().await {
+                if message.value.as_str().is_some_and(|arrived| *arrived == *text) {
+                    return true;
+                }
+            }
+            false
+        };
+        if !timeout(MESSAGE_DEADLINE, arrives).await.unwrap_or(false) {
+            return failed("messages", Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED));
+        }
+        // The library waits for no answer to its own command, and drops the answer to this one unless it is an error.
+        // So the answer to the next command ends the wait.
+        let ended = client.custom::<Value, _>(custom("SUNSUBSCRIBE"), args![channel]);
+        let next = client.ping::<Value>(None);
+        match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
+            Ok(Either::Left((Err(error), _))) => failed("SUNSUBSCRIBE", error),
+            Ok(_) => None,
+            Err(_) => failed("SUNSUBSCRIBE", late("no answer to the end of a subscription")),
+        }
+    }
+
+    /// Notes that the server did not do something, by what it said.
+    fn note(&mut self, what: &str, error: &Error) {
+        let host = self.node.host();
+        match ServerError::of(error) {
+            // The slot has moved meanwhile, and its node is tried out by others.
+            Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown) => {}
+            Some(
+                ServerError::Refused
+                | ServerError::ReadOnly
+                | ServerError::MasterDown
+                | ServerError::Loading
+                | ServerError::Stuck,
+            ) => {
+                let refusal = format!("Redis at {host} refuses calls now: {}", readable(error.details()));
+                if !self.found.refusals.contains(&refusal) {
+                    self.found.refusals.push(refusal);
+                }
+            }
+            None if error.details() != NOT_ARRIVED => self.found.away.push(format!("{host}: {}", judge(error))),
+            _ => {
+                let lack = format!("{what}: {}", readable(error.details()));
+                if !self.lacks.contains(&lack) {
+                    self.lacks.push(lack);
+                }
+            }
+        }
+    }
+}
+
+const NOT_ARRIVED: &str = "a message that was published did not arrive at its subscriber";
+
+/// What the server did not do, and what it said.
+struct Failed {
+    what: String,
+    said: Error,
+}
+
+#[cfg(test)]
+mod tests;
