@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rollcall::config::Config;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::read;
 use crate::program::Program;
@@ -126,7 +127,7 @@ impl Terminal {
 
     /// Goes through what the document shows. A reader takes some time to type, so the gateway knows more by then than
     /// when a test asks at once: a test types again.
-    fn follows(&mut self, shown: &[String]) {
+    async fn follows(&mut self, shown: &[String]) {
         let mut typed = None;
         for line in shown {
             if let Some(message) = line.strip_prefix("> ") {
@@ -135,13 +136,13 @@ impl Terminal {
                 continue;
             }
             let wanted = line.strip_prefix("< ").unwrap_or_else(|| panic!("{line:?} is neither heard nor typed"));
-            let deadline = std::time::Instant::now() + PATIENCE;
+            let deadline = Instant::now() + PATIENCE;
             loop {
                 let heard = self.hears(PATIENCE).unwrap_or_else(|| panic!("nothing is heard; expected {wanted}"));
                 match (compare(wanted, &heard), typed) {
                     (Ok(()), _) => break,
-                    (Err(_), Some(message)) if std::time::Instant::now() < deadline => {
-                        std::thread::sleep(Duration::from_millis(100));
+                    (Err(_), Some(message)) if Instant::now() < deadline => {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
                         self.types(message);
                     }
                     (Err(why), _) => panic!("{why}\nheard: {heard}"),
@@ -192,7 +193,7 @@ async fn the_tour_of_the_readme_answers_as_it_says() {
         let command = command.replace("127.0.0.1:8080", &addr.to_string());
         if command.starts_with("python3 ") {
             let mut terminal = Terminal::open(&command);
-            terminal.follows(shown);
+            terminal.follows(shown).await;
             terminals.push(terminal);
         } else {
             answers_as_shown(&command, shown).await;
