@@ -25,7 +25,8 @@ const PYTHON: &str = "/usr/bin/python3";
 const VOLATILE: &[&str] =
     &["epoch", "gateway_id", "session_id", "opened_at", "closed_at", "as_of", "duration_ms", "request_id"];
 
-/// A command, and what the document shows below it: an answer, or what a WebSocket client hears (`<`) and is told (`>`).
+/// A command, and what the document shows below it: an answer, or what a WebSocket client hears (`<`) and is told
+/// (`>`).
 struct Step {
     command: String,
     shown: Vec<String>,

@@ -1,5 +1,6 @@
 //! The programs that `docs/client.md` shows for Python, for Node and for the command line, as a reader would run them.
-//! The one for Node uses the `ws` package, whose sockets are event emitters: an error that nobody hears ends the process.
+//! The one for Node uses the `ws` package, whose sockets are event emitters: an error that nobody hears ends the
+//! process.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
