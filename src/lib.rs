@@ -38,6 +38,7 @@
 //! | what address does a client have behind a proxy? | `edge/client_address.rs` |
 //! | which web pages may connect? | `edge/http/browsers.rs` |
 //! | where is a token checked? | `auth/tokens.rs`; `auth/permissions.rs` says who may do what |
+//! | where may a token stand, and how is it read from there? | `edge/credentials.rs`, `auth/presented.rs` |
 //! | which keys check tokens, and when do they change? | `auth/keys.rs` reads files, `auth/key_fetcher.rs` asks a URL |
 //! | what is read again while the gateway runs, and when? | `edge/reload.rs` |
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |

@@ -30,6 +30,7 @@ mod documents {
     mod scrape;
     mod tables;
     mod tools;
+    mod tour;
     mod trial;
 
     use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ mod key_url;
 mod keys;
 pub mod mint;
 pub mod permissions;
+pub(crate) mod presented;
 #[cfg(test)]
 mod test_keys;
 pub mod tokens;

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 
 use crate::auth::claims::Claims;
+use crate::auth::presented::presented;
 use crate::auth::tokens::{TokenError, Tokens};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{InvalidId, UserId};
@@ -54,7 +55,8 @@ pub(crate) async fn authenticate(
     let Query(fields) = Query::<Fields>::try_from_uri(&parts.uri).map_err(|e| AuthError::Query(e.body_text()))?;
     let wants_to_count = flag(fields.count.as_deref(), AuthError::Count)?.unwrap_or(true);
     let Some(tokens) = tokens else { return Ok((unverified(&fields, wants_to_count)?, None)) };
-    let token = bearer(parts).or(fields.token.as_deref()).ok_or(AuthError::NoToken)?;
+    let in_query = fields.token.as_deref().and_then(presented);
+    let token = bearer(parts).or(in_query).ok_or(AuthError::NoToken)?;
     let claims = tokens.verify(token).await?;
     if !wants_to_count && claims.counted && claims.role != Role::Service {
         return Err(AuthError::MustCount);
@@ -67,7 +69,7 @@ pub(crate) async fn authenticate(
 /// The token or key of an `Authorization: Bearer` header.
 pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
     let (scheme, credentials) = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| credentials.trim())
+    if scheme.eq_ignore_ascii_case("bearer") { presented(credentials) } else { None }
 }
 
 fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use crate::auth::presented::presented;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::base::secret::Secret;
@@ -221,8 +222,8 @@ impl Fields<'_> {
                 ClientMessage::Open { live: live()?, streamer, slices: self.slices }
             }
             "close" => ClientMessage::Close(live()?),
-            "refresh" => match &self.token {
-                Some(token) => ClientMessage::Refresh(Secret::new(token.as_ref())),
+            "refresh" => match self.token.as_deref().and_then(presented) {
+                Some(token) => ClientMessage::Refresh(Secret::new(token)),
                 None => return Err(Refusal::new(ErrorCode::BadMessage, "token is missing")),
             },
             _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),

@@ -29,6 +29,8 @@ var clientTests = {};
     return {
       get now() { return now; },
       chance(value) { chance = value; },
+      /** The page is frozen for so long: no timer runs. */
+      freeze(ms) { now += ms; },
       /** Lets so much time go by, timer by timer. */
       async pass(ms) {
         const until = now + ms;
@@ -132,6 +134,17 @@ var clientTests = {};
     is(error?.code, code, "the code of the error:");
   }
 
+  /** What `new Rollcall` throws, as its code and its words. */
+  async function refusedOptions(options) {
+    const { Rollcall } = await import("/rollcall.js");
+    try {
+      new Rollcall(options);
+      return "taken";
+    } catch ({ code, message }) {
+      return `${code}: ${message}`;
+    }
+  }
+
   const setHidden = (hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event("visibilitychange"));
@@ -164,6 +177,350 @@ var clientTests = {};
       is(gateway.asked[0].headers, { authorization: "Bearer a.b.c" });
       is(gateway.asked[0].url.search, "");
       is(gateway.socket.url.search, "?token=a.b.c");
+    },
+
+    async takes_null_for_what_was_not_given() {
+      const names = ["userId", "role", "count", "invisible", "heartbeat", "token", "url"];
+      const nothing = Object.fromEntries(names.map((name) => [name, null]));
+      const { time, gateway, client, opened } = await start(nothing);
+      const joined = client.join("42", { friends: null, counts: null });
+      await opened();
+      await joined;
+      is(gateway.asked.map(({ url }) => url.href), [`${location.origin}/ws/admission`]);
+      is([gateway.socket.url.pathname, gateway.socket.url.search], ["/ws", ""]);
+      is(gateway.socket.said[0], { type: "join", live_id: "42", friends: false, counts: false, id: 1 });
+      client.join("43", null).catch(() => {});
+      client.watch("44", null);
+      client.openLive("45", { streamer_id: null, slices: null }).catch(() => {});
+      await time.pass(0);
+      is(gateway.socket.said.slice(1).map(({ type, live_id }) => [type, live_id]),
+        [["join", "43"], ["watch", "44"], ["open", "45"]]);
+      is("streamer_id" in gateway.socket.said[3], false);
+      await time.pass(5_000);
+      is(gateway.socket.types().includes("heartbeat"), true);
+      is(await refusedOptions(null), "taken");
+      is(await refusedOptions(), "taken");
+    },
+
+    async names_an_option_of_a_wrong_type() {
+      const wrong = {
+        userId: 42, role: ["viewer"], count: "false", invisible: 1, heartbeat: "no", token: { jwt: "secret" },
+        WebSocket: "ws", fetch: {},
+      };
+      for (const [name, value] of Object.entries(wrong)) {
+        const told = await refusedOptions({ [name]: value });
+        is([told.startsWith(`invalid_option: ${name}: `), told.includes("secret")], [true, false], told);
+      }
+      is(await refusedOptions("https://live.example.org"), "invalid_option: options: object expected, not string");
+      const { client, gateway } = await start();
+      const told = async (call) => {
+        try {
+          await call();
+          return "taken";
+        } catch ({ code, message }) {
+          return `${code}: ${message}`;
+        }
+      };
+      is(await told(() => client.join(42)), "invalid_option: live_id: string expected, not number");
+      is(await told(() => client.join("42", { counts: 1 })), "invalid_option: counts: boolean expected, not number");
+      is(await told(() => client.join("42", { friends: "" })), "invalid_option: friends: boolean expected, not string");
+      is(await told(() => client.watch(42)), "invalid_option: live_id: string expected, not number");
+      is(await told(() => client.openLive("7", { slices: "" })), "invalid_option: slices: number expected, not string");
+      is(await told(() => client.closeLive(42)), "invalid_option: live_id: string expected, not number");
+      is([client.status.state, gateway.asked.length], ["idle", 0]);
+    },
+
+    async keeps_the_path_of_its_url() {
+      const paths = {
+        "https://example.org": "/",
+        "https://example.org/rollcall": "/rollcall/",
+        "https://example.org/rollcall/": "/rollcall/",
+        "https://example.org:8443/a/b//": "/a/b/",
+        "wss://example.org/rollcall/ws": "/rollcall/",
+        "http://example.org/ws": "/",
+        "ws://example.org/ws/": "/ws/",
+      };
+      for (const [url, path] of Object.entries(paths)) {
+        for (const given of [url, new URL(url)]) {
+          const { time, gateway, client, opened } = await start({ url: given });
+          client.connect();
+          await opened();
+          const { host } = new URL(url);
+          const scheme = /^(https|wss):/.test(url) ? "s" : "";
+          is(gateway.asked[0].url.href, `http${scheme}://${host}${path}ws/admission?user_id=u1`, url);
+          is(gateway.socket.url.href, `ws${scheme}://${host}${path}ws?user_id=u1`, url);
+          client.close();
+          await time.pass(0);
+        }
+      }
+    },
+
+    async refuses_a_url_that_it_cannot_keep() {
+      const wrong = {
+        "live.example.org": "an address is expected",
+        "/rollcall": "an address is expected",
+        "": "an address is expected",
+        "localhost:8080": "the scheme is localhost:",
+        "ftp://example.org/": "the scheme is ftp:",
+        "https://example.org/?room=1": "query or a fragment",
+        "https://example.org/#live=42": "query or a fragment",
+        "https://u1:secret@example.org/": "user name or a password",
+      };
+      for (const [url, why] of Object.entries(wrong)) {
+        const told = await refusedOptions({ url });
+        const fits = told.startsWith("invalid_option: url: ") && told.includes(why) && !told.includes("secret");
+        is(fits, true, `${url}: ${told}`);
+      }
+      is((await refusedOptions({ url: 42 })).startsWith("invalid_option: url: "), true);
+    },
+
+    async takes_a_token_without_the_white_space_around_it() {
+      for (const token of ["a.b.c\n", () => " a.b.c \r\n", async () => "\ta.b.c"]) {
+        const { time, gateway, client, opened } = await start({ userId: undefined, token });
+        client.connect();
+        await opened();
+        is([gateway.asked[0].headers, gateway.socket.url.search], [{ authorization: "Bearer a.b.c" }, "?token=a.b.c"]);
+        client.close();
+        await time.pass(0);
+      }
+    },
+
+    async ends_with_a_text_that_cannot_be_a_token() {
+      const begins = (words) => `begins with ${JSON.stringify(words)}`;
+      const wrong = [
+        ["<!DOCTYPE html><html><body>Sign in</body></html>", begins("<!DOCTYPE ht")],
+        ['{"token":"a.b.c"}', begins('{"token":"a.')],
+        ["undefined", begins("undefined")],
+        ["a.b c.d", begins("a.b c.d")],
+        ["a.b.c.d", begins("a.b.c.d")],
+        ["a.bü.c", begins("a.bü.c")],
+        [`a.b.${"c".repeat(9_000)}`, "9004 characters"],
+        [" \n", "an empty text"],
+        [{ token: "a.b.c" }, "of the type object"],
+        [["a.b.c"], "of the type object"],
+        [7, "of the type number"],
+        [false, "of the type boolean"],
+      ];
+      for (const [found, why] of wrong) {
+        const { time, gateway, client } = await start({ token: () => found });
+        const failed = fails(client.join("42"), "invalid_token");
+        await time.pass(600_000);
+        await failed;
+        const { state, reason, message } = client.status;
+        is([state, reason, gateway.asked.length], ["closed", "invalid_token", 0]);
+        is(message.startsWith("token: ") && message.includes(why), true, message);
+      }
+      const fixed = await start({ token: "" });
+      fixed.client.connect();
+      await fixed.time.pass(0);
+      is([fixed.client.status.reason, fixed.gateway.asked.length], ["invalid_token", 0]);
+      const nobody = await start({ token: () => null });
+      nobody.client.connect();
+      await nobody.opened();
+      is([nobody.gateway.asked[0].headers, nobody.client.status.state], [{}, "open"]);
+    },
+
+    async ends_when_the_gateway_cannot_read_so_long_a_token() {
+      const { time, gateway, client } = await start({ token: `a.b.${"c".repeat(8_000)}` });
+      gateway.admissions = [{ status: 431 }];
+      client.connect();
+      await time.pass(600_000);
+      is([gateway.asked.length, client.status.state, client.status.reason], [1, "closed", "http_431"]);
+    },
+
+    async leaves_with_its_page_and_comes_back_with_it() {
+      const { time, gateway, client, states, opened } = await start();
+      client.join("42");
+      const watched = client.watch("43");
+      await opened();
+      await watched.next();
+      const next = watched.next();
+      dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }));
+      await time.pass(0);
+      is([gateway.socket.closed, client.status.state, client.status.reason], [true, "waiting", "page_left"]);
+      await time.pass(600_000);
+      is([gateway.sockets.length, gateway.asked.length], [1, 1], "while the page is away");
+      dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+      await opened();
+      is(gateway.socket.types(), ["join", "watch"]);
+      is((await next).value.viewers, 1);
+      is(states.map(({ state }) => state), ["connecting", "open", "waiting", "connecting", "open"]);
+      is(gateway.sockets.length, 2);
+
+      // Whoever closed their client for good has no socket again.
+      dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }));
+      client.close();
+      dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+      await time.pass(600_000);
+      is([gateway.sockets.length, client.status.state], [2, "closed"]);
+    },
+
+    async leaves_with_its_page_in_the_middle_of_an_attempt() {
+      const show = (type) => dispatchEvent(new PageTransitionEvent(type, { persisted: true }));
+      // While the socket opens.
+      const test = await start();
+      test.time.chance(0.999);
+      test.client.join("42");
+      await test.time.pass(0);
+      show("pagehide");
+      await test.time.pass(0);
+      is([test.gateway.sockets.length, test.gateway.socket.closed], [1, true]);
+      show("pageshow");
+      await test.opened();
+      is([test.gateway.sockets.length, test.gateway.socket.types()], [2, ["join"]]);
+      // While it waits; the attempt that the page cut short was no failure.
+      is(await next(test, (socket) => socket.ends(1006)), 500);
+      test.gateway.socket.ends(1006);
+      await test.time.pass(0);
+      show("pagehide");
+      await test.time.pass(60_000);
+      is([test.gateway.sockets.length, test.client.status.reason], [3, "page_left"]);
+      show("pageshow");
+      await test.opened();
+      is([test.gateway.sockets.length, test.client.status.state], [4, "open"]);
+    },
+
+    async tries_soon_when_the_network_or_the_user_is_back() {
+      for (const event of ["online", "visible", "resume"]) {
+        const test = await start();
+        test.time.chance(0.999);
+        test.client.connect();
+        await test.opened();
+        for (let n = 0; n < 7; n += 1) await next(test, (socket) => socket.ends(1006));
+        test.gateway.socket.ends(1006);
+        await test.time.pass(100);
+        const asked = test.gateway.asked.length;
+        is(test.client.status.retry_at - test.time.now > 25_000, true, "a long wait");
+        if (event === "online") dispatchEvent(new Event("online"));
+        else if (event === "resume") document.dispatchEvent(new Event("resume"));
+        else setHidden(false);
+        is(test.client.status.retry_at - test.time.now <= 1_000, true, event);
+        await test.time.pass(900);
+        is(test.gateway.asked.length, asked, `${event}, with jitter`);
+        await test.time.pass(100);
+        is(test.gateway.asked.length, asked + 1, event);
+        test.client.close();
+      }
+    },
+
+    async begins_its_back_off_anew_when_the_network_is_back() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.time.chance(0.999);
+      for (let n = 0; n < 6; n += 1) await next(test, (socket) => socket.ends(1006));
+      test.gateway.socket.ends(1006);
+      await test.time.pass(0);
+      dispatchEvent(new Event("online"));
+      await test.time.pass(1_000);
+      is(await next(test, (socket) => socket.ends(1006)), 500);
+    },
+
+    async is_not_hurried_where_the_gateway_said_when() {
+      const events = () => {
+        dispatchEvent(new Event("online"));
+        setHidden(false);
+      };
+      const told = await start();
+      told.gateway.admissions = [{ status: 503, code: "crowded", after: "20" }];
+      told.client.connect();
+      await told.time.pass(0);
+      events();
+      await told.time.pass(19_000);
+      is(told.gateway.asked.length, 1, "Retry-After");
+      told.client.close();
+
+      const drained = await start();
+      drained.client.connect();
+      await drained.opened();
+      drained.gateway.socket.tells({ type: "reconnect", after_ms: 9_000 });
+      drained.gateway.socket.ends(1012);
+      await drained.time.pass(0);
+      events();
+      await drained.time.pass(8_000);
+      is(drained.gateway.asked.length, 1, "reconnect");
+      drained.client.close();
+
+      const wrong = await start();
+      wrong.client.connect();
+      await wrong.opened();
+      wrong.time.chance(0.999);
+      wrong.gateway.socket.ends(4008);
+      await wrong.time.pass(0);
+      events();
+      await wrong.time.pass(7_000);
+      is(wrong.gateway.asked.length, 1, "a mistake");
+    },
+
+    async asks_whether_the_gateway_is_still_there_after_a_sleep() {
+      for (const answers of [true, false]) {
+        const test = await start();
+        test.time.chance(0);
+        test.client.connect();
+        await test.opened();
+        await test.time.pass(1_000);
+        const beats = test.gateway.socket.types().length;
+        test.time.freeze(3_600_000);
+        test.gateway.answers = answers;
+        document.dispatchEvent(new Event("resume"));
+        is(test.gateway.socket.types().length, beats + 1, "at once");
+        await test.time.pass(5_000);
+        is([test.gateway.sockets.length, test.gateway.sockets[0].closed ?? false], answers ? [1, false] : [2, true]);
+        test.client.close();
+      }
+      // Who looks elsewhere and back within a heartbeat asks nothing.
+      const glance = await start();
+      glance.client.connect();
+      await glance.opened();
+      setHidden(true);
+      setHidden(false);
+      await glance.time.pass(0);
+      is(glance.gateway.socket.types(), []);
+    },
+
+    async does_not_take_its_own_late_timers_for_a_gateway_that_is_gone() {
+      const test = await start();
+      test.client.connect();
+      await test.opened();
+      test.gateway.answers = false;
+      await test.time.pass(2_600);
+      is(test.gateway.socket.types(), ["heartbeat"]);
+      // The page is frozen with the answer on its way; when it goes on, its timers run first.
+      test.time.freeze(600_000);
+      await test.time.pass(0);
+      test.gateway.answers = true;
+      test.gateway.socket.tells({ type: "heartbeat_ack", live_id: null, heartbeat_ms: 5_000 });
+      await test.time.pass(60_000);
+      is([test.gateway.sockets.length, test.client.status.state], [1, "open"]);
+    },
+
+    async tries_the_socket_now_and_then_where_it_may_not_ask() {
+      const test = await start();
+      test.gateway.admissions = Array(5).fill("down");
+      test.client.connect();
+      await test.time.pass(0);
+      is([test.client.status.reason, test.gateway.sockets.length], ["unreachable", 0]);
+      await test.time.pass(1_000);
+      is([test.gateway.asked.length, test.gateway.sockets.length], [3, 1]);
+      await test.opened();
+      is(test.client.status.state, "open");
+      // It knows the next time.
+      await next(test, (socket) => socket.ends(1006));
+      is([test.gateway.asked.length, test.gateway.sockets.length], [4, 2]);
+      // That socket did not open: it may be the gateway after all.
+      test.gateway.socket.ends(1006);
+      for (let n = 0; n < 100 && test.gateway.asked.length < 5; n += 1) await test.time.pass(100);
+      is([test.gateway.asked.length, test.gateway.sockets.length, test.client.status.reason], [5, 2, "unreachable"]);
+    },
+
+    async survives_what_no_gateway_says() {
+      const { time, gateway, client, opened } = await start();
+      client.connect();
+      await opened();
+      gateway.socket.onmessage({ data: "Request served by somebody else" });
+      gateway.socket.onerror(new Event("error"));
+      await time.pass(0);
+      is(client.status.state, "open");
     },
 
     async joins_and_beats_at_the_gateways_interval() {
@@ -707,7 +1064,8 @@ var clientTests = {};
     },
 
     async says_that_it_cannot_connect_where_there_is_no_websocket() {
-      const { time, gateway, client } = await start({ WebSocket: "none" });
+      globalThis.WebSocket = undefined;
+      const { time, gateway, client } = await start({ WebSocket: undefined });
       const failed = fails(client.join("42"), "cannot_connect");
       await time.pass(0);
       await failed;

@@ -4,6 +4,7 @@
 #![allow(missing_docs, unreachable_pub, dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod accessibility;
+mod apps;
 mod chromium;
 mod client;
 mod dashboard;
@@ -13,6 +14,7 @@ mod moderation;
 mod outages;
 mod page;
 mod past;
+mod site;
 mod tokens;
 
 #[path = "../support"]

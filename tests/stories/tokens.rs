@@ -112,6 +112,50 @@ async fn a_refused_token_is_a_problem_that_does_not_quote_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn white_space_around_a_token_changes_nothing_wherever_the_token_stands() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let world = world_of(&issuer).await;
+        let good = hs256(SECRET, &claims("u1", &json!({})));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let admission = async |query: &str, header: Option<&str>| {
+            let asked = http.get(format!("http://{}/ws/admission{query}", world.addr));
+            let asked = header.into_iter().fold(asked, |asked, token| asked.header("authorization", bearer(token)));
+            asked.send().await.unwrap().status().as_u16()
+        };
+
+        // `rollcall token` ends its line, as files and shells do.
+        for around in ["%0A", "%0D%0A", "%20", "%09"] {
+            for query in [format!("?token={good}{around}"), format!("?token={around}{good}")] {
+                assert_eq!(admission(&query, None).await, 204, "{query}");
+                let opened = Socket::connect(world.addr, &format!("/ws{query}"), &[]).await;
+                assert!(opened.is_ok(), "{query}");
+            }
+        }
+        let padded = format!(" {good} ");
+        assert_eq!(admission("", Some(&padded)).await, 204);
+        assert!(enter(world.addr, "/ws", &padded).await.is_ok());
+
+        let mut viewer = Viewer::greeted("u1", enter(world.addr, "/ws", &good).await.unwrap()).await;
+        let renewed = viewer.ask(json!({"type": "refresh", "token": format!("{good}\n")})).await;
+        assert_eq!(renewed["type"], "refreshed");
+        viewer.is_refused(json!({"type": "refresh", "token": "\n"}), "bad_message").await;
+
+        // White space alone is no token, and inside of one it makes another token.
+        let inside = good.replacen('.', "%20.", 1);
+        for query in ["?token=%0A".to_owned(), format!("?token={inside}")] {
+            assert_eq!(admission(&query, None).await, 401, "{query}");
+            let status = match Socket::connect(world.addr, &format!("/ws{query}"), &[]).await {
+                Err(Error::Http(answer)) => answer.status().as_u16(),
+                other => panic!("{query}: {other:?}"),
+            };
+            assert_eq!(status, 401, "{query}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
     within_deadline(async {
         let issuer = Issuer::new();

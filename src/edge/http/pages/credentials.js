@@ -26,7 +26,8 @@ export function claimsOf(token) {
 /** Reads the fragment, and leaves in the address bar only what is no secret. */
 export function takeFragment() {
   const fields = new URLSearchParams(location.hash.slice(1));
-  const found = Object.fromEntries(KNOWN.filter((name) => fields.has(name)).map((name) => [name, fields.get(name)]));
+  const given = KNOWN.filter((name) => fields.has(name));
+  const found = Object.fromEntries(given.map((name) => [name, fields.get(name).trim()]));
   if ("token" in found) writeFragment(found);
   return found;
 }

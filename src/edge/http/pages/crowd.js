@@ -53,7 +53,8 @@ export class Crowd {
     this.#viewers.push(viewer);
     client.on("state", ({ state, reason, message }) => {
       if (state !== "open") this.#count(viewer, false);
-      if ((state === "closed" || state === "waiting") && !this.#stopped.signal.aborted && !viewer.refused) {
+      const refused = (state === "closed" || state === "waiting") && reason !== "page_left";
+      if (refused && !this.#stopped.signal.aborted && !viewer.refused) {
         viewer.refused = true;
         this.#refuse({ code: reason, message });
       }

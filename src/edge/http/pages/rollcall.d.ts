@@ -2,28 +2,35 @@
 
 export type Role = "viewer" | "streamer" | "service";
 
+/** Null says as much as undefined: not given. A value of another type throws a RollcallError, invalid_option. */
 export interface Options {
-  /** The gateway, as in https://live.example.org; default: where the page comes from. */
-  url?: string | URL;
-  /** A token, or a hook that answers one. A hook is asked before each connection, and before its last token ends. */
-  token?: string | ((why: "connect" | "refresh" | "expired") => string | Promise<string>);
+  /** The gateway, as in https://example.org or https://example.org/rollcall; default: where the page comes from. */
+  url?: string | URL | null;
+  /**
+   * A token, or a hook that answers one, or null if nobody is signed in. A hook is asked before each connection, and
+   * before its last token ends. A hook that fails is asked again later. What cannot be a token ends the client with
+   * the reason invalid_token.
+   */
+  token?: string | Hook | null;
   /** With --auth off: who connects. */
-  userId?: string;
-  role?: Role;
+  userId?: string | null;
+  role?: Role | null;
   /** False keeps the socket out of every figure. */
-  count?: boolean;
+  count?: boolean | null;
   /** With --auth off: true keeps the user out of every list. */
-  invisible?: boolean;
+  invisible?: boolean | null;
   /** False sends no heartbeats; the gateway's Pings then keep the user present, without acks. */
-  heartbeat?: boolean;
+  heartbeat?: boolean | null;
   /** In place of the global ones. */
-  WebSocket?: typeof WebSocket;
-  fetch?: typeof fetch;
+  WebSocket?: typeof WebSocket | null;
+  fetch?: typeof fetch | null;
 }
+
+export type Hook = (why: "connect" | "refresh" | "expired") => string | null | Promise<string | null>;
 
 export type Status =
   | { state: "idle" | "connecting" | "open" }
-  /** The next attempt is at `retry_at`, in Unix milliseconds. */
+  /** The next attempt is at `retry_at`, in Unix milliseconds; with the reason page_left, when the page is back. */
   | { state: "waiting"; reason: string; message: string; retry_at: number }
   /** The client does not come back by itself: it was closed, removed, or refused for good. */
   | { state: "closed"; reason: string; message: string };
@@ -122,12 +129,12 @@ export interface Events {
 }
 
 export declare class RollcallError extends Error {
-  /** A code of the gateway, or disconnected, timeout, superseded, cannot_connect. */
+  /** A code of the gateway, or disconnected, timeout, superseded, invalid_option, invalid_token, cannot_connect. */
   readonly code: string;
 }
 
 export declare class Rollcall extends EventTarget {
-  constructor(options?: Options);
+  constructor(options?: Options | null);
   readonly status: Status;
   /** Hears what the gateway says, and each change of the status; returns how to stop that. */
   on<Type extends keyof Events>(type: Type, listener: (detail: Events[Type]) => void): () => void;
@@ -136,11 +143,14 @@ export declare class Rollcall extends EventTarget {
   /** Leaves, stops watching, and ends the connection cleanly. */
   close(): void;
   /** Joins a live, and again after each reconnect, until it closes or is left. */
-  join(live_id: string, wish?: { friends?: boolean; counts?: boolean }): Promise<Joined>;
+  join(live_id: string, wish?: { friends?: boolean | null; counts?: boolean | null } | null): Promise<Joined>;
   leave(): Promise<void>;
   /** The counts of a live, the newest whenever the loop asks, and at last `closed`. Leaving the loop ends the watch. */
-  watch(live_id: string, how?: { signal?: AbortSignal }): AsyncGenerator<Counts | Closed, void, void>;
-  openLive(live_id: string, how?: { streamer_id?: string; slices?: number }): Promise<Events["opened"]>;
+  watch(live_id: string, how?: { signal?: AbortSignal | null } | null): AsyncGenerator<Counts | Closed, void, void>;
+  openLive(
+    live_id: string,
+    how?: { streamer_id?: string | null; slices?: number | null } | null,
+  ): Promise<Events["opened"]>;
   closeLive(live_id: string): Promise<Closed>;
   /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
   away(): void;

@@ -1,6 +1,6 @@
 /*
- * The client of Rollcall, for browsers and for Node 22 or later: one module without dependencies. docs/client.md shows
- * how to use it, rollcall.d.ts has the types.
+ * The client of Rollcall, for browsers and Node: one module without dependencies. docs/client.md shows how to use it,
+ * rollcall.d.ts has the types.
  *
  * An app says what it wants (to be in a live, to watch lives), and the client keeps that true over reconnects: it waits
  * with full jitter, or as long as the gateway says.
@@ -15,8 +15,14 @@ const STEADY_AFTER = 60_000;
 const SLOWLY = 4;
 /** Within this time clients return to a gateway that stopped without saying when. */
 const SPREAD = 5_000;
+/** The next attempt comes within this time once the network is back, or the user looks at the page again. */
+const SOON = 1_000;
 const REQUEST_TIMEOUT = 10_000;
 const CONNECT_TIMEOUT = 15_000;
+/** A gateway that may be gone has so long to answer one more heartbeat. */
+const DOUBT = 5_000;
+/** One of so many attempts goes on without an answer over HTTP: a page's policy may allow only the socket. */
+const UNASKED = 3;
 /** A page may be hidden so long before its user counts as away. */
 const AWAY_AFTER = 1_000;
 /** Messages at once, and the time in which one more may follow: well within the gateway's limit. */
@@ -32,8 +38,26 @@ const REFRESH_EARLY = 120_000;
 const FINAL = new Map([[4003, "removed"], [4009, "too_many_sockets"]]);
 /** Close codes that say that the client is wrong. */
 const MISTAKES = new Set([1002, 1007, 1009, 4008]);
+/** Answers of a gateway to who asks for admission; any other is not about that. 414 and 431: the token is too long. */
+const REFUSALS = new Set([400, 401, 403, 414, 429, 431, 503]);
 /** Errors that another try may cure. */
 const PASSING = new Set(["store_unavailable", "rate_limited"]);
+/** Reasons to wait that may be over when the network is back. */
+const NETWORK = new Set(["token", "unreachable", "closed_1006", "closed_4000"]);
+
+const OPTIONS = {
+  token: ["string", "function"],
+  userId: ["string"],
+  role: ["string"],
+  count: ["boolean"],
+  invisible: ["boolean"],
+  heartbeat: ["boolean"],
+  WebSocket: ["function"],
+  fetch: ["function"],
+};
+/** A JSON Web Token, and how long one may be. */
+const TOKEN = /^[\w-]+\.[\w-]+\.[\w-]+$/;
+const LONGEST_TOKEN = 8_192;
 
 export class RollcallError extends Error {
   constructor(code, message) {
@@ -48,16 +72,39 @@ const cannotConnect = ({ message }) => ({ final: true, reason: "cannot_connect",
 
 const random = (most) => Math.random() * most;
 
-const sleep = (ms, signal) => new Promise((resolve) => {
-  if (signal.aborted) return resolve();
-  const done = () => {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", done);
-    resolve();
-  };
-  const timer = setTimeout(done, Math.min(ms, LONGEST_TIMER));
-  signal.addEventListener("abort", done);
-});
+/** A value that an app gave; null, like undefined, says that it gave none. */
+function checked(name, value, kinds = ["string"]) {
+  if (value === null || value === undefined) return undefined;
+  if (kinds.includes(typeof value)) return value;
+  throw new RollcallError("invalid_option", `${name}: ${kinds.join(" or ")} expected, not ${typeof value}`);
+}
+
+/** The address below which the gateway has its paths. */
+function baseOf(address) {
+  const wrong = (why) => new RollcallError("invalid_option", `url: ${why}`);
+  let url;
+  try {
+    url = new URL(address ?? globalThis.location?.origin);
+  } catch {
+    throw wrong("an address is expected, as in https://live.example.org");
+  }
+  if (!/^(http|ws)s?:$/.test(url.protocol)) throw wrong(`the scheme is ${url.protocol}, not https: or http:`);
+  if (url.username || url.password) throw wrong("it must not have a user name or a password");
+  if (url.search || url.hash) throw wrong("it must not have a query or a fragment");
+  url.protocol = url.protocol.replace("ws", "http");
+  // The address of the socket itself will do as well.
+  url.pathname = url.pathname.replace(/\/ws$/, "").replace(/\/*$/, "/");
+  return url;
+}
+
+/** The token in what an app gave, without the white space that files and shells add. */
+function tokenOf(found) {
+  const token = typeof found === "string" ? found.trim() : "";
+  if (TOKEN.test(token) && token.length <= LONGEST_TOKEN) return token;
+  let what = typeof found === "string" ? "an empty text" : `a value of the type ${typeof found}`;
+  if (token) what = `a text of ${token.length} characters that begins with ${JSON.stringify(token.slice(0, 12))}`;
+  throw new RollcallError("invalid_token", `token: ${what} is not a JSON Web Token`);
+}
 
 /** When a token ends, in Unix milliseconds; null if it does not say. */
 export function expiryOf(token) {
@@ -123,8 +170,13 @@ export class Rollcall extends EventTarget {
   #state = { state: "idle" };
   /** Ends the present run; null while none is wanted. */
   #run = null;
+  /** Ends what the run waits for: an answer, the end of its socket, the time of the next attempt. */
+  #hangUp = () => {};
   #socket = null;
   #openedAt = 0;
+  #heardAt = 0;
+  /** Attempts in a row without an answer over HTTP. */
+  #unasked = 0;
   #failures = 0;
   #tokenWhy = "connect";
   /** When the draining gateway asked to come back. */
@@ -143,12 +195,12 @@ export class Rollcall extends EventTarget {
   #watches = new Map();
   #away = { wished: null, told: false, known: true };
 
-  constructor(options = {}) {
+  constructor(options) {
     super();
-    this.#options = options;
-    this.#base = new URL(options.url ?? globalThis.location?.href);
-    this.#base.protocol = this.#base.protocol.replace(/^ws/, "http");
-    this.#base.hash = this.#base.search = "";
+    const given = checked("options", options, ["object"]) ?? {};
+    const known = Object.entries(OPTIONS).map(([name, kinds]) => [name, checked(name, given[name], kinds)]);
+    this.#options = Object.fromEntries(known);
+    this.#base = baseOf(given.url);
   }
 
   /** `state` is idle, connecting, open, waiting (with `reason` and `retry_at`) or closed (with `reason`). */
@@ -165,9 +217,8 @@ export class Rollcall extends EventTarget {
 
   connect() {
     if (this.#run) return;
-    this.#run = new AbortController();
-    globalThis.document?.addEventListener("visibilitychange", this.#onVisibility);
-    this.#keepConnected(this.#run.signal);
+    this.#listen("addEventListener");
+    this.#start();
   }
 
   /** Leaves, stops watching, and ends the connection cleanly. */
@@ -176,7 +227,9 @@ export class Rollcall extends EventTarget {
   }
 
   /** Joins a live, and again after each reconnect. */
-  join(live_id, { friends = false, counts = false } = {}) {
+  async join(live_id, wish) {
+    const [friends, counts] = ["friends", "counts"].map((name) => checked(name, wish?.[name], ["boolean"]) ?? false);
+    checked("live_id", live_id);
     this.#room?.reject(new RollcallError("superseded", "another live was joined"));
     const before = this.#room;
     const room = { message: { type: "join", live_id, friends, counts }, socket: null };
@@ -198,7 +251,9 @@ export class Rollcall extends EventTarget {
   /**
    * The counts of a live, the newest whenever the loop asks, and `closed` at its end. Over a reconnect the loop waits.
    */
-  watch(live_id, { signal } = {}) {
+  watch(live_id, how) {
+    checked("live_id", live_id);
+    const signal = how?.signal;
     const latest = new Latest();
     const watch = this.#watches.get(live_id) ?? { loops: new Set(), seen: false };
     watch.loops.add(latest);
@@ -218,12 +273,14 @@ export class Rollcall extends EventTarget {
     return latest.values(leave);
   }
 
-  openLive(live_id, { streamer_id, slices } = {}) {
-    return this.request({ type: "open", live_id, streamer_id, slices });
+  async openLive(live_id, how) {
+    const streamer_id = checked("streamer_id", how?.streamer_id);
+    const slices = checked("slices", how?.slices, ["number"]);
+    return this.request({ type: "open", live_id: checked("live_id", live_id), streamer_id, slices });
   }
 
-  closeLive(live_id) {
-    return this.request({ type: "close", live_id });
+  async closeLive(live_id) {
+    return this.request({ type: "close", live_id: checked("live_id", live_id) });
   }
 
   /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
@@ -250,6 +307,21 @@ export class Rollcall extends EventTarget {
 
   // ------------------------------------------------------------------------------------------------- the connection
 
+  #start() {
+    this.#run = new AbortController();
+    this.#keepConnected(this.#run.signal);
+  }
+
+  /** Ends the connection, or the attempt. What the app wants stays. */
+  #stop() {
+    const socket = this.#socket;
+    this.#run?.abort();
+    this.#hangUp();
+    if (socket) this.#ended();
+    socket?.close(1000);
+    this.#clearTimers();
+  }
+
   async #keepConnected(signal) {
     while (!signal.aborted) {
       this.#become({ state: "connecting" });
@@ -257,9 +329,16 @@ export class Rollcall extends EventTarget {
       if (signal.aborted) return;
       if (end.final) return this.#finish(end.reason, end.message);
       const { reason, message = reason, after } = end;
-      this.#become({ state: "waiting", reason, message, retry_at: Date.now() + after });
-      await sleep(after, signal);
+      await new Promise((resolve) => {
+        this.#hangUp = resolve;
+        this.#wait({ state: "waiting", reason, message }, after);
+      });
     }
+  }
+
+  #wait(state, ms) {
+    this.#after("wait", ms, this.#hangUp);
+    this.#become({ ...state, retry_at: Date.now() + ms });
   }
 
   /** One attempt, to its end: how long to wait before the next one, or why there is none. */
@@ -268,18 +347,24 @@ export class Rollcall extends EventTarget {
     try {
       token = await this.#token(this.#tokenWhy);
     } catch (error) {
-      return this.#later("token", error.message);
+      const message = error?.message ?? String(error);
+      if (error instanceof RollcallError) return { final: true, reason: error.code, message };
+      return signal.aborted ? {} : this.#later("token", message);
     }
     if (signal.aborted) return {};
-    const refused = await this.#admission(token);
+    const refused = await this.#admission(token, signal);
     if (refused || signal.aborted) return refused ?? {};
     const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
-    const url = this.#url("ws", token === null ? {} : { token });
+    if (!Socket) throw new Error("this platform has no WebSocket: give one in the option WebSocket");
+    const url = this.#url("ws", { token });
     url.protocol = url.protocol.replace(/^http/, "ws");
     const socket = new Socket(url.href, "rollcall.v1");
+    // It stays to the end: sockets that are event emitters throw an error that nobody hears. What follows is `close`.
+    socket.onerror = () => {};
+    let giveUp;
     const code = await new Promise((resolve) => {
-      const giveUp = setTimeout(() => resolve(1006), CONNECT_TIMEOUT);
       this.#hangUp = () => resolve(1006);
+      giveUp = setTimeout(this.#hangUp, CONNECT_TIMEOUT);
       socket.onopen = () => {
         clearTimeout(giveUp);
         this.#begin(socket, token);
@@ -287,6 +372,7 @@ export class Rollcall extends EventTarget {
       socket.onmessage = ({ data }) => this.#hear(data);
       socket.onclose = (event) => resolve(event.code);
     });
+    clearTimeout(giveUp);
     const wasOpen = this.#socket === socket;
     socket.onopen = socket.onmessage = socket.onclose = null;
     socket.close(1000);
@@ -294,24 +380,32 @@ export class Rollcall extends EventTarget {
     return signal.aborted ? {} : this.#judge(code);
   }
 
-  #hangUp = () => {};
-
   /** Asks whether the gateway would take the upgrade; pages cannot read its refusal. */
-  async #admission(token) {
+  async #admission(token, signal) {
     const headers = token === null ? {} : { authorization: `Bearer ${token}` };
-    const signal = AbortSignal.timeout(CONNECT_TIMEOUT);
+    const asking = new AbortController();
+    this.#hangUp = () => asking.abort();
+    const giveUp = setTimeout(this.#hangUp, CONNECT_TIMEOUT);
     let answer;
+    let problem = null;
     try {
       const ask = this.#options.fetch ?? globalThis.fetch.bind(globalThis);
-      answer = await ask(this.#url("ws/admission"), { headers, cache: "no-store", signal });
+      answer = await ask(this.#url("ws/admission"), { headers, cache: "no-store", signal: asking.signal });
+      if (REFUSALS.has(answer.status)) problem = await answer.json().catch(() => ({}));
     } catch {
-      return this.#later("unreachable");
+      if (signal.aborted) return {};
+      this.#unasked += 1;
+      if (this.#unasked % UNASKED === 0) return null;
+      return this.#later("unreachable", "no answer: the gateway is away, or may not be asked from here");
+    } finally {
+      clearTimeout(giveUp);
     }
+    this.#unasked = 0;
+    if (!problem) return null;
     const { status } = answer;
-    if (![400, 401, 403, 429, 503].includes(status)) return null;
-    const { code = `http_${status}`, detail } = await answer.json().catch(() => ({}));
+    const { code = `http_${status}`, detail } = problem;
     const after = Number(answer.headers.get("retry-after") ?? NaN) * 1_000;
-    if (status >= 429) return { ...this.#later(code, detail), ...(after > 0 ? { after } : {}) };
+    if (status === 429 || status === 503) return { ...this.#later(code, detail), ...(after > 0 ? { after } : {}) };
     if (status === 401 && typeof this.#options.token === "function" && this.#tokenWhy !== "expired") {
       this.#tokenWhy = "expired";
       return this.#later(code, detail);
@@ -320,22 +414,25 @@ export class Rollcall extends EventTarget {
   }
 
   #url(path, more = {}) {
-    const url = new URL(path, new URL("/", this.#base));
+    const url = new URL(path, this.#base);
     const { userId: user_id, role, count, invisible } = this.#options;
     for (const [name, value] of Object.entries({ user_id, role, count, invisible, ...more })) {
-      if (value !== undefined) url.searchParams.set(name, value);
+      if (value !== undefined && value !== null) url.searchParams.set(name, value);
     }
     return url;
   }
 
   async #token(why) {
     const { token } = this.#options;
-    return (typeof token === "function" ? await token(why) : token) ?? null;
+    const found = (typeof token === "function" ? await token(why) : token) ?? null;
+    return found === null ? null : tokenOf(found);
   }
 
   #begin(socket, token) {
     this.#socket = socket;
-    this.#openedAt = Date.now();
+    this.#openedAt = this.#heardAt = Date.now();
+    // Who cannot ask over HTTP, and has a socket, need not count up to the next one.
+    if (this.#unasked) this.#unasked = -1;
     this.#tokenWhy = "connect";
     this.#unansweredSince = null;
     this.#credit = BURST;
@@ -351,8 +448,7 @@ export class Rollcall extends EventTarget {
   #ended() {
     this.#socket = null;
     this.#outbox = [];
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
+    this.#clearTimers();
     const gone = { type: "error", code: "disconnected", message: "the connection ended" };
     for (const id of [...this.#requests.keys()]) this.#answer(id, gone);
     if (Date.now() - this.#openedAt >= STEADY_AFTER) this.#failures = 0;
@@ -380,13 +476,9 @@ export class Rollcall extends EventTarget {
 
   #finish(reason, message = reason) {
     const error = new RollcallError(reason, message);
-    const socket = this.#socket;
-    globalThis.document?.removeEventListener("visibilitychange", this.#onVisibility);
-    this.#run?.abort();
+    this.#listen("removeEventListener");
+    this.#stop();
     this.#run = null;
-    this.#hangUp();
-    if (socket) this.#ended();
-    socket?.close(1000);
     this.#room?.reject(error);
     this.#room = null;
     for (const { loops } of this.#watches.values()) loops.forEach((latest) => latest.finish(error));
@@ -401,7 +493,7 @@ export class Rollcall extends EventTarget {
   }
 
   #tell(type, detail) {
-    this.dispatchEvent(new CustomEvent(type, { detail }));
+    this.dispatchEvent(Object.assign(new Event(type), { detail }));
   }
 
   #opened() {
@@ -422,6 +514,11 @@ export class Rollcall extends EventTarget {
   #after(name, ms, act) {
     clearTimeout(this.#timers.get(name));
     this.#timers.set(name, setTimeout(act, Math.min(ms, LONGEST_TIMER)));
+  }
+
+  #clearTimers() {
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
   }
 
   // --------------------------------------------------------------------------------------------------- the messages
@@ -455,8 +552,14 @@ export class Rollcall extends EventTarget {
   }
 
   #hear(data) {
-    const message = JSON.parse(data);
+    let message = {};
+    try {
+      message = JSON.parse(data);
+    } catch {
+      // It is no gateway that says this.
+    }
     const { type, id } = message;
+    this.#heardAt = Date.now();
     if (type === "error" && id === "away") {
       if (message.code === "unknown_type") this.#away.known = false;
       else this.#away.told = null;
@@ -496,11 +599,18 @@ export class Rollcall extends EventTarget {
   #beat = () => {
     const now = Date.now();
     // The gateway is gone, or it takes this client for gone: a network that was cut tells neither side.
-    if (this.#unansweredSince !== null && now - this.#unansweredSince > this.#timeoutMs) return this.#hangUp();
+    if (this.#unansweredSince !== null && now - this.#unansweredSince > this.#timeoutMs) return this.#doubt();
     this.#unansweredSince ??= now;
     this.#post({ type: "heartbeat" });
     this.#after("heartbeat", this.#heartbeatMs, this.#beat);
   };
+
+  /** Asks once more: a page whose timers were late, or that was frozen, may have an answer that it did not hear yet. */
+  #doubt() {
+    this.#unansweredSince = Date.now();
+    this.#post({ type: "heartbeat" });
+    this.#after("heartbeat", DOUBT, () => (this.#unansweredSince === null ? this.#beat() : this.#hangUp()));
+  }
 
   #counted(message) {
     const watch = this.#watches.get(message.live_id);
@@ -593,9 +703,40 @@ export class Rollcall extends EventTarget {
     });
   }
 
-  #onVisibility = () => {
-    if (globalThis.document.hidden) this.#after("away", AWAY_AFTER, () => this.#tellAway());
-    else this.#tellAway();
+  // ------------------------------------------------------------------------------------------------------- the page
+
+  /** Node has no page, and a worker has only its network. */
+  #listen(how) {
+    const { document } = globalThis;
+    document?.[how]("visibilitychange", this.#onVisibility);
+    document?.[how]("resume", this.#onReturn);
+    for (const type of ["pageshow", "online"]) globalThis[how]?.(type, this.#onReturn);
+    globalThis[how]?.("pagehide", this.#onLeave);
+  }
+
+  /** Browsers keep a page that was left for a while, and its socket: the gateway would go on counting the user. */
+  #onLeave = () => {
+    this.#stop();
+    this.#become({ state: "waiting", reason: "page_left", message: "the page was left", retry_at: Date.now() });
+  };
+
+  /** The page, the user or the network is back. */
+  #onReturn = ({ type }) => {
+    if (this.#run.signal.aborted) return this.#start();
+    const { state, reason, retry_at } = this.#state;
+    if (state === "waiting" && NETWORK.has(reason)) {
+      if (type === "online") this.#failures = 0;
+      const soon = random(SOON);
+      if (Date.now() + soon < retry_at) this.#wait(this.#state, soon);
+    }
+    const silent = type === "online" || Date.now() - this.#heardAt > this.#heartbeatMs;
+    if (this.#socket && silent && this.#options.heartbeat !== false) this.#doubt();
+  };
+
+  #onVisibility = (event) => {
+    if (globalThis.document.hidden) return this.#after("away", AWAY_AFTER, () => this.#tellAway());
+    this.#tellAway();
+    this.#onReturn(event);
   };
 
   #tellAway() {
