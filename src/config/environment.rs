@@ -7,6 +7,9 @@ use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
 use super::settings::{self, ENV_PREFIX, SETTINGS};
 
+/// Images of many programs note their version so, and name the program.
+const OF_IMAGES: &str = "ROLLCALL_VERSION";
+
 pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes: &mut Vec<String>) -> GivenMap {
     let mut given = GivenMap::new();
     let mut vars: Vec<_> = env.into_iter().filter(|(name, _)| name.to_string_lossy().starts_with(ENV_PREFIX)).collect();
@@ -16,7 +19,7 @@ pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes
         if let Some(setting) = SETTINGS.iter().find(|s| s.env_name() == name) {
             let text = value.into_string().map_err(|_| "is not valid UTF-8".to_owned());
             given.insert(setting.name, Given { text, place: format!("env {name}") });
-        } else if !is_service_link(&name, &value.to_string_lossy()) {
+        } else if name != OF_IMAGES && !is_service_link(&name, &value.to_string_lossy()) {
             let hint = did_you_mean(&name[ENV_PREFIX.len()..], settings::names(), settings::env_name);
             mistakes.push(format!("{} (env): no such setting{hint}", name.escape_debug()));
         }

@@ -19,6 +19,7 @@ pub mod gateway;
 mod health;
 mod history;
 mod infos;
+mod known_fields;
 mod lists;
 mod live_lists;
 mod lives;

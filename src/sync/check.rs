@@ -82,7 +82,7 @@ impl Checker {
             let handled = self.handle(expected, answer).await;
             match both(handled, swept) {
                 Ok(swept) => {
-                    Metrics::count(&self.metrics.checks, "done");
+                    Metrics::count_result(&self.metrics.checks, "done");
                     room.check.answered();
                     room.check.note_checked(began);
                     if room.check.is_unheard() {
@@ -92,11 +92,11 @@ impl Checker {
                     self.note_swept(room, &swept);
                 }
                 Err(StoreError::Nonsense(what)) => {
-                    Metrics::count(&self.metrics.checks, "failed");
+                    Metrics::count_result(&self.metrics.checks, "failed");
                     tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
                 }
                 Err(why) => {
-                    Metrics::count(&self.metrics.checks, "failed");
+                    Metrics::count_result(&self.metrics.checks, "failed");
                     tracing::debug!(
                         live_id = %room.record.live, error = %why,
                         "a live was not checked, will try again"
@@ -347,9 +347,9 @@ impl Checker {
             result = both(result, handled);
         }
         match result {
-            Ok(()) => Metrics::count(&self.metrics.checks, "done"),
+            Ok(()) => Metrics::count_result(&self.metrics.checks, "done"),
             Err(why) => {
-                Metrics::count(&self.metrics.checks, "failed");
+                Metrics::count_result(&self.metrics.checks, "failed");
                 tracing::debug!(error = %why, "the users online were not checked, will try again");
                 self.check_again(&audience);
             }

@@ -91,7 +91,7 @@ impl CountsRecorder {
             Ok(CountReply::NotOpen) => "not_open",
             Err(_) => "failed",
         };
-        Metrics::count(&self.metrics.figures_written, why);
+        Metrics::count_result(&self.metrics.figures_written, why);
         match reply {
             Ok(CountReply::Counted) => {
                 room.note_peaks_told(peaks);
