@@ -195,9 +195,9 @@ pub const SETTINGS: &[Setting] = &[
         name: "origins",
         group: ADDRESSES,
         hint: "ORIGINS",
-        doc: "Origins whose pages may connect, as https://example.org,capacitor://localhost; default: only its own pages",
-        more: "A comma-separated list of scheme://host[:port]; * allows every origin, and null pages without one, such\n\
-               as sandboxed frames. Pages inside apps have origins too. Other clients send none.",
+        doc: "Origins whose pages may connect, as https://example.org,app://localhost; default: its own pages only",
+        more: "A comma-separated list of scheme://host[:port]; * allows every origin, and null pages without one, as\n\
+               in sandboxed frames. Pages inside apps have origins too. Other clients send none.",
         take: |c, text| set(&mut c.origins, list(text, origin)),
         ..PLAIN
     },

@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn a_scrape_gets_the_format_that_it_asks_for() {
         const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0;q=0.5,\
-                                  application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+                                  application/openmetrics-text;version=0.0.1;q=0.4,\
+                                  text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for (accept, right) in [
             (PROMETHEUS, TextFormat::OpenMetrics),
             ("application/openmetrics-text", TextFormat::OpenMetrics),
