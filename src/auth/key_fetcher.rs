@@ -158,7 +158,7 @@ impl KeyFetcher {
 
     async fn fetch(&mut self) -> Result<(), FetchError> {
         let fetched = self.source.fetch().await.and_then(|set| Ok((digest(&set), jwks::parse(&set, Origin::Url)?)));
-        Metrics::count(&self.metrics.key_fetches, fetched.as_ref().map_or_else(FetchError::label, |_| "ok"));
+        Metrics::count_result(&self.metrics.key_fetches, fetched.as_ref().map_or_else(FetchError::label, |_| "ok"));
         let (set, keys) = fetched?;
         if self.present != Some(set) {
             let keys: Arc<[Key]> = keys.into();

@@ -83,8 +83,8 @@ pub(super) fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyErr
     let refuse = |problem| Err(KeyError { setting, problem });
     match done {
         Ok(length) if length <= LONGEST => Ok(content),
-        Ok(_) => refuse("the file is longer than 1 MiB".to_owned()),
-        Err(why) => refuse(format!("the file cannot be read: {}", why.kind())),
+        Ok(_) => refuse(format!("the file is longer than 1 MiB ({})", path.display())),
+        Err(why) => refuse(format!("the file cannot be read: {} ({})", why.kind(), path.display())),
     }
 }
 

@@ -126,7 +126,7 @@ impl Tokens {
             Ok((claims, label)) => (Ok(claims), label),
             Err(why) => (Err(why), why.label()),
         };
-        Metrics::count(&self.metrics.token_checks, label);
+        Metrics::count_result(&self.metrics.token_checks, label);
         result
     }
 

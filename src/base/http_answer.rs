@@ -2,17 +2,52 @@
 //! the URL, which may hold a password.
 
 use std::error::Error;
+use std::io;
 
 use reqwest::Response;
+use tokio_rustls::rustls::{self, CertificateError};
 
 /// What went wrong. The error itself only says what was tried; the innermost one says why that failed.
 pub fn reason(why: reqwest::Error) -> String {
     let why = why.without_url();
+    if let Some(problem) = certificate_problem(&why) {
+        return problem;
+    }
     let mut innermost: &dyn Error = &why;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
     innermost.to_string()
+}
+
+/// Why the certificate of the other side is not accepted, as a sentence; `None` if something else went wrong.
+pub fn certificate_problem(why: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(why);
+    while let Some(error) = next {
+        // The source of an I/O error is that of the error inside, which is skipped so.
+        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let tls = inside.and_then(|inside| inside.downcast_ref()).or_else(|| error.downcast_ref());
+        if let Some(rustls::Error::InvalidCertificate(problem)) = tls {
+            return Some(in_words(problem));
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn in_words(problem: &CertificateError) -> String {
+    match problem {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".to_owned(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet; look at the clocks".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is for another name than that of the URL".to_owned()
+        }
+        CertificateError::Revoked => "its certificate was revoked".to_owned(),
+        // Most often the authority is one of its own, or the certificate is its own authority.
+        _ => "its certificate is not trusted: no authority that is known here issued it".to_owned(),
+    }
 }
 
 /// The body, read up to so many bytes; `None` if there are more.

@@ -1,5 +1,5 @@
-//! Every metric, declared once with its name and its line of help. A scrape renders them in the OpenMetrics text
-//! format; the hot path only makes a relaxed atomic add.
+//! Every metric, declared once with its name and its line of help. A scrape renders them in the text format that it
+//! asks for; the hot path only makes a relaxed atomic add.
 
 use std::ops::Deref;
 
@@ -15,12 +15,20 @@ use tokio::runtime::Handle;
 use super::identity::Role;
 use super::process::ProcessMetrics;
 
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+mod text_format;
+
+pub(crate) use text_format::TextFormat;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Why {
     /// The reason, one of a fixed few.
     pub(crate) why: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Outcome {
+    /// How it ended, one of a fixed few. Unlike a reason, it may be a good end.
+    pub(crate) result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -51,7 +59,21 @@ const ROUND_TRIPS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0
 pub(crate) struct HttpAnswer {
     /// The route's pattern, never the path that was asked for.
     pub(crate) route: String,
+    /// One of those that HTTP has, or `other`: a client must not be able to make up labels.
+    pub(crate) method: &'static str,
     pub(crate) status: u16,
+}
+
+/// As [`HttpAnswer`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct HttpCall {
+    pub(crate) route: String,
+    pub(crate) method: &'static str,
+}
+
+/// From a look into memory to the longest that a request may take.
+fn request_times() -> Histogram {
+    Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
 }
 
 macro_rules! metrics {
@@ -111,9 +133,9 @@ metrics! {
     /// Time from the request for a WebSocket, including its wait to be let in, until the WebSocket is open, in seconds
     handshake_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
     /// Checks of tokens, by result
-    token_checks: Family<Why, Counter>,
+    token_checks: Family<Outcome, Counter>,
     /// Fetches of the key set that tokens are checked with, by result
-    key_fetches: Family<Why, Counter>,
+    key_fetches: Family<Outcome, Counter>,
     /// Keys, secrets and certificates whose files could not be used when they were read last
     files_unusable: Gauge,
     /// Lives that this gateway holds in memory
@@ -155,13 +177,13 @@ metrics! {
     /// Users waiting for a fan check
     fan_check_queue: Gauge,
     /// Joins, by whether this gateway knew already whether the user is a fan
-    fan_cache: Family<Why, Counter>,
+    fan_cache: Family<Outcome, Counter>,
     /// Users whose fan check got an answer
     fan_checks: Counter,
     /// Users whose fan check found that they follow the streamer
     fan_hits: Counter,
     /// Calls to a fan source outside the store, by result
-    fan_source_calls: Family<Why, Counter>,
+    fan_source_calls: Family<Outcome, Counter>,
     /// Time of a call to a fan source outside the store, in seconds
     fan_source_seconds: Histogram = Histogram::new(CALL_TIMES),
     /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open, one call tries; 2 open
@@ -179,7 +201,7 @@ metrics! {
     /// Times this gateway sent all its fans of a slice again because the store had lost its entry
     reasserts: Counter,
     /// Checks of a live against the store, by result
-    checks: Family<Why, Counter>,
+    checks: Family<Outcome, Counter>,
     /// Events after which this gateway checked part or all of the store at once
     doubts: Counter,
     /// Times this gateway's lease was lost with the store's data, after which it checked everything
@@ -211,9 +233,9 @@ metrics! {
     /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
-    figures_written: Family<Why, Counter>,
+    figures_written: Family<Outcome, Counter>,
     /// Attempts to send an event to the webhook, by result
-    webhooks: Family<Why, Counter>,
+    webhooks: Family<Outcome, Counter>,
     /// Time from an event until the webhook had taken it, in seconds
     webhook_lag_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3600.0]),
     /// Events that the webhook has not taken yet, on the gateway that sends; 0 on others
@@ -240,8 +262,10 @@ metrics! {
     unheard_gateways: Gauge,
     /// Times the connection for messages from other gateways was made again
     resubscriptions: Counter,
-    /// HTTP answers, by route and status
+    /// HTTP answers, by route, method and status
     http_answers: Family<HttpAnswer, Counter>,
+    /// Time from the end of an HTTP request's head until the head of its answer, by route and method, in seconds
+    http_seconds: Family<HttpCall, Histogram> = Family::new_with_constructor(request_times),
     /// HTTP requests refused with 429, by what their budget belongs to
     http_limited: Family<Why, Counter>,
     /// 1 from the beginning of a graceful stop, 0 before
@@ -253,6 +277,15 @@ metrics! {
 }
 
 impl Metrics {
+    /// The text of a scrape in a format.
+    pub(crate) fn render_as(&self, format: TextFormat) -> Result<String, std::fmt::Error> {
+        let text = self.render()?;
+        Ok(match format {
+            TextFormat::OpenMetrics => text,
+            TextFormat::Prometheus => text_format::in_prometheus_format(&text),
+        })
+    }
+
     /// The OpenMetrics text. In practice writing to a string does not fail.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
         if let Ok(runtime) = Handle::try_current() {
@@ -267,6 +300,10 @@ impl Metrics {
 
     pub(crate) fn count(family: &Family<Why, Counter>, why: &'static str) {
         family.get_or_create(&Why { why }).inc();
+    }
+
+    pub(crate) fn count_result(family: &Family<Outcome, Counter>, result: &'static str) {
+        family.get_or_create(&Outcome { result }).inc();
     }
 
     /// The open sockets of a role.

@@ -16,6 +16,12 @@ pub enum Scheme {
 }
 
 impl Scheme {
+    /// `None` for a scheme that no gateway is spoken to with.
+    fn named(name: &str) -> Option<Self> {
+        let known = [("http", Self::Http), ("https", Self::Https)];
+        known.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, scheme)| scheme)
+    }
+
     fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -68,40 +74,56 @@ impl<'a> Authority<'a> {
         self.host.eq_ignore_ascii_case("localhost") || address.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
-    fn is(&self, other: &Authority<'_>, scheme: Scheme) -> bool {
-        let port = |authority: &Authority<'_>| authority.port.unwrap_or(scheme.default_port());
+    /// Whether both are the same, for a scheme with this port by default.
+    fn is(&self, other: &Authority<'_>, default_port: Option<u16>) -> bool {
+        let port = |authority: &Authority<'_>| authority.port.or(default_port);
         self.host.eq_ignore_ascii_case(other.host) && port(self) == port(other)
     }
 }
 
-/// `scheme://host[:port]`: where a page came from.
+/// What browsers send for a page without an origin, such as one in a sandboxed frame. All such pages send the same.
+pub const NO_ORIGIN: &str = "null";
+
+/// `scheme://host[:port]`: where a page came from. Pages inside apps have schemes of their own, such as
+/// `capacitor://localhost`, and one of a file may have no host.
 #[derive(Debug, Clone, Copy)]
 pub struct WebOrigin<'a> {
-    scheme: Scheme,
-    authority: Authority<'a>,
+    scheme: &'a str,
+    authority: Option<Authority<'a>>,
 }
 
 impl<'a> WebOrigin<'a> {
-    /// `None` if the text is anything else, such as the `null` of a page without an origin.
+    /// `None` if the text is anything else, such as [`NO_ORIGIN`].
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
-        let (scheme, authority) = text.split_once("://")?;
-        let known = [("http", Scheme::Http), ("https", Scheme::Https)];
-        let (_, scheme) = known.into_iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name))?;
-        Some(Self { scheme, authority: Authority::parse(authority)? })
+        let (scheme, rest) = text.split_once("://")?;
+        let is_of_scheme = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+        if !scheme.starts_with(|first: char| first.is_ascii_alphabetic()) || !scheme.bytes().all(is_of_scheme) {
+            return None;
+        }
+        let authority = Authority::parse(rest);
+        let is_without_host = rest.is_empty() && Scheme::named(scheme).is_none();
+        (authority.is_some() || is_without_host).then_some(Self { scheme, authority })
     }
 
     /// Whether both are the same origin.
     #[must_use]
     pub fn is(&self, other: &WebOrigin<'_>) -> bool {
-        self.scheme == other.scheme && self.authority.is(&other.authority, self.scheme)
+        let default_port = Scheme::named(self.scheme).map(Scheme::default_port);
+        let is_same_host = match (&self.authority, &other.authority) {
+            (Some(own), Some(other)) => own.is(other, default_port),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        self.scheme.eq_ignore_ascii_case(other.scheme) && is_same_host
     }
 
     /// Whether a page of this origin is of the host that it asks, over a connection of this scheme. What arrives
-    /// without TLS may have been sent with it, to a balancer in front of the gateway.
+    /// without TLS may have been sent with it, to a balancer in front of the gateway. A page inside an app is of no
+    /// host, whatever its name.
     #[must_use]
     pub fn is_of(&self, host: &Authority<'_>, scheme: Scheme) -> bool {
-        (self.scheme == Scheme::Https || scheme == Scheme::Http) && self.authority.is(host, self.scheme)
+        let (Some(own), Some(authority)) = (Scheme::named(self.scheme), &self.authority) else { return false };
+        (own == Scheme::Https || scheme == Scheme::Http) && authority.is(host, Some(own.default_port()))
     }
 }
 
@@ -145,11 +167,54 @@ mod tests {
         assert!(!same("https://example.org", "http://example.org"));
         assert!(!same("https://example.org", "https://example.org:8443"));
         assert!(!same("https://example.org", "https://www.example.org"));
-        for bad in
-            ["null", "", "example.org", "ftp://example.org", "https://", "https://a/", "https://u@a", "https://a?b"]
-        {
+        for bad in [
+            "null",
+            "",
+            "example.org",
+            "https://",
+            "http://:80",
+            "https://a/",
+            "https://u@a",
+            "https://a?b",
+            "app://./",
+            "capacitor://localhost/index.html",
+            "://a",
+            "1app://a",
+            "a b://c",
+            "capacitor:localhost",
+            "https://a https://b",
+        ] {
             assert!(WebOrigin::parse(bad).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_app_has_an_origin_of_its_own_that_is_compared_exactly() {
+        let apps = [
+            "capacitor://localhost",
+            "ionic://localhost",
+            "tauri://localhost",
+            "app://.",
+            "file://",
+            "chrome-extension://gighmmpiobklfepjocnamgkkbiglidom",
+            "moz-extension://7a5a650a-9b8c-4f8d-b0b3-0a4b5d6c7e8f",
+            "vscode-webview://1k5jvqk3tq0f5l2f1c9m8o7n6b5v4c3x2z1a",
+            "capacitor://localhost:8100",
+        ];
+        for (place, app) in apps.iter().enumerate() {
+            for (other_place, other) in apps.iter().enumerate() {
+                let same = WebOrigin::parse(app).unwrap().is(&WebOrigin::parse(other).unwrap());
+                assert_eq!(same, place == other_place, "{app} {other}");
+            }
+        }
+        let host = Authority::parse("localhost").unwrap();
+        for app in apps {
+            let origin = WebOrigin::parse(app).unwrap();
+            assert!(!origin.is_of(&host, Scheme::Http) && !origin.is_of(&host, Scheme::Https), "{app}");
+        }
+        let is = |a, b| WebOrigin::parse(a).unwrap().is(&WebOrigin::parse(b).unwrap());
+        assert!(!is("capacitor://localhost", "http://localhost"), "the scheme counts");
+        assert!(!is("capacitor://localhost:80", "capacitor://localhost"), "no port is the usual one of an app");
     }
 
     #[test]

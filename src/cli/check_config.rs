@@ -18,7 +18,7 @@ use crate::base::exit;
 use crate::base::metrics::Metrics;
 use crate::base::terminal::harmless;
 use crate::config::{AuthMode, CheckArgs, Config, Connect, SettingInForce};
-use crate::edge::listener::tls::Certificate;
+use crate::edge::listener::tls;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 use crate::store::{Store, fans};
@@ -60,14 +60,14 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
 }
 
 /// What is wrong with the files that the settings name.
-fn wrong_files(config: &Config) -> Vec<String> {
+pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
     let mut wrong: Vec<String> = Vec::new();
     if config.auth == AuthMode::Jwt {
         wrong.extend(Tokens::wrong_files(config).iter().map(ToString::to_string));
     }
     wrong.extend(ApiKeys::open(config).err().map(|why| why.to_string()));
     if let (Some(chain), Some(key)) = (&config.tls_cert, &config.tls_key) {
-        wrong.extend(Certificate::open(chain, key).err().map(|why| why.to_string()));
+        wrong.extend(tls::wrong_files(chain, key).iter().map(ToString::to_string));
     }
     if let Some(access) = access(config) {
         wrong.extend(RedisStore::check(&access).err().map(|why| format!("redis: {why}")));

@@ -82,8 +82,11 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
         EventsAction::ReplayAll => replay_all(&store, config.events_kept).await?,
     };
     print(&Replayed { replayed }, args.format);
-    let none = replayed == 0 && args.action != EventsAction::ReplayAll;
-    Ok(if none { exit::say(exit::UNAVAILABLE, "no such event was given up") } else { exit::STOPPED })
+    if replayed == 0 && args.action != EventsAction::ReplayAll {
+        let why = "no event with this entry was given up; rollcall events list shows those that were";
+        return Ok(exit::say(exit::WRONG_SETTINGS, why));
+    }
+    Ok(exit::STOPPED)
 }
 
 async fn list(store: &impl Events) -> StoreResult<DeadList> {

@@ -1,5 +1,7 @@
 //! Asks gateways over HTTP what they hold.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -8,6 +10,7 @@ use reqwest::{Certificate, Client, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::base::gateway_url::GatewayUrl;
+use crate::base::http_answer;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::config::GatewayArgs;
 use crate::edge::http::gateway::{SetName, SliceHeld, SlicesHeld, ViewerKnown};
@@ -31,7 +34,7 @@ pub(super) struct BadOption {
 
 /// A gateway does not take the API key, or wants one.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}: use --api-key-file with a key that has the scope read")]
+#[error("{0}; name a file with one that has the scope read: --api-key-file FILE")]
 pub(super) struct KeyRefused(&'static str);
 
 /// One gateway, and how to ask it.
@@ -39,6 +42,8 @@ pub(super) struct KeyRefused(&'static str);
 pub(super) struct GatewayApi {
     pub(super) url: GatewayUrl,
     http: Client,
+    /// Whether the questions carry an API key.
+    shows_key: bool,
 }
 
 /// The gateways that the options name.
@@ -50,7 +55,7 @@ pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
     let mut client = Client::builder().no_proxy().redirect(Policy::none()).timeout(DEADLINE);
     if let Some(file) = &args.api_key_file {
         let bad = |problem: String| BadOption { option: "api-key-file", problem };
-        let key = std::fs::read_to_string(file).map_err(|why| bad(format!("cannot be read: {}", why.kind())))?;
+        let key = std::fs::read_to_string(file).map_err(|why| bad(unreadable(file, &why)))?;
         let header = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
         let mut header = header.map_err(|_| bad("does not hold a key".to_owned()))?;
         header.set_sensitive(true);
@@ -58,12 +63,26 @@ pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
     }
     let bad = |problem: String| BadOption { option: "gateway-ca", problem };
     if let Some(file) = &args.ca {
-        let pem = std::fs::read(file).map_err(|why| bad(format!("cannot be read: {}", why.kind())))?;
+        let pem = std::fs::read(file).map_err(|why| bad(unreadable(file, &why)))?;
         let trusted = Certificate::from_pem_bundle(&pem).ok().filter(|trusted| !trusted.is_empty());
         client = client.tls_certs_only(trusted.ok_or_else(|| bad("holds no certificate in PEM".to_owned()))?);
     }
     let http = client.build().map_err(|why| bad(why.to_string()))?;
-    Ok(args.urls.iter().map(|url| GatewayApi { url: url.clone(), http: http.clone() }).collect())
+    let shows_key = args.api_key_file.is_some();
+    Ok(args.urls.iter().map(|url| GatewayApi { url: url.clone(), http: http.clone(), shows_key }).collect())
+}
+
+fn unreadable(file: &Path, why: &io::Error) -> String {
+    format!("cannot be read: {} ({})", why.kind(), file.display())
+}
+
+/// Why a gateway did not answer, in a sentence.
+fn why_no_answer(why: reqwest::Error) -> String {
+    let hint = match http_answer::certificate_problem(&why) {
+        Some(_) => "; --gateway-ca FILE names the authority that issued it",
+        None => "",
+    };
+    format!("{}{hint}", http_answer::reason(why))
 }
 
 impl GatewayApi {
@@ -90,17 +109,20 @@ impl GatewayApi {
 
     /// Asks for a path with its query, and reads the answer.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let mut answer =
-            self.http.get(format!("{}{path}", self.url)).send().await.map_err(reqwest::Error::without_url)?;
+        let asked = self.http.get(format!("{}{path}", self.url)).send().await;
+        let mut answer = asked.map_err(|why| anyhow::anyhow!(why_no_answer(why)))?;
         match answer.status() {
             StatusCode::OK => {}
-            StatusCode::UNAUTHORIZED => return Err(KeyRefused("it wants an API key, or another one").into()),
-            StatusCode::FORBIDDEN => return Err(KeyRefused("the API key is not good for that").into()),
+            StatusCode::UNAUTHORIZED if self.shows_key => {
+                return Err(KeyRefused("the gateway does not know this API key").into());
+            }
+            StatusCode::UNAUTHORIZED => return Err(KeyRefused("the gateway wants an API key").into()),
+            StatusCode::FORBIDDEN => return Err(KeyRefused("the API key may not read").into()),
             // The query may be long, and says nothing to people.
             status => anyhow::bail!("{} answered {status}", path.split('?').next().unwrap_or_default()),
         }
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
+        while let Some(chunk) = answer.chunk().await.map_err(|why| anyhow::anyhow!(why_no_answer(why)))? {
             anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER, "it answered more than {MAX_ANSWER} bytes");
             body.extend_from_slice(&chunk);
         }

@@ -20,9 +20,8 @@ pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
     };
     let subject = format!("{} ({place})", setting.name);
     match value {
-        None | Some("") => subject,
-        Some(value) if may_be_shown(setting, value) => format!("{subject} is {value:?}"),
-        Some(_) => format!("{subject}, not shown here"),
+        Some(value) if !value.is_empty() && may_be_shown(setting, value) => format!("{subject} is {value:?}"),
+        _ => subject,
     }
 }
 

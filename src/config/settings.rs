@@ -19,7 +19,10 @@ use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::base::telemetry::{self, LogFormat};
-use crate::base::web_origin::WebOrigin;
+use crate::base::web_origin::{NO_ORIGIN, WebOrigin};
+
+/// The placeholder for the value of a setting that is on or off. In a file, it may be a boolean too.
+pub(super) const ON_OR_OFF: &str = "off|on";
 
 /// The prefix of the environment variables.
 pub(super) const ENV_PREFIX: &str = "ROLLCALL_";
@@ -179,7 +182,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "proxy-protocol",
         group: ADDRESSES,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("off"),
         doc: "Whether each connection to the public address begins with a PROXY protocol header, version 1 or 2",
         take: |c, text| {
@@ -192,8 +195,9 @@ pub const SETTINGS: &[Setting] = &[
         name: "origins",
         group: ADDRESSES,
         hint: "ORIGINS",
-        doc: "Web origins whose pages may connect, such as https://example.org; default: this gateway's own pages",
-        more: "A comma-separated list; * allows every origin. Clients that are no browsers send no origin.",
+        doc: "Origins whose pages may connect, as https://example.org,app://localhost; default: its own pages only",
+        more: "A comma-separated list of scheme://host[:port]; * allows every origin, and null pages without one, as\n\
+               in sandboxed frames. Pages inside apps have origins too. Other clients send none.",
         take: |c, text| set(&mut c.origins, list(text, origin)),
         ..PLAIN
     },
@@ -356,7 +360,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "exact-viewers",
         group: PRESENCE,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("off"),
         bare: Some("on"),
         doc: "Whether new lives keep all their users in the store, not only fans, so that each viewer counts once",
@@ -367,7 +371,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "track-online",
         group: PRESENCE,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("on"),
         doc: "Whether the store knows who has a socket, in a live or not, and when the others were last seen",
         more: "The same for all gateways.",
@@ -377,7 +381,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "uniques",
         group: PRESENCE,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("on"),
         doc: "Whether the summary of a closed live says how many different viewers and fans came",
         more: "The same for all gateways. Costs a call to the store for each live and flush in which somebody came.",
@@ -567,7 +571,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "count-events",
         group: EVENTS,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("on"),
         doc: "Whether live.counts are events: on change, at most one per 10 s and live",
         more: "The same for all gateways.",
@@ -577,7 +581,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "fan-events",
         group: EVENTS,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("off"),
         bare: Some("on"),
         doc: "Whether fan.joined and fan.left are events: at most one of each per second, live and gateway",
@@ -614,7 +618,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "webhook-allow-private",
         group: EVENTS,
-        hint: "off|on",
+        hint: ON_OR_OFF,
         default: Some("off"),
         bare: Some("on"),
         doc: "Whether events may be sent to private and loopback addresses",
@@ -834,11 +838,13 @@ fn network(text: &str) -> Result<IpNet, String> {
     network.map_err(|_| "is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned())
 }
 
-/// A web origin, as browsers write it; or `*`.
+/// An origin, as browsers write it; or a word for all, or for none.
 fn origin(text: &str) -> Result<String, String> {
-    match text == "*" || WebOrigin::parse(text).is_some() {
+    match ["*", NO_ORIGIN].contains(&text) || WebOrigin::parse(text).is_some() {
         true => Ok(text.to_ascii_lowercase()),
-        false => Err("is not a list of origins; use ones like https://example.org or http://localhost:3000".to_owned()),
+        false => Err("is not a list of origins; use ones like https://example.org, http://localhost:3000 or \
+                      capacitor://localhost, with no path and no slash at the end"
+            .to_owned()),
     }
 }
 

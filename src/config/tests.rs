@@ -557,6 +557,7 @@ fn a_filter_that_would_silence_the_log_by_a_typo_is_refused() {
 #[test]
 fn variables_that_kubernetes_sets_for_services_are_ignored() {
     for (name, value) in [
+        ("ROLLCALL_VERSION", "1.2.3"),
         ("ROLLCALL_SERVICE_HOST", "10.0.0.7"),
         ("ROLLCALL_SERVICE_PORT", "8080"),
         ("ROLLCALL_SERVICE_PORT_HTTP_ADMIN", "9090"),

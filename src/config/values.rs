@@ -38,7 +38,7 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     pub trusted_proxies: Vec<IpNet>,
     pub proxy_protocol: ProxyProtocol,
-    /// In lower case; `*` allows every origin.
+    /// In lower case; `*` allows every origin, and `null` pages without one.
     pub origins: Vec<String>,
     /// Per second and socket. This and the limits below: 0 is no limit.
     pub message_rate: u32,

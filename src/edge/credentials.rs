@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::Query;
 use axum::http::header;
 use axum::http::request::Parts;
 use serde::Deserialize;
@@ -13,12 +12,13 @@ use crate::auth::presented::presented;
 use crate::auth::tokens::{TokenError, Tokens};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{InvalidId, UserId};
+use crate::edge::fields::{FieldError, from_query};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthError {
-    /// The query string is malformed, or names a field twice.
-    #[error("the query cannot be read: {0}")]
-    Query(String),
+    /// The query has a field twice.
+    #[error("{0}")]
+    Query(FieldError),
     #[error("count must be true or false")]
     Count,
     #[error("invisible must be true or false")]
@@ -52,7 +52,7 @@ pub(crate) async fn authenticate(
     tokens: Option<&Tokens>,
     parts: &Parts,
 ) -> Result<(Identity, Option<Arc<Claims>>), AuthError> {
-    let Query(fields) = Query::<Fields>::try_from_uri(&parts.uri).map_err(|e| AuthError::Query(e.body_text()))?;
+    let fields: Fields = from_query(&parts.uri).map_err(AuthError::Query)?;
     let wants_to_count = flag(fields.count.as_deref(), AuthError::Count)?.unwrap_or(true);
     let Some(tokens) = tokens else { return Ok((unverified(&fields, wants_to_count)?, None)) };
     let in_query = fields.token.as_deref().and_then(presented);

@@ -3,6 +3,8 @@
 //!
 //! [`authorization`] decides who may call a route, within [`rate_limits`].
 //!
+//! [`known_fields`] refuses what a call does not have.
+//!
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`] offers, and answers
 //! with JSON or with a [`problem`].
 
@@ -19,6 +21,7 @@ pub mod gateway;
 mod health;
 mod history;
 mod infos;
+mod known_fields;
 mod lists;
 mod live_lists;
 mod lives;

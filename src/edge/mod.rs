@@ -5,6 +5,7 @@ pub mod admission;
 pub mod banner;
 pub mod client_address;
 pub mod credentials;
+pub(crate) mod fields;
 pub mod http;
 pub mod listener;
 pub(crate) mod reload;

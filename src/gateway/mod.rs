@@ -25,6 +25,7 @@ use crate::base::from_files::FromFiles;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::telemetry::Log;
+use crate::cli::check_config::wrong_files;
 use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
@@ -59,7 +60,7 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("{0}")]
     Store(#[from] ConnectError),
-    /// The store was used with other settings before.
+    /// The store was used with other settings before, or several files cannot be used.
     #[error("{0}")]
     Settings(String),
     /// The keys that tokens and back ends are checked with cannot be had.
@@ -163,6 +164,20 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
 /// # Errors
 /// As [`start`].
 pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
+    let settings = config.clone();
+    start_part_by_part(id, config).await.map_err(|why| with_all_wrong_files(&settings, why))
+}
+
+/// The first file that cannot be used ends the start, but the operator should learn of all of them.
+fn with_all_wrong_files(config: &Config, why: StartError) -> StartError {
+    if !why.is_mistake() {
+        return why;
+    }
+    let wrong = wrong_files(config);
+    if wrong.len() > 1 { StartError::Settings(wrong.join("\n")) } else { why }
+}
+
+async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let (tokens, key_fetcher) = match config.auth {
         AuthMode::Off => (None, None),

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::base::ids::UserId;
 
-/// So many users go into one message: with the longest ids they fit [`crate::store::MAX_MESSAGE`]. If more moved
-/// since the last one, everybody counts as moved.
+/// Maximum users per message: with the longest ids they fit [`crate::store::MAX_MESSAGE`]. If more moved since the last
+/// message, everybody counts as moved.
 pub const MOST_USERS: usize = 500;
 
 #[derive(Debug, Default)]

@@ -114,7 +114,7 @@ impl Memberships {
         let clock = &self.context.clock;
         let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
         let hit = if member.fan() == Fan::Unknown { "miss" } else { "hit" };
-        Metrics::count(&self.context.metrics.fan_cache, hit);
+        Metrics::count_result(&self.context.metrics.fan_cache, hit);
         self.leave("switch");
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
         // Only now: the seat that was left counted as away.

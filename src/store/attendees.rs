@@ -55,7 +55,7 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
     limit: usize,
 ) -> StoreResult<AttendancePage> {
     let lives: Vec<LiveEpoch> = question.lives.iter().map(|(of, _)| of.clone()).collect();
-    // Nobody came to no live.
+    // If no live matches, the answer is empty.
     let mut parts = if lives.is_empty() { Vec::new() } else { store.attendance_parts(&lives).await? };
     parts.retain(|part| start.is_none_or(|start| *part >= start.part));
     let at_a_time = if start.is_none() { PARTS_AT_A_TIME } else { PARTS_OF_A_PAGE };

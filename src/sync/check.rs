@@ -84,7 +84,7 @@ impl Checker {
             let handled = self.handle(expected, answer, began).await;
             match both(handled, swept) {
                 Ok(swept) => {
-                    Metrics::count(&self.metrics.checks, "done");
+                    Metrics::count_result(&self.metrics.checks, "done");
                     room.check.answered();
                     let was_in_doubt = room.check.is_unheard() || room.check.doubted_since().is_some();
                     room.check.note_checked(began);
@@ -97,7 +97,7 @@ impl Checker {
                     self.note_swept(room, &swept);
                 }
                 Err(StoreError::Nonsense(what)) => {
-                    Metrics::count(&self.metrics.checks, "failed");
+                    Metrics::count_result(&self.metrics.checks, "failed");
                     tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
                     for slice in room.slices() {
                         self.mender.drop_foreign_keys(&slice.id).await;
@@ -105,7 +105,7 @@ impl Checker {
                     self.check_again(&room.into());
                 }
                 Err(why) => {
-                    Metrics::count(&self.metrics.checks, "failed");
+                    Metrics::count_result(&self.metrics.checks, "failed");
                     tracing::debug!(
                         live_id = %room.record.live, error = %why,
                         "a live was not checked, will try again"
@@ -400,9 +400,9 @@ impl Checker {
             self.checks.platform.by(self.clock.now() + wait.max(AGAIN));
         }
         match result {
-            Ok(()) => Metrics::count(&self.metrics.checks, "done"),
+            Ok(()) => Metrics::count_result(&self.metrics.checks, "done"),
             Err(why) => {
-                Metrics::count(&self.metrics.checks, "failed");
+                Metrics::count_result(&self.metrics.checks, "failed");
                 tracing::debug!(error = %why, "the users online were not checked, will try again");
                 self.check_again(&audience);
             }

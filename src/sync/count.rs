@@ -103,7 +103,7 @@ impl CountsRecorder {
             Ok(CountReply::NotOpen) => "not_open",
             Err(_) => "failed",
         };
-        Metrics::count(&self.metrics.figures_written, why);
+        Metrics::count_result(&self.metrics.figures_written, why);
         if room.peaks() != peaks && reply.is_ok() {
             // The lease is renewed by then, which makes a new peak sure.
             self.try_again(room, SURE);

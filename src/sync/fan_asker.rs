@@ -99,7 +99,10 @@ impl FanAsker {
                 let started = clock.now();
                 let answers = source.ask(&batch.streamer, &batch.users).await;
                 metrics.fan_source_seconds.observe((clock.now() - started) as f64 / 1_000.0);
-                Metrics::count(&metrics.fan_source_calls, answers.as_ref().map_or_else(FanError::label, |_| "ok"));
+                Metrics::count_result(
+                    &metrics.fan_source_calls,
+                    answers.as_ref().map_or_else(FanError::label, |_| "ok"),
+                );
                 Asked { batch, answers }
             });
         }

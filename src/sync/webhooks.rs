@@ -232,7 +232,7 @@ impl WebhookSender {
 
     async fn ended(&self, state: &mut Sending, (entry, event, outcome): Attempt) {
         let now = self.clock.now();
-        Metrics::count(&self.metrics.webhooks, outcome.as_ref().err().map_or("delivered", Refusal::label));
+        Metrics::count_result(&self.metrics.webhooks, outcome.as_ref().err().map_or("delivered", Refusal::label));
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
             let lag = self.clock.unix().saturating_sub(entry.0);

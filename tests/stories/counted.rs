@@ -22,7 +22,7 @@ async fn record(redis: &Redis, live: &str) -> [Option<u64>; 3] {
 }
 
 /// The calls that changed a record.
-const WRITTEN: &str = "why=\"written\"";
+const WRITTEN: &str = "result=\"written\"";
 
 async fn record_becomes(redis: &Redis, live: &str, viewers: u64, fans: u64) -> Duration {
     let since = Instant::now();

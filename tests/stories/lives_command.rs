@@ -218,14 +218,16 @@ async fn a_gateway_with_keys_is_asked_with_one_over_tls() {
         let plain = format!("http://{}", world.addr);
         let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
         let (key, wrong, weak) = (file("key", &format!("{KEY}\n")), file("wrong", "stranger"), file("weak", "another"));
-        let asks: [(&[&str], i32, &str); 7] = [
+        let asks: [(&[&str], i32, &str); 9] = [
             (&["--gateway", &plain, "--api-key-file", &key], 0, "0 lives"),
             (&["--gateway", &secure, "--gateway-ca", &ca, "--api-key-file", &key], 0, "0 lives"),
-            (&["--gateway", &plain], 64, "--api-key-file"),
-            (&["--gateway", &plain, "--api-key-file", &wrong], 64, "wants an API key, or another one"),
-            (&["--gateway", &plain, "--api-key-file", &weak], 64, "not good for that"),
+            (&["--gateway", &plain], 64, "the gateway wants an API key; name a file"),
+            (&["--gateway", &plain, "--api-key-file", &wrong], 64, "the gateway does not know this API key"),
+            (&["--gateway", &plain, "--api-key-file", &weak], 64, "the API key may not read"),
             (&["--gateway", &plain, "--api-key-file", "/nowhere"], 64, "--api-key-file: cannot be read"),
-            (&["--gateway", &secure, "--api-key-file", &key], 69, "certificate"),
+            (&["--gateway", &plain, "--api-key-file", "/nowhere"], 64, "(/nowhere)"),
+            (&["--gateway", &secure, "--api-key-file", &key], 69, "certificate is not trusted"),
+            (&["--gateway", &secure, "--api-key-file", &key], 69, "--gateway-ca FILE"),
         ];
         for (args, code, words) in asks {
             let out = lives(&[&["--once"], args].concat()).await;

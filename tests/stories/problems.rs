@@ -2,8 +2,12 @@
 
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::stores::on_both_stores;
+use crate::support::wait::PATIENCE;
 
 on_both_stores! {
     async fn unknown_routes_are_404_problems(world) {
@@ -82,5 +86,17 @@ on_both_stores! {
         let answer = world.backend().send(Method::PUT, "/v1/lives/42", Some(&huge)).await;
         assert!(matches!(answer.status, 400 | 413), "{}", answer.status);
         answer.problem(answer.status);
+    }
+}
+
+on_both_stores! {
+    async fn a_client_that_asks_before_it_sends_too_much_is_told_not_to(world) {
+        let mut connection = TcpStream::connect(world.addr).await.unwrap();
+        let head = "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                    content-length: 10000000\r\nexpect: 100-continue\r\n\r\n";
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        timeout(PATIENCE, connection.read_exact(&mut answer)).await.expect("an answer").unwrap();
+        assert_eq!(std::str::from_utf8(&answer), Ok("HTTP/1.1 413"));
     }
 }

@@ -190,8 +190,16 @@ on_both_stores! {
         let large = format!("{{\"ban_s\":5,\"more\":\"{}\"}}", "x".repeat(70_000));
         assert_eq!(backend.remove("42", "u1", Some(&large)).await.problem(413), "body_too_large");
         assert!(backend.list("/v1/lives/42/bans", 10).await.is_empty());
-        // A body that does not mention a ban bans nobody, and unknown fields are ignored.
-        for body in ["", "null", "{}", r#"{"ban_s":null}"#, r#"{"ban_s":0}"#, r#"{"why":"spam"}"#] {
+        // A misspelt ban must not pass for none.
+        for (body, code) in [
+            (r#"{"ban":600}"#, "unknown_field"),
+            (r#"{"why":"spam"}"#, "unknown_field"),
+            (r#"{"ban_s":600,"ban_s":0}"#, "bad_message"),
+        ] {
+            assert_eq!(backend.remove("42", "u1", Some(body)).await.problem(400), code, "{body}");
+        }
+        // A body that does not mention a ban bans nobody.
+        for body in ["", "null", "{}", r#"{"ban_s":null}"#, r#"{"ban_s":0}"#] {
             let answer = backend.remove("42", "u1", Some(body)).await.is(200).body;
             assert_eq!(answer["banned_until"], Value::Null, "{body}");
         }

@@ -108,7 +108,7 @@ on_redis! {
         config.sockets_per_user = 0;
     })
     async fn one_gateway_looks_at_a_live_for_all_that_hold_it(world) {
-        const CHECKS: &str = r#"rollcall_checks_total{why="done"}"#;
+        const CHECKS: &str = r#"rollcall_checks_total{result="done"}"#;
         let other = world.another_gateway().await;
         world.crowd_follows("u", FANS).await;
         let mut crowds = Vec::new();

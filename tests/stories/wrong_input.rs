@@ -58,11 +58,75 @@ fn a_mistake_on_the_command_line_is_explained() {
         (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/"], "jwt-hs256-secret-file: the file cannot be"),
         (&["key", "--name", "x", "--scopes", "reed"], "read, write and moderate"),
         (&["events", "replay", "hunter2", redis[0]], "--redis"),
+        (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/nowhere"], "entity not found (/nowhere)"),
         (&["completions", "tcsh"], "bash, elvish, fish"),
     ];
     for (args, words) in wrong {
         helps(&run(args), 64, words);
     }
+}
+
+#[test]
+fn every_file_that_cannot_be_used_is_named_at_once() {
+    let wrong = [
+        "--auth",
+        "jwt",
+        "--jwt-hs256-secret-file",
+        "/no-secret",
+        "--jwt-public-key",
+        "/no-key",
+        "--api-keys",
+        "/no-keys",
+        "--tls-cert",
+        "/no-chain",
+        "--tls-key",
+        "/no-tls-key",
+    ];
+    for command in [&[][..], &["check-config"]] {
+        let out = run(&[command, &wrong].concat());
+        for file in ["/no-secret", "/no-key", "/no-keys", "/no-chain", "/no-tls-key"] {
+            helps(&out, 64, file);
+        }
+    }
+}
+
+#[test]
+fn a_switch_of_the_file_may_be_a_boolean() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "exact-viewers = true\nuniques = false\nproxy_protocol = false\n").unwrap();
+    let path = file.path().display().to_string();
+    let out = run(&["check-config", "--json", "--config", &path]);
+    let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
+    assert_eq!((out.status.code(), &found["mistakes"]), (Some(0), &json!([])), "{found}");
+    for (name, value) in [("exact-viewers", "on"), ("uniques", "off"), ("proxy-protocol", "off")] {
+        let settings = found["settings"].as_array().unwrap();
+        let setting = settings.iter().find(|setting| setting["name"] == name).unwrap();
+        assert_eq!(setting["value"], value, "{setting}");
+    }
+}
+
+#[test]
+fn a_value_that_is_not_shown_is_no_part_of_the_sentence() {
+    let out = run(&["--redis", "http://hunter2"]);
+    helps(&out, 64, "redis (flag --redis): is no Redis URL; right would be redis://");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let out = run(&["events", "replay", "1732000000000-0", "--redis", &redis.url()]);
+        helps(&out, 64, "no event with this entry was given up; rollcall events list");
+    })
+    .await;
+}
+
+#[test]
+fn a_name_that_dns_does_not_know_is_told_in_words() {
+    let out = run(&["keys", "*", "--redis", "redis://no-such-host.invalid", "--log", "off"]);
+    helps(&out, 69, "Redis cannot be reached: ");
+    let text = said(&out);
+    assert!(!text.contains("Custom {") && !text.contains("Uncategorized"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,6 +45,7 @@ fn a_secret_has_32_bytes_or_more_without_the_line_end() {
     assert!(public.problem.contains("not a secret; see jwt-public-key"), "{public}");
     let missing = secret(&PathBuf::from("/no/such/file")).unwrap_err();
     assert!(missing.problem.contains("cannot be read: entity not found"), "{missing}");
+    assert!(missing.problem.ends_with("(/no/such/file)"), "it names the file: {missing}");
     assert!(read(&"x".repeat(LONGEST + 1)).unwrap_err().problem.contains("longer than 1 MiB"));
 }
 

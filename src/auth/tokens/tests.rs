@@ -11,7 +11,7 @@ use super::super::test_keys::{
 };
 use super::*;
 use crate::base::identity::Role;
-use crate::base::metrics::Why;
+use crate::base::metrics::Outcome;
 
 /// Checks tokens with a secret, an RSA key and a set of two keys, for the audience `aud` and the issuer `iss`.
 struct World {
@@ -49,8 +49,8 @@ impl World {
         self.tokens.verify(token).await.err()
     }
 
-    fn checked(&self, why: &'static str) -> u64 {
-        self.tokens.metrics.token_checks.get_or_create(&Why { why }).get()
+    fn checked(&self, result: &'static str) -> u64 {
+        self.tokens.metrics.token_checks.get_or_create(&Outcome { result }).get()
     }
 }
 

@@ -11,19 +11,24 @@ use serde_json::json;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use super::bounded::Whole;
+use super::bounded::{Whole, Within};
 use super::paging::{CountedPage, Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::InQuery;
+use super::requests::{InQuery, in_query};
 use super::sessions::{recorded, span_of};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
+use crate::edge::fields::Place;
 use crate::store::{AttendancePlace, AttendanceQuestion, Attended, Attending, LiveEpoch, MAX_ATTENDED, find_attendees};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// How many days back a streamer's lives may be asked for: as long as they are kept.
 const MAX_DAYS: u64 = 8;
+
+const DEFAULT_DAYS: u64 = 7;
+
+type Days = Within<1, MAX_DAYS>;
 
 /// A fan who came.
 #[derive(Debug, Serialize, ToSchema)]
@@ -75,8 +80,8 @@ pub(super) struct AttendanceQuery {
     #[param(value_type = Option<UserId>)]
     streamer_id: Option<String>,
     /// See `streamer_id`; 7 if it is left out.
-    #[param(minimum = 1, maximum = 8)]
-    days: Option<u64>,
+    #[param(inline)]
+    days: Option<Days>,
     /// A fan came to a live only if the fan was there at this time or later, in Unix milliseconds.
     #[param(inline)]
     from: Option<Whole>,
@@ -127,34 +132,34 @@ fn resume(cursor: &str) -> Result<AttendancePlace, Problem> {
 
 /// The lives that are named, then those of the streamer.
 async fn lives(state: &AppState, query: &AttendanceQuery) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
-    let wrong = |detail: String| Err(Problem::new(Kind::InvalidQuery, detail));
+    let wrong = |field: &str, detail| Err(Problem::new(Kind::InvalidQuery, detail).at(Place::Query(field.to_owned())));
     let named = query.live_ids.iter().flat_map(|ids| ids.0.split(',')).map(read_live).collect::<Result<Vec<_>, _>>()?;
-    let days = query.days.unwrap_or(7);
-    if !(1..=MAX_DAYS).contains(&days) {
-        return wrong(format!("days is a number from 1 to {MAX_DAYS}"));
-    }
+    let days = query.days.map_or(DEFAULT_DAYS, |days| days.0);
     if named.len() > MAX_ATTENDED {
-        return wrong(format!("live_ids must be {MAX_ATTENDED} lives at most"));
+        return wrong("live_ids", format!("must be {MAX_ATTENDED} lives at most"));
     }
     let mut lives = try_join_all(named.into_iter().map(|(live, epoch)| recorded(state, live, epoch))).await?;
     if let Some(streamer) = &query.streamer_id {
-        lives.extend(of_streamer(state, &UserId::parse(streamer)?, days).await?);
+        lives.extend(of_streamer(state, &in_query("streamer_id", UserId::parse(streamer))?, days).await?);
     }
     // Named by itself and as one of the streamer's, a live counts once: otherwise nobody came to it and not to it.
     let mut known = HashSet::new();
     lives.retain(|(of, _)| known.insert(of.clone()));
     if lives.len() > MAX_ATTENDED {
-        return wrong(format!("more than {MAX_ATTENDED} lives altogether; ask for fewer days"));
+        return wrong("days", format!("these are more than {MAX_ATTENDED} lives altogether; ask for fewer days"));
     }
     Ok(lives)
 }
 
 fn read_live(text: &str) -> Result<(LiveId, Option<crate::base::ids::Epoch>), Problem> {
     if !text.contains('@') {
-        return Ok((LiveId::parse(text)?, None));
+        return Ok((in_query("live_ids", LiveId::parse(text))?, None));
     }
     let of = LiveEpoch::parse(text);
-    let of = of.ok_or_else(|| Problem::new(Kind::InvalidQuery, "after @ stands the number of an epoch"))?;
+    let of = of.ok_or_else(|| {
+        let detail = "after the @ of a live stands the number of an epoch";
+        Problem::new(Kind::InvalidQuery, detail).at(Place::Query("live_ids".to_owned()))
+    })?;
     Ok((of.live, Some(of.epoch)))
 }
 

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::authorization::Bearer;
 use super::online::{Users, tracked};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InQuery, JsonObject, run_to_completion};
+use super::requests::{InQuery, JsonObject, in_query, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
 
@@ -42,7 +42,7 @@ pub(super) async fn beat(
     let user = match bearer {
         Some(Extension(Bearer(claims))) if !claims.counted || claims.invisible => return Ok(StatusCode::NO_CONTENT),
         Some(Extension(Bearer(claims))) => claims.user.clone(),
-        None => UserId::parse(query.user_id.as_deref().unwrap_or_default())?,
+        None => in_query("user_id", UserId::parse(query.user_id.as_deref().unwrap_or_default()))?,
     };
     note(&state, vec![user]).await
 }

@@ -1,7 +1,9 @@
 //! Values of requests that have bounds. Each type reads what its schema in the OpenAPI document allows, and nothing
 //! else.
 
-use serde::de::Error;
+use std::fmt;
+
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -13,26 +15,58 @@ use crate::store::HISTORY_STEP;
 const MAX_WHOLE: u64 = (1 << 53) - 1;
 
 /// A number of a query: seconds, or a time in Unix milliseconds.
+pub(super) type Whole = Within<0, MAX_WHOLE>;
+
+/// A whole number from `LEAST` to `MOST`, however JSON spells it: 600, 600.0 and 6e2 are one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Whole(pub(super) u64);
+pub(super) struct Within<const LEAST: u64, const MOST: u64>(pub(super) u64);
 
-impl<'de> Deserialize<'de> for Whole {
+impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Within<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let number = u64::deserialize(from)?;
-        if number > MAX_WHOLE {
-            return Err(D::Error::custom(format!("{number} is more than {MAX_WHOLE}")));
-        }
-        Ok(Self(number))
+        from.deserialize_u64(Number { least: LEAST, most: MOST, multiple_of: 1 }).map(Self)
     }
 }
 
-impl PartialSchema for Whole {
+impl<const LEAST: u64, const MOST: u64> PartialSchema for Within<LEAST, MOST> {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(MAX_WHOLE)).into()
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(LEAST)).maximum(Some(MOST)).into()
     }
 }
 
-impl ToSchema for Whole {}
+impl<const LEAST: u64, const MOST: u64> ToSchema for Within<LEAST, MOST> {}
+
+/// Which whole numbers fit.
+struct Number {
+    least: u64,
+    most: u64,
+    multiple_of: u64,
+}
+
+impl Visitor<'_> for Number {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.multiple_of {
+            1 => write!(f, "a whole number from {} to {}", self.least, self.most),
+            step => write!(f, "a multiple of {step} from {} to {}", self.least, self.most),
+        }
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+        if (self.least..=self.most).contains(&number) && number.is_multiple_of(self.multiple_of) {
+            return Ok(number);
+        }
+        Err(E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
+        let is_whole = number.fract() == 0.0 && (0.0..=MAX_WHOLE as f64).contains(&number);
+        match is_whole {
+            true => self.visit_u64(number as u64),
+            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        }
+    }
+}
 
 /// How far the points of a history are apart, in seconds: a multiple of ten, up to a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +94,7 @@ impl Default for Step {
 
 impl<'de> Deserialize<'de> for Step {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let seconds = u64::deserialize(from)?;
-        if !(STEP..=MAX_STEP).contains(&seconds) || seconds % STEP != 0 {
-            return Err(D::Error::custom(format!("step is a multiple of {STEP} from {STEP} to {MAX_STEP}")));
-        }
-        Ok(Self(seconds))
+        from.deserialize_u64(Number { least: STEP, most: MAX_STEP, multiple_of: STEP }).map(Self)
     }
 }
 
@@ -85,7 +115,7 @@ impl<'de> Deserialize<'de> for IdPrefix {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if !text.is_empty() && UserId::parse(&text).is_err() {
-            return Err(D::Error::custom("prefix is what user ids may begin with"));
+            return Err(D::Error::custom("must be what user ids may begin with: up to 64 of A-Z a-z 0-9 _ . : @ -"));
         }
         Ok(Self(text))
     }
@@ -107,8 +137,8 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Text<MIN, MAX
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if !(MIN..=MAX).contains(&text.chars().count()) || text.contains(char::is_control) {
-            let what = format!("a name or title here has {MIN} to {MAX} characters, and no control characters");
-            return Err(D::Error::custom(what));
+            let right = format!("must have {MIN} to {MAX} characters, and none of them a control character");
+            return Err(D::Error::custom(right));
         }
         Ok(Self(text))
     }

@@ -5,7 +5,7 @@
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 
 use super::problem::{Kind, Problem};
-use crate::base::web_origin::{Authority, Scheme, WebOrigin};
+use crate::base::web_origin::{Authority, NO_ORIGIN, Scheme, WebOrigin};
 use crate::config::{AuthMode, Config};
 
 /// How long a browser remembers to use TLS.
@@ -16,7 +16,7 @@ const NO_CONTENT: &str = "default-src 'none'; frame-ancestors 'none'";
 
 #[derive(Debug)]
 pub(crate) struct Browsers {
-    /// As configured; `*` allows every origin.
+    /// As configured; `*` allows every origin, and `null` pages without one.
     origins: Vec<String>,
     hosts: Hosts,
 }
@@ -53,7 +53,11 @@ impl Browsers {
             return if headers.contains_key(header::ORIGIN) { Origin::Forbidden } else { Origin::None };
         };
         let origin = sent.to_str().ok().and_then(WebOrigin::parse);
-        let is = |allowed: &str| allowed == "*" || both(origin, WebOrigin::parse(allowed), |a, b| a.is(b));
+        let is = |allowed: &str| match allowed {
+            "*" => true,
+            NO_ORIGIN => sent == NO_ORIGIN,
+            _ => both(origin, WebOrigin::parse(allowed), |a, b| a.is(b)),
+        };
         if both(origin, host(headers), |origin, host| origin.is_of(host, scheme)) {
             Origin::Same
         } else if self.origins.iter().any(|allowed| is(allowed)) {
@@ -109,7 +113,7 @@ pub(super) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
 }
 
 pub(super) fn forbidden() -> Problem {
-    Problem::new(Kind::ForbiddenOrigin, "pages of this origin may not connect; see --origins")
+    Problem::new(Kind::ForbiddenOrigin, "pages of this origin may not connect: the setting origins does not name it")
 }
 
 #[cfg(test)]

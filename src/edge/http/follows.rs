@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Query, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
-use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, run_to_completion};
+use super::problem::{Problem, refusals};
+use super::requests::{InPath, InQuery, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed};
@@ -91,18 +90,9 @@ pub(super) enum Of {
 }
 
 #[derive(Deserialize)]
-struct OfQuery {
+pub(super) struct OfQuery {
     #[serde(default)]
     of: Of,
-}
-
-impl<S: Sync> FromRequestParts<S> for Of {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query = Query::<OfQuery>::try_from_uri(&parts.uri);
-        query.map(|query| query.of).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))
-    }
 }
 
 paging_query!(FollowingQuery = Following);
@@ -123,10 +113,10 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, St
 pub(super) async fn following(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
-    of: Of,
+    InQuery(query): InQuery<OfQuery>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
-    match of {
+    match query.of {
         Of::Following => list(&state, &user, Edge::Following, &paging).await,
         Of::Mutual => list_mutual(&state, &user, &paging).await,
     }

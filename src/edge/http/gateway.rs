@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query, State};
-use axum::http::Uri;
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::bounded::Within;
 use super::paging::{Listing, Paging, paging_query};
-use super::problem::{Kind, Problem, refusals};
-use super::requests::InPath;
+use super::problem::{Problem, refusals};
+use super::requests::{InPath, InQuery, in_query};
 use super::state::AppState;
 use crate::base::clock::millis;
 use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, OnlineSet, SliceId, UserId};
@@ -129,6 +129,8 @@ pub(crate) struct SlicesHeld {
     pub(crate) cursor: Option<String>,
 }
 
+type SliceNumber = Within<1, { MAX_SLICES as u64 }>;
+
 /// Which slices are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -139,8 +141,8 @@ pub(super) struct OnlyQuery {
     /// Only slices of such sets.
     set: Option<SetName>,
     /// Only slices with this number, from 1.
-    #[param(minimum = 1, maximum = 256)]
-    slice: Option<u32>,
+    #[param(inline)]
+    slice: Option<SliceNumber>,
 }
 
 paging_query!(HeldQuery = Held);
@@ -154,22 +156,19 @@ refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, 
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
 pub(super) async fn slices(
     State(state): State<Arc<AppState>>,
-    uri: Uri,
+    InQuery(only): InQuery<OnlyQuery>,
     paging: Paging,
 ) -> Result<Json<SlicesHeld>, Problem> {
-    let Query(only) =
-        Query::<OnlyQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
-    if only.slice.is_some_and(|slice| !(1..=MAX_SLICES).contains(&slice)) {
-        return Err(Problem::new(Kind::InvalidQuery, format!("slice is a number from 1 to {MAX_SLICES}")));
-    }
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     let rooms = match only.live_id {
-        Some(live) => state.rooms.get(&LiveId::parse(&live)?).into_iter().map(Audience::Room).collect(),
+        Some(live) => {
+            state.rooms.get(&in_query("live_id", LiveId::parse(&live))?).into_iter().map(Audience::Room).collect()
+        }
         None => state.rooms.audiences(),
     };
     let slices = rooms.iter().flat_map(|audience| audience.slices().iter().map(move |slice| (audience, slice)));
     let is_asked = |slice: &Slice| {
-        only.slice.is_none_or(|index| index == slice.id.index)
+        only.slice.is_none_or(|index| index.0 == u64::from(slice.id.index))
             && only.set.is_none_or(|set| set == SetName::from(&slice.id.set))
             && after.as_ref().is_none_or(|after| place(&slice.id) > *after)
     };

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::problem::{Kind, Problem, refusals};
+use super::requests::InQuery;
 use super::state::AppState;
 use crate::base::ids::GatewayId;
-use crate::base::metrics;
+use crate::base::metrics::TextFormat;
 use crate::presence::gauges;
 use crate::store::Health;
 
@@ -90,9 +91,10 @@ refusals!(ReadyRefused = InvalidQuery);
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
         ReadyRefused,
     ))]
-pub(super) async fn readyz(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let Query(query) = Query::<ReadyQuery>::try_from_uri(&uri)
-        .map_err(|_| Problem::new(Kind::InvalidQuery, "store can be `ignore`, once, or left out"))?;
+pub(super) async fn readyz(
+    State(state): State<Arc<AppState>>,
+    InQuery(query): InQuery<ReadyQuery>,
+) -> Result<Response, Problem> {
     let now = state.clock.now();
     let mut wrong = Vec::new();
     if *state.store.health().borrow() == Health::Down {
@@ -119,11 +121,14 @@ refusals!(NoMetrics = Internal);
 /// Metrics, for Prometheus
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operations",
     responses(
-        (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
+        (status = 200, description = "In the text format of Prometheus, or as OpenMetrics where `Accept` asks for it",
+            content((String = "text/plain"), (String = "application/openmetrics-text"))),
         NoMetrics,
     ))]
-pub(super) async fn metrics(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, Problem> {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
+    let format = TextFormat::asked_for(accept);
     gauges::update_gauges(&state.rooms, &state.gateways, &state.metrics, state.clock.now());
-    let text = state.metrics.render().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+    let text = state.metrics.render_as(format).map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text).into_response())
 }

@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
 use axum::{Extension, Json};
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::authorization::OwnLive;
 use super::problem::{Kind, Problem, refusals};
 use super::removals::judged;
-use super::requests::{InPath, refuse_body, run_to_completion};
+use super::requests::{InPath, JsonText, json, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::LiveId;
+use crate::edge::fields;
 
 /// The longest information, in bytes.
 const MAX_INFO: usize = 1_024;
@@ -50,15 +48,15 @@ refusals!(
 /// and every one that watches it, gets it once, with its next message about the live.
 #[utoipa::path(put, path = "/v1/lives/{live_id}/info", operation_id = "write_live_info", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")),
-    request_body(content = Value, content_type = "application/json"),
+    request_body(content = serde_json::Value, content_type = "application/json"),
     responses((status = 200, description = "Every gateway tells its clients", body = InfoWritten), InfoRefused))]
 pub(super) async fn write(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     own: Option<Extension<OwnLive>>,
-    body: Result<Json<Box<RawValue>>, JsonRejection>,
+    JsonText(body): JsonText,
 ) -> Result<Json<InfoWritten>, Problem> {
-    let json = read(&body.map_err(|why| refuse_body(&why))?.0)?;
+    let json = read(&body)?;
     let id = live.clone();
     let write = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
@@ -70,12 +68,14 @@ pub(super) async fn write(
 }
 
 /// The information as it was sent; `None` for `null`.
-fn read(body: &RawValue) -> Result<Option<Arc<str>>, Problem> {
-    let json = body.get().trim_ascii();
-    if json.len() > MAX_INFO {
+fn read(body: &[u8]) -> Result<Option<Arc<str>>, Problem> {
+    let text = body.trim_ascii();
+    if text.len() > MAX_INFO {
         return Err(Problem::new(Kind::BodyTooLarge, format!("the information has at most {MAX_INFO} bytes")));
     }
-    // As a value too: clients must be able to read numbers, texts and nested values.
-    let value: Value = serde_json::from_str(json).map_err(|why| Problem::new(Kind::BadMessage, why.to_string()))?;
-    Ok((!value.is_null()).then(|| json.into()))
+    if json(text)? == fields::Json::Null {
+        return Ok(None);
+    }
+    let text = str::from_utf8(text).map_err(|_| Problem::new(Kind::BadMessage, "the body is not UTF-8"))?;
+    Ok(Some(text.into()))
 }

@@ -7,17 +7,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query, State};
-use axum::http::Uri;
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::lives::{InRoom, LiveCounted, OpenLiveEntry};
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::JsonObject;
+use super::requests::{InQuery, JsonObject};
 use super::state::AppState;
 use crate::base::ids::LiveId;
+use crate::edge::fields::Place;
 use crate::store::{ListedLive, LiveRecord, LiveState, Rank, RankedLive};
 
 /// In which order open lives are listed.
@@ -44,7 +44,7 @@ pub(super) struct SortQuery {
 }
 
 /// Where a listing goes on.
-enum Place {
+enum GoesOn {
     ByAge(Option<ListedLive>),
     BySize(Rank, Option<RankedLive>),
 }
@@ -60,21 +60,19 @@ refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavaila
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,
-    uri: Uri,
+    InQuery(SortQuery { sort }): InQuery<SortQuery>,
     paging: Paging,
 ) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
-    let Query(SortQuery { sort }) =
-        Query::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
     let place = paging.cursor.as_deref().map_or_else(|| Ok(begin(sort)), resume)?;
     let store = &state.store_for_clients;
     let (lives, cursor, rank) = match place {
-        Place::ByAge(after) => {
+        GoesOn::ByAge(after) => {
             let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
             let cursor = |last: &ListedLive| Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live]);
             let Page { items, cursor } = Page::cut(listed, paging.limit, cursor);
             (items.into_iter().map(|listed| listed.live).collect::<Vec<_>>(), cursor, None)
         }
-        Place::BySize(rank, after) => {
+        GoesOn::BySize(rank, after) => {
             let ranked = store.top_lives(rank, after.as_ref(), ask_for(paging.limit)).await?;
             let letter = if rank == Rank::Viewers { "v" } else { "f" };
             let cursor = |last: &RankedLive| Listing::Lives.cursor(&[&letter, &last.figure, &last.live]);
@@ -100,21 +98,21 @@ pub(super) async fn list(
     Ok(Json(Page { items, cursor }))
 }
 
-fn begin(sort: Sort) -> Place {
+fn begin(sort: Sort) -> GoesOn {
     match sort {
-        Sort::OpenedAt => Place::ByAge(None),
-        Sort::Viewers => Place::BySize(Rank::Viewers, None),
-        Sort::Fans => Place::BySize(Rank::Fans, None),
+        Sort::OpenedAt => GoesOn::ByAge(None),
+        Sort::Viewers => GoesOn::BySize(Rank::Viewers, None),
+        Sort::Fans => GoesOn::BySize(Rank::Fans, None),
     }
 }
 
-fn resume(cursor: &str) -> Result<Place, Problem> {
+fn resume(cursor: &str) -> Result<GoesOn, Problem> {
     Listing::Lives.resume(cursor, |[sort, number, live]| {
         let (live, number) = (LiveId::parse(live).ok()?, number.parse().ok()?);
         Some(match sort {
-            "a" => Place::ByAge(Some(ListedLive { live, opened_at: number })),
-            "v" => Place::BySize(Rank::Viewers, Some(RankedLive { live, figure: number })),
-            "f" => Place::BySize(Rank::Fans, Some(RankedLive { live, figure: number })),
+            "a" => GoesOn::ByAge(Some(ListedLive { live, opened_at: number })),
+            "v" => GoesOn::BySize(Rank::Viewers, Some(RankedLive { live, figure: number })),
+            "f" => GoesOn::BySize(Rank::Fans, Some(RankedLive { live, figure: number })),
             _ => return None,
         })
     })
@@ -151,9 +149,13 @@ pub(super) async fn query(
     JsonObject(asked): JsonObject<LivesAsked>,
 ) -> Result<Json<LivesFound>, Problem> {
     if asked.live_ids.len() > MAX_LIMIT {
-        return Err(Problem::new(Kind::BadMessage, format!("live_ids has at most {MAX_LIMIT} ids")));
+        let detail = format!("must have at most {MAX_LIMIT} ids");
+        return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("live_ids")));
     }
-    let mut lives = asked.live_ids.iter().map(|live| LiveId::parse(live)).collect::<Result<Vec<_>, _>>()?;
+    let mut lives = Vec::with_capacity(asked.live_ids.len());
+    for (index, live) in asked.live_ids.iter().enumerate() {
+        lives.push(LiveId::parse(live).map_err(|why| Problem::from(why).at(Place::item("live_ids", index)))?);
+    }
     let mut known = HashSet::new();
     lives.retain(|live| known.insert(live.clone()));
     let (mut items, mut unknown) = (Vec::with_capacity(lives.len()), Vec::new());

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::authorization::{OnlyOwn, OwnLive};
-use super::bounded::Text;
+use super::bounded::{Text, Within};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, JsonObject, whole_number};
+use super::requests::{InPath, JsonObject, in_body};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
@@ -29,9 +29,8 @@ pub(super) struct OpenLive {
     #[schema(value_type = UserId)]
     streamer_id: String,
     /// Over how many slices its fans are spread. The gateway chooses if this is left out.
-    #[schema(minimum = 1, maximum = 256)]
-    #[serde(default, deserialize_with = "whole_number")]
-    slices: Option<u32>,
+    #[schema(inline)]
+    slices: Option<SliceCount>,
     /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
     attendance: Option<bool>,
     /// Whether to keep it out of all feeds and timelines, because its streamer is invisible.
@@ -41,31 +40,27 @@ pub(super) struct OpenLive {
     title: Option<Title>,
     /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever. Left out or null:
     /// as long as `--streamer-timeout` says if a streamer's token opens it, otherwise for ever.
-    #[schema(minimum = 0, maximum = 2_592_000)]
-    #[serde(default, deserialize_with = "whole_number")]
-    streamer_timeout_s: Option<u64>,
+    #[schema(inline)]
+    streamer_timeout_s: Option<StreamerTimeout>,
 }
 
 type Title = Text<0, 200>;
 
-/// The longest streamer timeout.
-const MAX_STREAMER_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
+type SliceCount = Within<1, { MAX_SLICES as u64 }>;
+
+/// The longest streamer timeout, in seconds.
+const MAX_STREAMER_TIMEOUT: u64 = 30 * 24 * 3600;
+
+type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
 
 impl OpenLive {
-    fn terms(&self) -> Result<Terms, Problem> {
-        let bad = |what: String| Err(Problem::new(Kind::BadMessage, what));
-        let title = self.title.as_ref().map(|title| title.0.clone()).filter(|title| !title.is_empty());
-        let streamer_timeout = self.streamer_timeout_s.map(Duration::from_secs);
-        if streamer_timeout > Some(MAX_STREAMER_TIMEOUT) {
-            let most = MAX_STREAMER_TIMEOUT.as_secs();
-            return bad(format!("streamer_timeout_s is a number of seconds from 0 to {most}"));
-        }
-        Ok(Terms {
-            title,
-            streamer_timeout,
+    fn terms(&self) -> Terms {
+        Terms {
+            title: self.title.as_ref().map(|title| title.0.clone()).filter(|title| !title.is_empty()),
+            streamer_timeout: self.streamer_timeout_s.map(|seconds| Duration::from_secs(seconds.0)),
             attendance: self.attendance == Some(true),
             invisible: self.invisible == Some(true),
-        })
+        }
     }
 }
 
@@ -265,12 +260,9 @@ pub(super) async fn open(
     only: Option<Extension<OnlyOwn>>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
-    if body.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
-        return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
-    }
-    let mut terms = body.terms()?;
+    let mut terms = body.terms();
     terms.invisible |= only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.invisible);
-    let streamer = UserId::parse(&body.streamer_id)?;
+    let streamer = in_body("streamer_id", UserId::parse(&body.streamer_id))?;
     if only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.user != streamer) {
         return Err(Problem::new(
             Kind::Forbidden,
@@ -284,7 +276,8 @@ pub(super) async fn open(
         return Err(Problem::new(Kind::Forbidden, why));
     }
     let location = format!("/v1/lives/{live}");
-    let wish = OpenWish { live, streamer, slices: body.slices, by, terms };
+    let slices = body.slices.map(|slices| slices.0 as u32);
+    let wish = OpenWish { live, streamer, slices, by, terms };
     let opened = state.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())

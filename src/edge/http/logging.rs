@@ -9,17 +9,21 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::{ObjectBuilder, Schema, Type};
 
+use super::bounded::Within;
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{JsonObject, whole_number};
+use super::requests::JsonObject;
 use super::state::AppState;
 use crate::base::ids::GatewayId;
 use crate::base::telemetry::{self, Log, Logged};
+use crate::edge::fields::Place;
 
 /// The longest filter, in bytes.
 const MAX_FILTER: usize = 1_024;
 
 /// The longest time for which a filter can be asked for: a day.
 const MAX_FOR: u64 = 86_400;
+
+type Seconds = Within<1, MAX_FOR>;
 
 /// What to log.
 #[derive(Deserialize, ToSchema)]
@@ -29,9 +33,8 @@ pub(super) struct ChangeLog {
     filter: String,
     /// After how many seconds the filter of the start comes back by itself. Null or left out: with the next change, or
     /// the next start.
-    #[schema(minimum = 1, maximum = 86_400)]
-    #[serde(default, deserialize_with = "whole_number")]
-    for_s: Option<u64>,
+    #[schema(inline)]
+    for_s: Option<Seconds>,
 }
 
 fn filter_schema() -> Schema {
@@ -88,14 +91,11 @@ pub(super) async fn change(
     State(state): State<Arc<AppState>>,
     JsonObject(wish): JsonObject<ChangeLog>,
 ) -> Result<Json<LogState>, Problem> {
-    if wish.for_s.is_some_and(|seconds| !(1..=MAX_FOR).contains(&seconds)) {
-        return Err(Problem::new(Kind::BadMessage, format!("for_s must be a number of seconds from 1 to {MAX_FOR}")));
-    }
+    let refuse = |why: String| Problem::new(Kind::InvalidFilter, why).at(Place::field("filter"));
     if !(1..=MAX_FILTER).contains(&wish.filter.len()) {
-        return Err(Problem::new(Kind::InvalidFilter, format!("a filter has 1 to {MAX_FILTER} bytes")));
+        return Err(refuse(format!("must have 1 to {MAX_FILTER} bytes")));
     }
-    Log::of_process()
-        .change(&wish.filter, wish.for_s.map(Duration::from_secs))
-        .map_err(|why| Problem::new(Kind::InvalidFilter, format!("the filter {why}")))?;
+    let time = wish.for_s.map(|seconds| Duration::from_secs(seconds.0));
+    Log::of_process().change(&wish.filter, time).map_err(|why| refuse(why.to_string()))?;
     Ok(LogState::of(&state))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -19,7 +19,7 @@ use super::browsers;
 use super::problem::{Kind, Problem};
 use super::request_id::{HttpRequestId, REQUEST_ID};
 use super::state::AppState;
-use crate::base::metrics::HttpAnswer;
+use crate::base::metrics::{HttpAnswer, HttpCall};
 use crate::base::telemetry;
 
 /// From the end of a request's head to its answer, including the arrival of the body. It is generous: it only keeps a
@@ -28,6 +28,9 @@ pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The label of unknown paths: a client must not be able to make up labels.
 const UNKNOWN_ROUTE: &str = "none";
+
+/// The label of methods that HTTP does not have, for the same reason.
+const OTHER_METHOD: &str = "other";
 
 /// The inner layer: there is an answer in time, whatever the handler does.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
@@ -65,9 +68,17 @@ pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request,
     browsers::harden(headers, scheme);
     // Presence is of this moment: no proxy may cache it.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    let answer = HttpAnswer { route, status };
-    state.metrics.http_answers.get_or_create(&answer).inc();
+    let method = method_label(&method);
+    let took = state.clock.now() - began;
+    let call = HttpCall { route: route.clone(), method };
+    state.metrics.http_seconds.get_or_create(&call).observe(took as f64 / 1_000.0);
+    state.metrics.http_answers.get_or_create(&HttpAnswer { route, method, status }).inc();
     response
+}
+
+fn method_label(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+    KNOWN.into_iter().find(|known| method.as_str() == *known).unwrap_or(OTHER_METHOD)
 }
 
 fn route(request: &Request) -> String {

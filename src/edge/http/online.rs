@@ -19,6 +19,7 @@ use super::requests::{InQuery, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{LiveId, UserId};
+use crate::edge::fields::Place;
 use crate::store::{MAX_BATCH, OnlineCount, Seen, Span, StoreResult, UserPresence};
 use crate::sync::seen::APART;
 use crate::sync::user_upkeep::forget_before;
@@ -162,7 +163,8 @@ impl Users {
     /// Each of them once, in the order in which they came.
     pub(super) fn check(self) -> Result<Vec<UserId>, Problem> {
         if self.user_ids.len() > MAX_BATCH {
-            return Err(Problem::new(Kind::BadMessage, format!("user_ids must be {MAX_BATCH} users at most")));
+            let detail = format!("must be {MAX_BATCH} users at most");
+            return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("user_ids")));
         }
         let mut known = HashSet::new();
         Ok(self.user_ids.into_iter().filter(|user| known.insert(user.clone())).collect())

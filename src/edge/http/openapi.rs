@@ -1,11 +1,15 @@
 //! The OpenAPI document beyond its paths and most of its schemas, which come from the handlers: its head, ids, and who
 //! may call a route. The document cannot differ from what is served.
 
+use std::mem;
+
 use utoipa::openapi::path::Paths;
+use utoipa::openapi::schema::ArrayItems;
 use utoipa::openapi::security::{Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ObjectBuilder, RefOr, Response, Schema, Type};
+use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Response, Schema, Type};
 use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
+use super::authorization::Accepts;
 use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
@@ -21,6 +25,7 @@ use crate::store::StatusId;
             Errors are RFC 9457 problem documents; `code` says which. Times are Unix milliseconds. \
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
+    servers((url = "/", description = "The gateway that answers")),
     components(schemas(ProblemBody, ListName, LiveId, Login, StatusId, UserId)),
     modifiers(&Credentials),
     tags(
@@ -57,22 +62,45 @@ impl Modify for Credentials {
 }
 
 /// Adds to operations who may call them, and how they refuse everybody else.
-pub(super) fn describe_callers(paths: &mut Paths, action: Action) {
+pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accepts) {
     let roles = [Role::Viewer, Role::Streamer, Role::Service].into_iter();
     let roles = roles.filter(|role| permission(Caller::Role(*role), action) != Permission::No).map(Role::as_str);
-    let key = scope(action).map(|scope| SecurityRequirement::new(API_KEY, [scope.as_str()]));
+    let scope = scope(action).filter(|_| accepts == Accepts::KeysAndTokens);
+    let key = scope.map(|scope| SecurityRequirement::new(API_KEY, [scope.as_str()]));
     let security: Vec<_> = key.into_iter().chain([SecurityRequirement::new(TOKEN, roles)]).collect();
     let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
     // The listener answers it, before any route is known.
     let too_large = Response::new("The request line and the headers are larger than 8 KiB; no body");
     refusals.insert("431".to_owned(), RefOr::T(too_large));
     for item in paths.paths.values_mut() {
-        for operation in [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten() {
+        let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in all.into_iter().flatten() {
             operation.security = Some(security.clone());
             for (status, refusal) in &refusals {
                 operation.responses.responses.entry(status.clone()).or_insert_with(|| refusal.clone());
             }
         }
+    }
+}
+
+/// Gives the items of pages a name, where utoipa spells them out: programs that are made from the document then have
+/// one type for an item, whichever list it is in.
+pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
+    let components = document.components.get_or_insert_default();
+    let mut named = Vec::new();
+    for (page, schema) in &mut components.schemas {
+        let Some((_, item)) = page.split_once("Page_") else { continue };
+        let RefOr::T(Schema::Object(page)) = schema else { continue };
+        let Some(RefOr::T(Schema::Array(list))) = page.properties.get_mut("items") else { continue };
+        if let ArrayItems::RefOrSchema(schema) = &mut list.items
+            && matches!(**schema, RefOr::T(_))
+        {
+            let spelled_out = mem::replace(&mut **schema, RefOr::Ref(Ref::from_schema_name(item)));
+            named.push((item.to_owned(), spelled_out));
+        }
+    }
+    for (name, schema) in named {
+        components.schemas.entry(name).or_insert(schema);
     }
 }
 

@@ -3,7 +3,7 @@
 //! A cursor is opaque to clients: the listing's letter, and the position after which to go on. It needs no escaping in
 //! a query. A listing refuses a cursor of another listing, and a malformed one.
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,6 +13,7 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, Type};
 
 use super::problem::{Kind, Problem};
+use crate::edge::fields::{Place, from_query};
 
 const DEFAULT_LIMIT: usize = 100;
 
@@ -131,12 +132,12 @@ impl Listing {
             let fields: Vec<&str> = fields.collect();
             read(fields.try_into().ok()?)
         };
-        position().ok_or_else(|| bad_cursor("a cursor must be what the previous page answered, unchanged"))
+        position().ok_or_else(|| bad_cursor("must be what the previous page answered, unchanged"))
     }
 }
 
 pub(crate) fn bad_cursor(detail: &'static str) -> Problem {
-    Problem::new(Kind::InvalidCursor, detail)
+    Problem::new(Kind::InvalidCursor, detail).at(Place::Query("cursor".to_owned()))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,14 +175,16 @@ impl<S: Sync> FromRequestParts<S> for Paging {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Query(query) = Query::<PagingQuery>::try_from_uri(&parts.uri)
-            .map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+        let query: PagingQuery = from_query(&parts.uri).map_err(|error| Problem::of_query(&error))?;
         let given = |field: Option<String>| field.filter(|text| !text.is_empty());
         let limit = match given(query.limit) {
             None => DEFAULT_LIMIT,
             Some(text) => match text.parse() {
                 Ok(limit @ 1..=MAX_LIMIT) => limit,
-                _ => return Err(Problem::new(Kind::InvalidLimit, "limit must be a number from 1 to 1000")),
+                _ => {
+                    let detail = format!("must be a whole number from 1 to {MAX_LIMIT}");
+                    return Err(Problem::new(Kind::InvalidLimit, detail).at(Place::Query("limit".to_owned())));
+                }
             },
         };
         Ok(Self { cursor: given(query.cursor), limit })

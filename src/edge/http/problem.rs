@@ -12,11 +12,14 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 use utoipa::openapi::example::ExampleBuilder;
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder};
+use utoipa::openapi::{
+    ContentBuilder, ObjectBuilder, Ref, RefOr, Response as Described, ResponseBuilder, Schema, Type,
+};
 
 use super::request_id::HttpRequestId;
 use crate::base::ids::InvalidId;
 use crate::edge::credentials::AuthError;
+use crate::edge::fields::{Fault, FieldError, Place};
 use crate::store::StoreError;
 use crate::sync::lives::LiveError;
 use crate::sync::removals::RemoveError;
@@ -50,6 +53,8 @@ macro_rules! kinds {
 
 kinds! {
     BadMessage = BAD_REQUEST "bad_message" "The request's body cannot be understood",
+    /// The body or the query has a field that the call does not have, which may be a misspelt one.
+    UnknownField = BAD_REQUEST "unknown_field" "The call has no such field",
     InvalidId = BAD_REQUEST "invalid_id" "Not an id",
     InvalidLogin = BAD_REQUEST "invalid_login" "Not a login",
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
@@ -136,6 +141,8 @@ pub(crate) struct Problem {
     /// In seconds; overrides the header that the kind has.
     retry_after: Option<u64>,
     detail: Cow<'static, str>,
+    /// Where the request is wrong, if it is one place.
+    place: Option<Place>,
 }
 
 /// An RFC 9457 problem document.
@@ -155,22 +162,61 @@ pub(crate) struct ProblemBody {
     #[schema(example = "live 42 was opened by another streamer")]
     detail: String,
     /// The kind, for programs.
-    #[schema(example = "live_owned")]
+    #[schema(schema_with = code_schema)]
     code: &'static str,
+    /// Which field of the body is wrong, as a JSON Pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "/streamer_id")]
+    pointer: Option<String>,
+    /// Which field of the query is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "limit")]
+    parameter: Option<String>,
     /// The request that was refused, as in the header `x-request-id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
     request_id: Option<String>,
 }
 
+/// One code may have several statuses.
+fn code_schema() -> Schema {
+    let codes: BTreeSet<&str> = ALL.iter().map(|(_, code, _)| *code).collect();
+    let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes));
+    schema.description(Some("The kind, for programs")).examples([json!("live_owned")]).into()
+}
+
 impl Problem {
     pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, retry_after: None, detail: detail.into() }
+        Self { kind, retry_after: None, detail: detail.into(), place: None }
+    }
+
+    /// The same problem, of the part of the request that stands there.
+    pub(crate) fn at(self, place: Place) -> Self {
+        let detail = format!("{place}: {}", self.detail).into();
+        Self { detail, place: Some(place), ..self }
+    }
+
+    /// A field of the JSON body is wrong.
+    pub(crate) fn of_body(error: &FieldError) -> Self {
+        Self::of_field(error, Kind::BadMessage, error.in_body())
+    }
+
+    /// A field of the query is wrong.
+    pub(crate) fn of_query(error: &FieldError) -> Self {
+        Self::of_field(error, Kind::InvalidQuery, error.in_query())
+    }
+
+    fn of_field(error: &FieldError, otherwise: Kind, place: Place) -> Self {
+        let kind = match error.fault {
+            Fault::Unknown { .. } => Kind::UnknownField,
+            _ => otherwise,
+        };
+        Self::new(kind, error.fault.to_string()).at(place)
     }
 
     /// A problem that ends after so many seconds. A 503 closes the connection, because others need its slot.
     pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
-        Self { kind, retry_after: Some(seconds), detail: detail.into() }
+        Self { kind, retry_after: Some(seconds), detail: detail.into(), place: None }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -188,13 +234,21 @@ impl Problem {
     }
 
     fn text(&self, request: Option<&HttpRequestId>) -> String {
-        let Self { kind, detail, .. } = self;
+        let Self { kind, detail, place, .. } = self;
         let body = ProblemBody {
             r#type: kind.uri(),
             title: kind.title(),
             status: kind.status().as_u16(),
             detail: detail.clone().into_owned(),
             code: kind.code(),
+            pointer: match place {
+                Some(Place::Body(pointer)) => Some(pointer.clone()),
+                _ => None,
+            },
+            parameter: match place {
+                Some(Place::Query(name)) => Some(name.clone()),
+                _ => None,
+            },
             request_id: request.map(ToString::to_string),
         };
         serde_json::to_string(&body).unwrap_or_default()
@@ -257,7 +311,8 @@ impl From<RemoveError> for Problem {
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         let kind = match error {
-            AuthError::Query(_) | AuthError::Count | AuthError::Invisible => Kind::InvalidQuery,
+            AuthError::Query(error) => return Self::of_query(&error),
+            AuthError::Count | AuthError::Invisible => Kind::InvalidQuery,
             AuthError::NoUser | AuthError::User(_) => Kind::InvalidUser,
             AuthError::Role => Kind::InvalidRole,
             AuthError::MustCount => Kind::Forbidden,
@@ -304,7 +359,9 @@ macro_rules! refusals {
                 utoipa::openapi::RefOr<utoipa::openapi::response::Response>,
             > {
                 use $crate::edge::http::problem::Kind;
-                $crate::edge::http::problem::describe(&[$(Kind::$kind,)+ Kind::BadHost, Kind::Timeout, Kind::Internal])
+                let everywhere = [Kind::UnknownField, Kind::BadHost, Kind::Timeout, Kind::Internal];
+                let kinds: Vec<Kind> = [$(Kind::$kind),+].into_iter().chain(everywhere).collect();
+                $crate::edge::http::problem::describe(&kinds)
             }
         }
     };

@@ -10,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::authorization::OwnLive;
+use super::bounded::Within;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
-use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, MaybeObject, run_to_completion, whole_number};
+use super::problem::{Problem, refusals};
+use super::requests::{InPath, MaybeObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{Ban, LiveRecord, MAX_BAN};
+
+type BanSeconds = Within<0, { MAX_BAN.as_secs() }>;
 
 /// How to remove a user; the body may be left out.
 #[derive(Default, Deserialize, ToSchema)]
@@ -23,9 +26,8 @@ use crate::store::{Ban, LiveRecord, MAX_BAN};
 pub(super) struct RemoveUser {
     /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may
     /// come back, unless an earlier ban still runs.
-    #[schema(minimum = 0, maximum = 2_592_000)]
-    #[serde(default, deserialize_with = "whole_number")]
-    ban_s: Option<u64>,
+    #[schema(inline)]
+    ban_s: Option<BanSeconds>,
 }
 
 /// A user who was removed.
@@ -93,11 +95,7 @@ pub(super) async fn remove(
     own: Option<Extension<OwnLive>>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
-    let ban = body.ban_s.filter(|seconds| *seconds > 0).map(Duration::from_secs);
-    if ban.is_some_and(|ban| ban > MAX_BAN) {
-        let most = MAX_BAN.as_secs();
-        return Err(Problem::new(Kind::BadMessage, format!("ban_s must be a number of seconds from 0 to {most}")));
-    }
+    let ban = body.ban_s.filter(|seconds| seconds.0 > 0).map(|seconds| Duration::from_secs(seconds.0));
     let (id, user_id) = (live.clone(), user.clone());
     let remove = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;

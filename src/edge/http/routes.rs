@@ -2,15 +2,14 @@
 //! here: its method and path stand in the `#[utoipa::path]` of its handler. The wiring hands the routers to the
 //! listener.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::body::HttpBody;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::http::header;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
+use axum::{Extension, Router};
 use bytes::Bytes;
 use serde_json::json;
 use utoipa::OpenApi;
@@ -18,8 +17,10 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::authorization::{Accepts, Guard, authorize, limit};
+use super::known_fields::{self, KnownFields, Refuse};
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
+use super::requests::MaxBody;
 use super::state::AppState;
 use super::{
     attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives,
@@ -50,16 +51,23 @@ impl Routes {
 
     /// Anybody may call it.
     fn open_to_all(mut self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
-        self.router = self.router.routes(route);
+        let (schemas, paths, methods) = route;
+        let known = KnownFields::of(&paths, Refuse::Misspelt);
+        let methods = methods.route_layer(from_fn_with_state(known, known_fields::check));
+        self.router = self.router.routes((schemas, paths, methods));
         self
     }
 
     /// Those may call it who may do `action`.
     fn only_for(mut self, action: Action, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
         let (schemas, mut paths, methods) = route;
-        openapi::describe_callers(&mut paths, action);
+        openapi::describe_callers(&mut paths, action, self.accepts);
+        let known = KnownFields::of(&paths, Refuse::Unknown);
         let guard = Guard { state: self.state.clone(), action, accepts: self.accepts };
-        let guarded = methods.layer(from_fn(refuse_long_bodies)).route_layer(from_fn_with_state(guard, authorize));
+        // The guard is the outer one: a caller who may not call it learns nothing more.
+        let guarded = methods
+            .route_layer(from_fn_with_state(known, known_fields::check))
+            .route_layer(from_fn_with_state(guard, authorize));
         self.router = self.router.routes((schemas, paths, guarded));
         self
     }
@@ -122,11 +130,12 @@ impl Routes {
 
     /// Adds the pages for people and the OpenAPI document, and what surrounds every route.
     fn finish(self, pages: Router<Arc<AppState>>) -> Router {
-        let document = document(&self.state);
+        let (router, document) = self.router.split_for_parts();
+        let document = text_of(document);
         let describe = async move || ([(header::CONTENT_TYPE, "application/json")], document);
         let pages = pages.route("/openapi.json", get(describe));
         let pages = pages.route_layer(from_fn_with_state(self.state.clone(), limit));
-        with_middleware(self.router.split_for_parts().0.merge(pages), self.state)
+        with_middleware(router.merge(pages), self.state)
     }
 }
 
@@ -134,7 +143,8 @@ impl Routes {
 /// of tokens only.
 pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     if !has_internal_port {
-        return whole(state).finish(pages::public(state, Api::Here));
+        let whole = Routes::new(state, Accepts::KeysAndTokens).socket().probes().api().metrics();
+        return whole.finish(pages::public(state, Api::Here));
     }
     let routes = Routes::new(state, Accepts::Tokens).socket().probes();
     // With `--auth off` there are no tokens.
@@ -153,16 +163,13 @@ pub(crate) fn admin(state: &Arc<AppState>) -> Router {
         .finish(pages::internal())
 }
 
-fn whole(state: &Arc<AppState>) -> Routes {
-    Routes::new(state, Accepts::KeysAndTokens).socket().probes().api().metrics()
-}
-
-/// The OpenAPI document: of the whole API, whichever port serves which part of it.
-fn document(state: &Arc<AppState>) -> Bytes {
-    let mut document = whole(state).router.into_openapi();
+/// The text of the OpenAPI document, which describes what its port serves.
+fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
     // OpenAPI cannot describe a WebSocket: as a GET, whoever calls it gets 426.
-    let socket = document.paths.paths.remove(SOCKET);
-    document.extensions.get_or_insert_default().insert("x-websocket".to_owned(), json!({SOCKET: socket}));
+    if let Some(socket) = document.paths.paths.remove(SOCKET) {
+        document.extensions.get_or_insert_default().insert("x-websocket".to_owned(), json!({SOCKET: socket}));
+    }
+    openapi::name_items(&mut document);
     // utoipa fills it in from the package, which names no license.
     document.info.license = None;
     document.to_json().unwrap_or_default().into()
@@ -173,6 +180,7 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(Extension(MaxBody(MAX_BODY as u64)))
         .layer(from_fn(middleware::guard))
         .layer(from_fn_with_state(state.clone(), sharing::guard))
         .layer(from_fn_with_state(state.clone(), middleware::finish))
@@ -182,18 +190,10 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
 /// A route whose body names up to a thousand users or lives.
 fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
     let (schemas, paths, methods) = route;
-    (schemas, paths, methods.layer(DefaultBodyLimit::max(MAX_IDS_BODY)))
-}
-
-/// Refuses a body by the length that its head declares. Once a handler begins to read, a client that waits for
-/// `100 Continue` is told to send all of it.
-async fn refuse_long_bodies(request: Request, next: Next) -> Response {
-    let declared = request.body().size_hint().lower();
-    if declared > MAX_IDS_BODY as u64 {
-        let detail = format!("a body of {declared} bytes is longer than any request needs");
-        return Problem::new(Kind::BodyTooLarge, detail).into_response();
-    }
-    next.run(request).await
+    let methods = methods
+        .layer::<_, Infallible>(DefaultBodyLimit::max(MAX_IDS_BODY))
+        .layer::<_, Infallible>(Extension(MaxBody(MAX_IDS_BODY as u64)));
+    (schemas, paths, methods)
 }
 
 async fn not_found() -> Problem {

@@ -15,6 +15,7 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
+use crate::edge::fields::Place;
 use crate::store::StatusId;
 use crate::sync::feeds::Deleted;
 
@@ -51,11 +52,13 @@ pub(super) async fn post(
     JsonObject(body): JsonObject<PostStatus>,
 ) -> Result<Response, Problem> {
     if !(1..=MAX_TEXT).contains(&body.text.chars().count()) {
-        return Err(Problem::new(Kind::BadMessage, format!("text must have 1 to {MAX_TEXT} characters")));
+        let detail = format!("must have 1 to {MAX_TEXT} characters");
+        return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("text")));
     }
     let data = (!body.data.is_null()).then(|| body.data.to_string());
     if data.as_ref().is_some_and(|data| data.len() > MAX_DATA) {
-        return Err(Problem::new(Kind::BodyTooLarge, format!("data has at most {MAX_DATA} bytes")));
+        let detail = format!("must have at most {MAX_DATA} bytes");
+        return Err(Problem::new(Kind::BodyTooLarge, detail).at(Place::field("data")));
     }
     let made = run_to_completion(async move { state.feeds.post(&author, body.text, data).await }).await?;
     let Some(status) = made else {

@@ -69,6 +69,7 @@ refusals!(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
         ("role" = Option<String>, Query,
             description = "viewer (the default), streamer or service (only with --auth off)"),
+        ("token" = Option<String>, Query, description = "A token, for clients that cannot send it in a header"),
         ("live_id" = Option<String>, Query, description = "Joins this live at once", example = "42"),
         ("watch" = Option<String>, Query, description = "Watches this live at once"),
         ("count" = Option<bool>, Query, description = "With false the socket takes part but is in no figure"),
@@ -180,7 +181,7 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     if !fits || !asks {
         return Err(Refusal::new("not_an_upgrade", Kind::UpgradeRequired, "open this path with a WebSocket client"));
     }
-    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+    if only_line(headers, &header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         return Err(Refusal::new(
             "version",
             Kind::UpgradeRequired,
@@ -188,14 +189,25 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
         ));
     }
     let nonce = |key: &&HeaderValue| BASE64.decode(key.as_bytes()).is_ok_and(|nonce| nonce.len() == 16);
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(nonce).cloned();
+    let key = only_line(headers, &header::SEC_WEBSOCKET_KEY).filter(nonce).cloned();
     key.ok_or_else(|| Refusal::new("key", Kind::BadHandshake, "Sec-WebSocket-Key is 16 bytes in base64"))
 }
 
-/// Whether a comma-separated header contains a token, in any case, in any of its lines.
-fn contains_token(headers: &HeaderMap, header: &HeaderName, word: &str) -> bool {
+/// The value of a header that a request may have once.
+fn only_line<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut lines = headers.get_all(header).iter();
+    lines.next().filter(|_| lines.next().is_none())
+}
+
+/// The items of a comma-separated header, of all its lines.
+fn items<'a>(headers: &'a HeaderMap, header: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|item| item.trim().eq_ignore_ascii_case(word))
+    lines.flat_map(|line| line.split(',')).map(str::trim)
+}
+
+/// Whether a comma-separated header contains a word that may be written in any case.
+fn contains_token(headers: &HeaderMap, header: &HeaderName, word: &str) -> bool {
+    items(headers, header).any(|item| item.eq_ignore_ascii_case(word))
 }
 
 fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
@@ -207,7 +219,8 @@ fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
     if let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
-    if contains_token(asked, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+    // The client compares it with what it offered letter by letter, and gives up on any other.
+    if items(asked, &header::SEC_WEBSOCKET_PROTOCOL).any(|offered| offered == SUBPROTOCOL) {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     }
     response

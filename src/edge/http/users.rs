@@ -15,6 +15,7 @@ use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{LiveId, Login, UserId};
+use crate::edge::fields::Place;
 use crate::store::{Edge, Profile, PutProfile};
 
 type Name = Text<1, 100>;
@@ -128,7 +129,8 @@ pub(super) async fn put(
 
 async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Response, Problem> {
     let login = Login::parse(&body.login).map_err(|_| {
-        Problem::new(Kind::InvalidLogin, "a login has 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters")
+        let detail = "must have 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters";
+        Problem::new(Kind::InvalidLogin, detail).at(Place::field("login"))
     })?;
     let id = user.clone();
     let put = async move { state.store_for_clients.put_profile(&user, &login, &body.name.0).await };

@@ -62,23 +62,34 @@ impl FromFiles for Certificate {
     }
 }
 
+/// What is wrong with each of the two files, or with both together.
+pub fn wrong_files(chain: &Path, key: &Path) -> Vec<CertificateError> {
+    let of_files = [read_chain(chain).err(), read_key(key).err()];
+    let wrong: Vec<CertificateError> = of_files.into_iter().flatten().collect();
+    if wrong.is_empty() { read(chain, key).err().into_iter().collect() } else { wrong }
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let wrong = |problem| CertificateError { setting: "tls-cert", path: path.to_owned(), problem };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(none) if none.is_empty() => Err(wrong("has no certificate in PEM form".to_owned())),
+        Ok(certificates) => Ok(certificates),
+        Err(why) => Err(wrong(format!("cannot be read: {why}"))),
+    }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|why| {
+        let problem = format!("has no private key that can be read: {why}");
+        CertificateError { setting: "tls-key", path: path.to_owned(), problem }
+    })
+}
+
 fn read(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
-    let wrong = |setting: &'static str, path: &Path| {
-        let path = path.to_owned();
-        move |problem: String| CertificateError { setting, path, problem }
-    };
-    let of_chain = wrong("tls-cert", chain);
-    let read = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let certificates = match read {
-        Ok(none) if none.is_empty() => return Err(of_chain("has no certificate in PEM form".to_owned())),
-        Ok(certificates) => certificates,
-        Err(why) => return Err(of_chain(format!("cannot be read: {why}"))),
-    };
-    let of_key = wrong("tls-key", key);
-    let key = match PrivateKeyDer::from_pem_file(key) {
-        Ok(key) => key,
-        Err(why) => return Err(of_key(format!("has no private key that can be read: {why}"))),
-    };
+    let certificates = read_chain(chain)?;
+    let of_key = |problem| CertificateError { setting: "tls-key", path: key.to_owned(), problem };
+    let key = read_key(key)?;
     let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))

@@ -164,11 +164,12 @@ pub(super) fn judge(error: &Error) -> StoreError {
     }
 }
 
-/// The words for people. Of an I/O error the library shows `Os { code: 111, …, message: "Connection refused" }`. Behind
+/// The words for people. Of an I/O error the library shows `Os { code: 111, …, message: "Connection refused" }`, or
+/// `Custom { kind: Uncategorized, error: "failed to lookup address information: Name or service not known" }`. Behind
 /// its own sentence Redis may name the script and its line, or the arguments, which have ids of users.
 pub(super) fn readable(details: &str) -> &str {
-    let message = details.strip_prefix("Os {").and_then(|rest| rest.split_once("message: \"")?.1.split_once('"'));
-    if let Some((message, _)) = message {
+    let of_kind = |kind: &str, field: &str| details.strip_prefix(kind)?.split_once(field)?.1.split_once('"');
+    if let Some((message, _)) = of_kind("Os {", "message: \"").or_else(|| of_kind("Custom {", "error: \"")) {
         return message;
     }
     let mut said = details;
@@ -222,6 +223,9 @@ mod tests {
         let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(judge(&Error::new(ErrorKind::IO, os)), StoreError::Lost("Connection refused".to_owned()));
         assert_eq!((readable("Os { code: 104 }"), readable("")), ("Os { code: 104 }", ""));
+        let words = "failed to lookup address information: Name or service not known";
+        let dns = format!("Custom {{ kind: Uncategorized, error: \"{words}\" }}");
+        assert_eq!(readable(&dns), words);
     }
 
     #[test]

@@ -148,22 +148,27 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     if let Some(credentials) = credentials {
         request = request.header("authorization", format!("Bearer {credentials}"));
     }
-    if ["PUT", "POST"].contains(&method) {
-        let login = path_login(route);
-        let body = json!({
-            "streamer_id": "s1",
-            "attendance": true,
-            "live_ids": ["42"],
-            "user_ids": ["u1"],
-            "login": login,
-            "name": "Ann",
-            "text": "hi",
-            "filter": "off",
-        });
-        let body = Body::from(body.to_string());
-        return request.header("content-type", "application/json").body(body).unwrap();
+    match body_of(route) {
+        Some(body) => {
+            let body = Body::from(body.to_string());
+            request.header("content-type", "application/json").body(body).unwrap()
+        }
+        None => request.body(Body::empty()).unwrap(),
     }
-    request.body(Body::empty()).unwrap()
+}
+
+/// A right body for a call; a call takes no fields of others.
+fn body_of(route: &str) -> Option<Value> {
+    Some(match route {
+        "PUT /v1/lives/{live_id}" => json!({"streamer_id": "s1", "attendance": true}),
+        "PUT /v1/lives/{live_id}/info" => json!({"pinned": "hi"}),
+        "POST /v1/lives/query" => json!({"live_ids": ["42"]}),
+        "POST /v1/online/query" | "POST /v1/online/seen" => json!({"user_ids": ["u1"]}),
+        "POST /v1/users" | "PUT /v1/users/{user_id}" => json!({"login": path_login(route), "name": "Ann"}),
+        "POST /v1/users/{user_id}/statuses" => json!({"text": "hi"}),
+        "PUT /v1/gateway/log" => json!({"filter": "off"}),
+        _ => return None,
+    })
 }
 
 /// A login for the request of a route: another one for each, because they may be sent to one gateway.

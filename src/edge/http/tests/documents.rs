@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, answer};
 use crate::config::Config;
+use crate::edge::http::PROBLEMS;
 use crate::edge::http::routes::{admin, public};
 
 #[tokio::test]
@@ -71,10 +72,22 @@ async fn answers_are_counted_by_route_and_never_by_path() {
     let world = World::new();
     world.get("/v1/lives/never-opened").await;
     world.get("/secret-path").await;
-    let metrics = world.get("/metrics").await;
+    world.sends(Request::builder().method("BREW").uri("/v1/lives").body(Body::empty()).unwrap()).await;
+    let scrape = |accept: &'static str| {
+        world.sends(Request::get("/metrics").header("accept", accept).body(Body::empty()).unwrap())
+    };
+    let metrics = scrape("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3").await;
     assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
-    assert!(metrics.text.contains(r#"route="/v1/lives/{live_id}",status="404""#), "{}", metrics.text);
-    assert!(metrics.text.contains(r#"route="none",status="404""#), "{}", metrics.text);
+    let of_live = r#"route="/v1/lives/{live_id}",method="GET""#;
+    assert!(metrics.text.contains(&format!(r#"{of_live},status="404""#)), "{}", metrics.text);
+    assert!(metrics.text.contains(&format!("rollcall_http_seconds_count{{{of_live}}} 1")), "{}", metrics.text);
+    assert!(metrics.text.contains(r#"route="none",method="GET",status="404""#), "{}", metrics.text);
+    assert!(metrics.text.contains(r#"method="other""#) && !metrics.text.contains("BREW"), "{}", metrics.text);
+    for plain in ["text/plain", "*/*"] {
+        let plain = scrape(plain).await;
+        assert_eq!(plain.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+        assert!(plain.text.contains("# TYPE rollcall_http_answers_total counter"), "{}", plain.text);
+    }
     assert!(!metrics.text.contains("secret-path") && !metrics.text.contains("never-opened"));
 }
 
@@ -189,6 +202,170 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
             }
         }
     }
+}
+
+/// A path of the document, with ids that fit.
+fn filled(path: &str) -> String {
+    let ids = [
+        ("{live_id}", "42"),
+        ("{user_id}", "u1"),
+        ("{streamer_id}", "s1"),
+        ("{status_id}", "s1~1"),
+        ("{list}", "cooks"),
+        ("{member}", "s1"),
+    ];
+    let path = ids.into_iter().fold(path.to_owned(), |path, (name, id)| path.replace(name, id));
+    assert!(!path.contains('{'), "a parameter that the test does not know: {path}");
+    path
+}
+
+#[tokio::test]
+async fn every_call_refuses_what_it_does_not_have_and_names_it() {
+    let world = World::new();
+    world.opens("42", 1).await;
+    let document = world.get("/openapi.json").await.is(200);
+    let ask = |method: &str, path: &str, body: &'static str| {
+        let request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
+        world.sends(request.header("content-type", "application/json").body(Body::from(body)).unwrap())
+    };
+    let (mut bodies, mut without) = (0, 0);
+    for (path, method, operation) in operations(&document).iter().filter(|(path, ..)| path.starts_with("/v1")) {
+        let at = format!("{method} {path}");
+        let path = filled(path);
+        let asked = ask(method, &format!("{path}?no_such_field=1"), "").await;
+        asked.is_problem(400, "unknown_field");
+        assert_eq!(asked.json()["parameter"], "no_such_field", "{at}: {asked:?}");
+        if method == "get" {
+            continue;
+        }
+        let takes_any_json = operation["operationId"] == "write_live_info";
+        if !takes_any_json {
+            let asked = ask(method, &path, r#"{"no_such_field":1}"#).await;
+            asked.is_problem(400, "unknown_field");
+            assert_eq!(asked.json()["pointer"], "/no_such_field", "{at}: {asked:?}");
+        }
+        let asked = ask(method, &path, r#"{"twice":1,"twice":1}"#).await;
+        asked.is_problem(400, "bad_message");
+        assert_eq!(asked.json()["pointer"], "/twice", "{at}: {asked:?}");
+        match operation["requestBody"].is_null() {
+            true => without += 1,
+            false => bodies += 1,
+        }
+    }
+    assert!(bodies >= 10 && without >= 8, "{bodies} {without}");
+    assert_eq!(world.get("/v1/lives/42").await.is(200)["state"], "open", "no refused call did anything");
+}
+
+#[tokio::test]
+async fn a_misspelt_ban_is_refused_and_removes_nobody() {
+    let world = World::new();
+    world.opens("42", 1).await;
+    let request = Request::delete("/v1/lives/42/viewers/u1").header("content-type", "application/json");
+    let answer = world.sends(request.body(Body::from(r#"{"ban":600}"#)).unwrap()).await;
+    answer.is_problem(400, "unknown_field");
+    assert_eq!(answer.json()["detail"], "ban: this call has no such field; did you mean ban_s?");
+    let answer = world.put("/v1/lives/43", r#"{"streamer_id":"s1","streamer_timeout":60}"#).await;
+    answer.is_problem(400, "unknown_field");
+    assert!(answer.text.contains("did you mean streamer_timeout_s?"), "{answer:?}");
+    world.get("/v1/lives/43").await.is_problem(404, "live_not_found");
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_named_with_its_bounds_and_no_parser_is_quoted() {
+    let world = World::new();
+    world.opens("42", 1).await;
+    for (path, body, field, words) in [
+        ("/v1/lives/43", r#"{"streamer_id":"s1","slices":-1}"#, "slices", "a whole number from 1 to 256, not -1"),
+        ("/v1/lives/43", r#"{"streamer_id":"s1","slices":"8"}"#, "slices", "a whole number from 1 to 256, not a text"),
+        ("/v1/lives/43", r#"{"streamer_id":"s1","slices":1.5}"#, "slices", "from 1 to 256, not 1.5"),
+        ("/v1/lives/43", r#"{"streamer_id":"s1","streamer_timeout_s":2592001}"#, "streamer_timeout_s", "2592000"),
+        ("/v1/lives/43", r#"{"streamer_id":7}"#, "streamer_id", "must be a text"),
+        ("/v1/lives/43", r#"{"streamer_id":"{s}"}"#, "streamer_id", "an id may contain"),
+        ("/v1/lives/43", "{}", "streamer_id", "is missing"),
+        ("/v1/lives/43", r#"{"streamer_id":"s1","attendance":1}"#, "attendance", "must be true or false"),
+        ("/v1/users/u1", r#"{"login":"a b","name":"A"}"#, "login", "1 to 64"),
+        ("/v1/users/u1", r#"{"login":"a","name":""}"#, "name", "1 to 100 characters"),
+        ("/v1/gateway/log", r#"{"filter":"info","for_s":0}"#, "for_s", "from 1 to 86400, not 0"),
+    ] {
+        let answer = world.put(path, body).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let problem = answer.json();
+        assert_eq!(problem["pointer"], format!("/{field}"), "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with(&format!("{field}: ")) && detail.contains(words), "{body}: {detail}");
+    }
+    for (path, field, words) in [
+        ("/v1/online/count?window_s=-1", "window_s", "a whole number from 0 to 9007199254740991"),
+        ("/v1/online?from=soon", "from", "a whole number"),
+        ("/v1/online/count?windows_s=300", "windows_s", "did you mean window_s?"),
+        ("/v1/lives?limit=0", "limit", "from 1 to 1000"),
+        ("/v1/lives?sort=size", "sort", "opened_at or viewers or fans"),
+        ("/v1/lives?cursor=x", "cursor", "unchanged"),
+        ("/v1/lives?limit=1&limit=2", "limit", "twice"),
+        ("/v1/lives/42/history?step=15", "step", "a multiple of 10 from 10 to 86400"),
+        ("/v1/lives/42/fans?prefix=%7B", "prefix", "begin with"),
+        ("/v1/attendance?days=9", "days", "a whole number from 1 to 8"),
+        ("/v1/attendance?live_ids=a*", "live_ids", "an id may contain"),
+        ("/v1/users/u1/following?of=all", "of", "following or mutual"),
+        ("/v1/gateway/slices?slice=257", "slice", "a whole number from 1 to 256"),
+        ("/readyz?store=no", "store", "must be ignore"),
+        ("/readyz?stor=ignore", "stor", "did you mean store?"),
+    ] {
+        let answer = world.get(path).await;
+        assert_eq!(answer.status, 400, "{path}: {answer:?}");
+        let problem = answer.json();
+        assert_eq!(problem["parameter"], field, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(words), "{path}: {problem}");
+    }
+    for (path, body) in [("/v1/lives/43", "{\"streamer_id\""), ("/v1/lives/42/info", "{x}"), ("/v1/lives/43", "[]")] {
+        let answer = world.put(path, body).await;
+        answer.is_problem(400, "bad_message");
+        for leak in ["Failed", "expected", "EOF", "key must be", "deserialize"] {
+            assert!(!answer.text.contains(leak), "{answer:?}");
+        }
+    }
+    let by_path = world.get("/v1/lives/a*b").await;
+    assert!(by_path.text.contains("live_id, in the path: "), "{by_path:?}");
+}
+
+#[tokio::test]
+async fn the_document_of_each_port_describes_what_that_port_serves() {
+    let config = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
+    let world = World::with(&config);
+    let internal = admin(&world.app);
+    let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+    let document = answer(&internal, get("/openapi.json")).await.is(200);
+    for (path, method, _) in operations(&document) {
+        if method == "get" {
+            let asked = answer(&internal, get(&filled(&path))).await;
+            assert!(!asked.text.contains(r#""code":"not_found""#), "{path}: {asked:?}");
+        }
+    }
+    assert!(document["paths"]["/ws/admission"].is_null() && document["x-websocket"].is_null());
+    assert!(document["paths"]["/metrics"]["get"]["security"].is_null(), "the metrics are open there");
+    assert!(!document["paths"]["/v1/lives"]["get"]["security"].is_null());
+    let outside = answer(&public(&world.app, true), get("/openapi.json")).await.is(200);
+    assert!(outside["paths"]["/metrics"].is_null() && outside["paths"]["/ws/admission"].is_object());
+}
+
+#[tokio::test]
+async fn the_openapi_document_names_items_codes_and_where_the_api_is() {
+    let document = World::new().get("/openapi.json").await.is(200);
+    assert_eq!(document["servers"][0]["url"], "/");
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let codes = schemas["Problem"]["properties"]["code"]["enum"].as_array().unwrap();
+    for (_, code, _) in PROBLEMS {
+        assert!(codes.contains(&json!(code)), "{code} is in {codes:?}");
+    }
+    let pages: Vec<_> = schemas.iter().filter(|(name, _)| name.contains("Page_")).collect();
+    assert!(pages.len() > 8, "{:?}", schemas.keys());
+    for (name, page) in pages {
+        let item = page["properties"]["items"]["items"]["$ref"].as_str();
+        let item = item.unwrap_or_else(|| panic!("{name} spells its items out: {page}"));
+        assert!(schemas.contains_key(item.rsplit('/').next().unwrap()), "{item}");
+    }
+    let text = serde_json::to_string(&document["paths"]).unwrap();
+    assert!(text.contains("#/components/schemas/Page_Fan\""), "answers name their pages");
 }
 
 #[tokio::test]

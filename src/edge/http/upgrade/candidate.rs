@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::Query;
 use axum::http::request::Parts;
 use serde::Deserialize;
 
@@ -12,7 +11,8 @@ use crate::base::identity::Identity;
 use crate::base::keyed_permits::KeyedPermit;
 use crate::edge::admission::queue;
 use crate::edge::client_address::ClientAddress;
-use crate::edge::credentials::{AuthError, authenticate};
+use crate::edge::credentials::authenticate;
+use crate::edge::fields::from_query;
 use crate::edge::http::browsers::{self, Origin};
 use crate::edge::http::problem::{Kind, Problem};
 use crate::edge::http::rate_limits::Payer;
@@ -70,8 +70,8 @@ impl Candidate {
         }
         check_draining(state)?;
         let (identity, claims) = identify(state, parts).await?;
-        let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
-            .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
+        let first: FirstRequests =
+            from_query(&parts.uri).map_err(|error| Refusal { why: "bad_query", problem: Problem::of_query(&error) })?;
         let Some(address) = parts.extensions.get::<ClientAddress>().copied() else {
             return Err(Refusal::new("not_upgradable", Kind::Internal, "the client's address is not known"));
         };

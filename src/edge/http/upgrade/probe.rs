@@ -36,7 +36,11 @@ refusals!(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
         ("role" = Option<String>, Query,
             description = "viewer (the default), streamer or service (only with --auth off)"),
+        ("token" = Option<String>, Query, description = "A token, for clients that cannot send it in a header"),
+        ("live_id" = Option<String>, Query, description = "As for /ws"),
+        ("watch" = Option<String>, Query, description = "As for /ws"),
         ("count" = Option<bool>, Query, description = "As for /ws"),
+        ("invisible" = Option<bool>, Query, description = "As for /ws"),
     ),
     responses((status = 204, description = "An upgrade would be accepted now"), NotTaken))]
 pub(crate) async fn admission(State(state): State<Arc<AppState>>, request: Request) -> Result<StatusCode, Problem> {

@@ -55,6 +55,11 @@ async fn a_request_without_a_handshake_is_refused() {
         world.sends(request).await.is_problem(400, "bad_handshake");
     }
     world.sends(without(good(), "sec-websocket-key")).await.is_problem(400, "bad_handshake");
+    let two_keys = without(good().header("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA=="), "");
+    world.sends(two_keys).await.is_problem(400, "bad_handshake");
+    let answer = world.sends(without(good().header("sec-websocket-version", "8"), "")).await;
+    answer.is_problem(426, "upgrade_required");
+    assert_eq!(answer.header("sec-websocket-version"), "13");
     world.sends(without(good().method("POST"), "")).await.is_problem(405, "method_not_allowed");
 }
 
@@ -105,6 +110,57 @@ fn the_answer_is_the_one_of_rfc_6455() {
     assert!(!response.headers().contains_key("sec-websocket-protocol"));
     asked.append("sec-websocket-protocol", HeaderValue::from_static("rollcall.v1"));
     assert_eq!(switching_protocols(&key, &asked).headers()["sec-websocket-protocol"], "rollcall.v1");
+    let mut in_capitals = HeaderMap::new();
+    in_capitals.append("sec-websocket-protocol", HeaderValue::from_static("Rollcall.V1"));
+    assert!(!switching_protocols(&key, &in_capitals).headers().contains_key("sec-websocket-protocol"));
+}
+
+#[tokio::test]
+async fn the_words_of_a_handshake_may_be_in_any_case_and_on_several_lines() {
+    let world = World::new();
+    let request = Request::get("/ws?user_id=u1")
+        .header("connection", "keep-alive")
+        .header("connection", "UPGRADE , close")
+        .header("upgrade", "h2c")
+        .header("upgrade", "WebSocket")
+        .header("sec-websocket-protocol", "chat")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", KEY);
+    world.sends(without(request, "")).await.is_problem(426, "upgrade_required");
+    assert_eq!(refused(&world, "not_upgradable"), 1, "all but the connection was right");
+}
+
+#[tokio::test]
+async fn a_page_inside_an_app_may_connect_if_its_origin_is_named() {
+    let named = ["capacitor://localhost", "app://.", "file://", "null"].map(str::to_owned);
+    let world = World::with(&Config { origins: named.to_vec(), ..Config::default() });
+    let from = |origin: &str| without(handshake("/ws?user_id=u1").header("origin", origin), "");
+    for welcome in ["capacitor://localhost", "CAPACITOR://localhost", "app://.", "file://", "null"] {
+        world.sends(from(welcome)).await.is_problem(426, "upgrade_required");
+    }
+    assert_eq!(refused(&world, "not_upgradable"), 5);
+    for foreign in ["ionic://localhost", "capacitor://localhost:80", "capacitor://evil", "file://localhost", "app://x"]
+    {
+        world.sends(from(foreign)).await.is_problem(403, "forbidden_origin");
+    }
+    let world = World::new();
+    for not_named in ["capacitor://localhost", "null", "file://"] {
+        world.sends(from(not_named)).await.is_problem(403, "forbidden_origin");
+    }
+}
+
+#[tokio::test]
+async fn a_misspelt_field_of_the_query_is_refused_and_a_strange_one_is_not() {
+    let world = World::new();
+    for (query, meant) in [("liveId=42", "live_id"), ("invisble=true", "invisible"), ("cuont=false", "count")] {
+        for path in ["/ws", "/ws/admission"] {
+            let answer = world.sends(without(handshake(&format!("{path}?user_id=u1&{query}")), "")).await;
+            answer.is_problem(400, "unknown_field");
+            assert!(answer.text.contains(meant), "{answer:?}");
+        }
+    }
+    world.sends(without(handshake("/ws?user_id=u1&build=7"), "")).await.is_problem(426, "upgrade_required");
+    assert_eq!(world.get("/ws/admission?user_id=u1&build=7").await.status, 204);
 }
 
 #[tokio::test]

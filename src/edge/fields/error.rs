@@ -1,0 +1,180 @@
+//! What is wrong with a field, and where the field stands.
+
+use std::fmt::{self, Display};
+
+use serde::de::{self, Expected, Unexpected};
+
+use super::names::{nearest, shown};
+
+/// The most known names that a message lists.
+const MOST_LISTED: usize = 12;
+
+/// Where something stands in a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the JSON body; a JSON Pointer (RFC 6901).
+    Body(String),
+    /// In the query, under this name.
+    Query(String),
+}
+
+impl Place {
+    /// A field at the top of the body.
+    pub(crate) fn field(name: &str) -> Self {
+        Self::Body(format!("/{name}"))
+    }
+
+    /// An item of a list at the top of the body.
+    pub(crate) fn item(list: &str, index: usize) -> Self {
+        Self::Body(format!("/{list}/{index}"))
+    }
+}
+
+/// As a sentence names it: `user_ids/3`.
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Body(pointer) => f.write_str(pointer.strip_prefix('/').unwrap_or("the body")),
+            Self::Query(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The call has no such fields. The path of the error ends above them.
+    Unknown {
+        names: Vec<String>,
+        known: &'static [&'static str],
+    },
+    Missing,
+    Doubled,
+    /// What would be right.
+    Wrong(String),
+}
+
+/// A field that is wrong. It is also the error of the deserializers, which build its path from the inside out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldError {
+    /// From the innermost step to the outermost.
+    inside_out: Vec<String>,
+    pub(crate) fault: Fault,
+}
+
+impl FieldError {
+    pub(super) fn new(fault: Fault) -> Self {
+        Self { inside_out: Vec::new(), fault }
+    }
+
+    pub(super) fn wrong(right: impl Into<String>) -> Self {
+        Self::new(Fault::Wrong(right.into()))
+    }
+
+    /// The same error, of a value that stands in this field, or at this place of a list.
+    pub(super) fn within(mut self, step: impl Display) -> Self {
+        self.inside_out.push(step.to_string());
+        self
+    }
+
+    /// Where the field stands in a body.
+    pub(crate) fn in_body(&self) -> Place {
+        let pointer = self.steps().map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")));
+        Place::Body(pointer.collect())
+    }
+
+    /// Where the field stands in a query.
+    pub(crate) fn in_query(&self) -> Place {
+        Place::Query(self.steps().next_back().unwrap_or_default())
+    }
+
+    fn steps(&self) -> impl DoubleEndedIterator<Item = String> {
+        let first = match &self.fault {
+            Fault::Unknown { names, .. } => names.first(),
+            _ => None,
+        };
+        self.inside_out.iter().rev().chain(first).map(|step| shown(step))
+    }
+}
+
+/// What is wrong, without the place.
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { names, known } => {
+                f.write_str("this call has no such field")?;
+                if let [_, others @ ..] = names.as_slice()
+                    && !others.is_empty()
+                {
+                    let others: Vec<String> = others.iter().take(MOST_LISTED).map(|name| shown(name)).collect();
+                    write!(f, ", and none named {}", others.join(", "))?;
+                }
+                let meant = names.first().and_then(|name| nearest(name, known.iter().copied()));
+                match meant {
+                    Some((_, name)) => write!(f, "; did you mean {name}?"),
+                    None if known.is_empty() => f.write_str("; it takes none"),
+                    None if known.len() <= MOST_LISTED => write!(f, "; it takes {}", known.join(", ")),
+                    None => Ok(()),
+                }
+            }
+            Self::Missing => f.write_str("is missing"),
+            Self::Doubled => f.write_str("is there twice"),
+            Self::Wrong(right) => f.write_str(right),
+        }
+    }
+}
+
+/// For logs; answers to clients name the place apart.
+impl Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.in_body(), self.fault)
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+impl de::Error for FieldError {
+    /// What a type of ours says of its own values.
+    fn custom<T: Display>(right: T) -> Self {
+        Self::wrong(right.to_string())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Unsigned(number) => number.to_string(),
+            Unexpected::Signed(number) => number.to_string(),
+            Unexpected::Float(number) => format!("{number:?}"),
+            Unexpected::Bool(_) => "a boolean".to_owned(),
+            Unexpected::Unit | Unexpected::Option => "null".to_owned(),
+            Unexpected::Seq => "a list".to_owned(),
+            Unexpected::Map => "an object".to_owned(),
+            Unexpected::Str(_) => "a text".to_owned(),
+            _ => return Self::wrong(format!("must be {expected}")),
+        };
+        Self::wrong(format!("must be {expected}, not {found}"))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
+        Self::wrong(format!("must be {expected}"))
+    }
+
+    fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
+        Self::wrong(format!("must be {}", known.join(" or ")))
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        Self::new(Fault::Unknown { names: vec![name.to_owned()], known })
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Self::new(Fault::Missing).within(name)
+    }
+
+    fn duplicate_field(name: &'static str) -> Self {
+        Self::new(Fault::Doubled).within(name)
+    }
+}

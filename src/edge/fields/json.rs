@@ -1,0 +1,284 @@
+//! A JSON body. It is read into a tree that keeps doubled fields, which must be seen to be refused.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
+use serde::{Deserialize, forward_to_deserialize_any};
+
+use super::error::{Fault, FieldError};
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Json {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Self>),
+    /// In the order of the text.
+    Object(Vec<(String, Self)>),
+}
+
+/// The text is no JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotJson {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// Reads an object into a type.
+///
+/// # Errors
+/// Names the first field that is wrong, or every field of an object that the type does not have.
+pub(crate) fn from_json<T: DeserializeOwned>(json: &Json) -> Result<T, FieldError> {
+    json.check_fields()?;
+    T::deserialize(json)
+}
+
+impl Json {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, NotJson> {
+        serde_json::from_slice(text).map_err(|why| NotJson { line: why.line(), column: why.column() })
+    }
+
+    /// Refuses an object that has a field twice, here or further in.
+    pub(crate) fn check_fields(&self) -> Result<(), FieldError> {
+        match self {
+            Self::List(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    item.check_fields().map_err(|error| error.within(place))?;
+                }
+            }
+            Self::Object(fields) => {
+                let mut known = HashSet::new();
+                for (name, value) in fields {
+                    if !known.insert(name) {
+                        return Err(FieldError::new(Fault::Doubled).within(name));
+                    }
+                    value.check_fields().map_err(|error| error.within(name))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What it is, as a sentence says it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Unsigned(_) | Self::Signed(_) | Self::Float(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    fn must_be<T>(&self, right: &str) -> Result<T, FieldError> {
+        Err(FieldError::wrong(format!("must be {right}, not {}", self.kind())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Tree)
+    }
+}
+
+struct Tree;
+
+impl<'de> Visitor<'de> for Tree {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Json, E> {
+        Ok(Json::Unsigned(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Json, E> {
+        Ok(Json::Signed(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Json, E> {
+        Ok(Json::Float(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
+        Ok(Json::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Json, E> {
+        Ok(Json::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Json::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Json, A::Error> {
+        let mut object = Vec::new();
+        while let Some(field) = fields.next_entry()? {
+            object.push(field);
+        }
+        Ok(Json::Object(object))
+    }
+}
+
+impl<'de> Deserializer<'de> for &'de Json {
+    type Error = FieldError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        match self {
+            Json::Null => visitor.visit_unit(),
+            Json::Bool(value) => visitor.visit_bool(*value),
+            Json::Unsigned(number) => visitor.visit_u64(*number),
+            Json::Signed(number) => visitor.visit_i64(*number),
+            Json::Float(number) => visitor.visit_f64(*number),
+            Json::Text(text) => visitor.visit_borrowed_str(text),
+            Json::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            Json::Object(fields) => visitor.visit_map(Fields { fields, value: None }),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        match self {
+            Json::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        match self {
+            Json::Bool(value) => visitor.visit_bool(*value),
+            _ => self.must_be("true or false"),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        match self {
+            Json::Text(text) => visitor.visit_borrowed_str(text),
+            _ => self.must_be("a text"),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        match self {
+            Json::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            _ => self.must_be("a list"),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        match self {
+            Json::Object(fields) => visitor.visit_map(Fields { fields, value: None }),
+            _ => self.must_be("an object"),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        if let Json::Object(fields) = self {
+            let names = fields.iter().map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+            let names: Vec<String> = names.cloned().collect();
+            if !names.is_empty() {
+                return Err(FieldError::new(Fault::Unknown { names, known }));
+            }
+        }
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        match self {
+            Json::Text(text) => visitor.visit_enum(word(text)),
+            _ => self.must_be("a text"),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FieldError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
+        identifier ignored_any
+    }
+}
+
+/// One word of a few.
+pub(super) fn word<'de>(text: &'de str) -> impl EnumAccess<'de, Error = FieldError> {
+    IntoDeserializer::<FieldError>::into_deserializer(text)
+}
+
+struct Items<'de> {
+    items: &'de [Json],
+    next: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = FieldError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FieldError> {
+        let place = self.next;
+        let Some(item) = self.items.get(place) else { return Ok(None) };
+        self.next += 1;
+        seed.deserialize(item).map(Some).map_err(|error| error.within(place))
+    }
+}
+
+struct Fields<'de> {
+    fields: &'de [(String, Json)],
+    /// Of the field whose name was read last.
+    value: Option<&'de (String, Json)>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'de> {
+    type Error = FieldError;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FieldError> {
+        let Some((first, others)) = self.fields.split_first() else { return Ok(None) };
+        self.fields = others;
+        self.value = Some(first);
+        let name: serde::de::value::StrDeserializer<'_, FieldError> = first.0.as_str().into_deserializer();
+        seed.deserialize(name).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, FieldError> {
+        match self.value.take() {
+            Some((name, value)) => seed.deserialize(value).map_err(|error| error.within(name)),
+            None => seed.deserialize(&Json::Null),
+        }
+    }
+}
