@@ -1,8 +1,8 @@
 //! The accept loop of a port. [`connection`] is the life of what it accepts.
 //!
 //! No error ends the loop: when file descriptors run out it waits and goes on. [`pending_connections`] bounds the
-//! number of connections that are not WebSockets. The wiring starts one loop for each port. The loop does not look at
-//! paths; the router does.
+//! number of connections that are not WebSockets, in all and for each address. The wiring starts one loop for each port.
+//! The loop does not look at paths; the router does.
 
 mod connection;
 pub(crate) mod pending_connections;
@@ -24,6 +24,8 @@ use tokio_util::task::TaskTracker;
 use self::connection::Connection;
 pub(crate) use self::connection::PortSettings;
 use self::pending_connections::PendingConnections;
+use crate::edge::client_address::ClientAddress;
+use crate::edge::client_address::proxy_hint::ProxyHint;
 
 /// How long the loop waits after a failed accept.
 const PAUSE: Duration = Duration::from_millis(75);
@@ -47,7 +49,8 @@ pub(crate) async fn serve(
 ) {
     let mut failures = Failures::default();
     let port = Arc::new(settings);
-    let pending = PendingConnections::new(port.pending, port.metrics.clone());
+    let pending = PendingConnections::new(port.pending, port.per_address, port.metrics.clone());
+    let hint = Arc::new(ProxyHint::new("connections"));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -56,13 +59,24 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, peer)) => {
                 prepare(&stream, port.timeout);
-                let pending = tokio::select! {
+                let peer = ClientAddress::Peer(peer.ip().to_canonical());
+                let admitted = tokio::select! {
                     () = stop.cancelled() => return,
-                    admitted = pending.admit() => admitted,
+                    admitted = pending.admit(port.holder_at_first(peer)) => admitted,
                 };
-                let (port, router) = (port.clone(), router.clone());
-                let connection = Connection { port, pending, router, tracker: tracker.clone(), stop: stop.clone() };
-                tracker.spawn(connection.run(stream, peer.ip()));
+                let Ok(pending) = admitted else {
+                    hint.refused(peer.address());
+                    continue;
+                };
+                let connection = Connection {
+                    port: port.clone(),
+                    pending,
+                    hint: hint.clone(),
+                    router: router.clone(),
+                    tracker: tracker.clone(),
+                    stop: stop.clone(),
+                };
+                tracker.spawn(connection.run(stream, peer));
             }
             // The peer left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -6,5 +6,6 @@ pub mod banner;
 pub mod client_address;
 pub mod credentials;
 pub mod http;
+pub(crate) mod keep_alive;
 pub mod listener;
 pub(crate) mod reload;

@@ -16,6 +16,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::authorization::{Accepts, Guard, authorize, limit};
+use super::bill;
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
@@ -173,6 +174,7 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn(middleware::guard))
         .layer(from_fn_with_state(state.clone(), sharing::guard))
+        .layer(from_fn_with_state(state.clone(), bill::charge))
         .layer(from_fn_with_state(state.clone(), middleware::finish))
         .with_state(state)
 }
