@@ -33,6 +33,14 @@ const PAUSE: Duration = Duration::from_millis(75);
 /// How often a failing accept is logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
+/// What the kernel keeps for a client: what was sent and not acknowledged, and what is yet to be sent. The kernel takes
+/// twice as much memory for it, and by itself it would keep some megabytes for a client that does not read.
+const SEND_BUFFER: usize = 32 << 10;
+
+/// What the kernel takes ahead of what it may send now; a client that does not read holds no more than this and one
+/// message.
+const UNSENT: u32 = 16 << 10;
+
 /// The kernel does not give up earlier than this on a peer that acknowledges nothing.
 const UNSENT_FOR: Duration = Duration::from_secs(30);
 
@@ -94,6 +102,8 @@ pub(crate) async fn serve(
 /// Sets a connection's options. Errors are ignored: they mean that the peer is gone, which the first read shows too.
 fn prepare(stream: &TcpStream, timeout: Duration) {
     let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(stream).set_send_buffer_size(SEND_BUFFER);
+    let _ = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
     // A client that asks but never reads would hold its answer for ever. Twice the heartbeat timeout is the least, so
     // that the session, not the kernel, decides when a viewer without network is gone.
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(UNSENT_FOR.max(timeout * 2)));

@@ -87,14 +87,16 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
 };
-pub use sessions::{SESSIONS_A_CALL, Session, SessionPlace, Sessions, Stay, Stays, Watched};
+pub use sessions::{
+    MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions, Stay, Stays, Watched,
+};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Fence, HeldMembers, HeldPage, LATEST_ENTRY, MemberPage, SlicePart, SliceReading,
     SliceSurvey, SliceView, Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
-pub use streamers::{Presence, Streamers};
+pub use streamers::{ClaimLimits, Claimed, Presence, Streamers};
 pub use sums::{Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};

@@ -76,6 +76,9 @@ pub(super) fn describe_callers(paths: &mut Paths, action: Action) {
     }
 }
 
+/// Ids of users, and logins.
+const USER: &str = r"^(?!\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}$";
+
 fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
     let id = ObjectBuilder::new()
         .schema_type(Type::String)
@@ -87,8 +90,8 @@ fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
 
 impl PartialSchema for LiveId {
     fn schema() -> RefOr<Schema> {
-        let description = "1 to 64 letters, digits, `_`, `.`, `-`; not `_slice` and digits at the end";
-        id("^(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$", description, "42")
+        let description = "1 to 64 letters, digits, `_`, `.`, `-`; not `.`, `..`, or `_slice` and digits at the end";
+        id(r"^(?!\.{1,2}$)(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$", description, "42")
     }
 }
 
@@ -96,7 +99,7 @@ impl ToSchema for LiveId {}
 
 impl PartialSchema for UserId {
     fn schema() -> RefOr<Schema> {
-        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "u1")
+        id(USER, "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`", "u1")
     }
 }
 
@@ -104,7 +107,7 @@ impl ToSchema for UserId {}
 
 impl PartialSchema for Login {
     fn schema() -> RefOr<Schema> {
-        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "ann")
+        id(USER, "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`", "ann")
     }
 }
 
@@ -112,7 +115,7 @@ impl ToSchema for Login {}
 
 impl PartialSchema for ListName {
     fn schema() -> RefOr<Schema> {
-        id("^[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `-`", "cooks")
+        id(r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `-`; not `.` or `..`", "cooks")
     }
 }
 
@@ -121,7 +124,8 @@ impl ToSchema for ListName {}
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {
         let description = "Names an announcement: what it was answered with when it was made";
-        id("^[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$", description, "s1~5m2zkq3wvtcohxya")
+        let pattern = r"^(?!\.{1,2}~)(?!.*~\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$";
+        id(pattern, description, "s1~5m2zkq3wvtcohxya")
     }
 }
 

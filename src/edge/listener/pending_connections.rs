@@ -4,7 +4,7 @@
 //! An address that has its share gives up one of its own for each new one. At the bound of the whole port, the listener
 //! closes a connection of the address that holds most, however lately it was answered. Only if all hold about as many
 //! does it matter how long a connection has waited: first those go whose last request was answered, then those that
-//! began no request for [`GRACE`]. If there is none, the accept loop waits, and new connections stay in the kernel's
+//! sent no whole request for a second. If there is none, the accept loop waits, and new connections stay in the kernel's
 //! backlog.
 
 mod table;
@@ -17,30 +17,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::table::{Stage, Table};
+pub(crate) use self::table::Holder;
+use self::table::{RETRY, Stage, Table};
 use crate::base::metrics::Metrics;
-
-/// How long a connection may take to send a request when others wait for its slot. An honest handshake takes
-/// milliseconds.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// How long to wait before looking again when every connection is busy. Requests end soon.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// One address may hold one slot in so many.
 const SHARE: usize = 8;
 
 /// Slots are scarce while fewer than one in so many are free.
 const SCARCE: usize = 4;
-
-/// To whom connections count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Holder {
-    /// Clients on this machine, trusted proxies, and a balancer that has not said yet who its client is.
-    Unbounded,
-    /// The clients of one address, or of one IPv6 network of 64 bits.
-    Network(u64),
-}
 
 /// How many connections one address may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

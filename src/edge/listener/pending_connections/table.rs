@@ -6,7 +6,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{GRACE, Holder, RETRY};
+/// How long a connection may take to send a request when others wait for its slot. An honest handshake takes
+/// milliseconds.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// How long an answer may be on its way before its connection gives way to one of somebody who holds as many.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+/// How long to wait before looking again when every connection is busy. Requests end soon.
+pub(super) const RETRY: Duration = Duration::from_millis(50);
+
+/// To whom connections count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Holder {
+    /// Clients on this machine, trusted proxies, and a balancer that has not said yet who its client is.
+    Unbounded,
+    /// The clients of one address, or of one IPv6 network of 64 bits.
+    Network(u64),
+}
 
 /// What a connection does.
 #[derive(Debug, Clone, Copy)]
@@ -137,14 +154,18 @@ impl Table {
                 return Ok(*number);
             }
         }
-        if let Some((_, number)) = self.holders.values().filter_map(|held| held.answered.first()).min() {
-            return Ok(*number);
+        let answered = self.holders.values().filter_map(|held| held.answered.first()).min();
+        let begun = self.holders.values().filter_map(|held| held.begun.first()).min();
+        let mut wait = RETRY;
+        for (idlest, grace) in [(answered, ON_ITS_WAY), (begun, GRACE)] {
+            let Some((since, number)) = idlest else { continue };
+            let left = (*since + grace).saturating_duration_since(now);
+            if left.is_zero() {
+                return Ok(*number);
+            }
+            wait = wait.min(left);
         }
-        match self.holders.values().filter_map(|held| held.begun.first()).min() {
-            Some((since, number)) if now.saturating_duration_since(*since) >= GRACE => Ok(*number),
-            Some((since, _)) => Err((*since + GRACE).saturating_duration_since(now).min(RETRY)),
-            None => Err(RETRY),
-        }
+        Err(wait)
     }
 
     fn enter(&mut self, holder: Holder, number: u64, stage: Stage) {

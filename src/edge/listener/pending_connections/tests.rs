@@ -1,3 +1,4 @@
+use super::table::GRACE;
 use super::*;
 
 const ATTACKER: Holder = Holder::Network(7);
