@@ -1,9 +1,9 @@
 //! `loadtest hostile`: one kind of hostile client after another, beside a crowd of honest viewers. The hostile clients
 //! must get the documented answer, and the honest viewers must not notice.
 //!
-//! The command starts a Redis and two gateways with `--auth jwt`. Hostile clients come from loopback, which has no limits
-//! per address: the worst case. Those who attack from one address do so at the second gateway, which is told the address
-//! in PROXY headers. An attack lasts as long as asked, or until its clients have their answer.
+//! The command starts a Redis and two gateways with `--auth jwt`. Hostile clients come from loopback, which has no
+//! limits per address: the worst case. Those who attack from one address do so at the second gateway, which is told the
+//! address in PROXY headers. An attack lasts as long as asked, or until its clients have their answer.
 
 mod attacks;
 mod honest;

@@ -1,5 +1,5 @@
-//! Says why JSON cannot be read, without a word of it: the text of the library quotes values, and a value may be a secret
-//! that stands in the wrong field.
+//! Says why JSON cannot be read, without a word of it: the text of the library quotes values, and a value may be a
+//! secret that stands in the wrong field.
 
 use serde_json::error::Category;
 

@@ -138,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
         group: ADDRESSES,
         hint: "CONNECTIONS",
         default: Some("1024"),
-        doc: "Non-WebSocket connections per port, an eighth of them from one address; who holds most gives way to others",
+        doc: "Non-WebSocket connections per port, an eighth of them from one address; who holds most gives way",
         more: "At most an eighth of the files that the process may open. The internal port has no bound per address.",
         take: |c, text| set(&mut c.max_handshakes, number(text, 1..=1_000_000)),
         ..PLAIN
@@ -741,8 +741,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("10"),
         doc: "What one user may ask of the store per second, over all sockets on this gateway; 0: no limit",
         more: "Four times as much at once. A join, a switch to another live or a watch counts one, a close two, an\n\
-               open five; beyond that, rate_limited. What is read to find friends, a thousand users a unit, has as much\n\
-               again; beyond that, it comes later. The role service has no limit.",
+               open five; beyond that, rate_limited. What is read to find friends, a thousand users a unit, has as\n\
+               much again; beyond that, it comes later. The role service has no limit.",
         take: |c, text| set(&mut c.user_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },

@@ -1,9 +1,9 @@
 //! The address of the client behind a request, for everything that limits by address. The listener puts it into the
 //! extensions of every request.
 //!
-//! It is the peer's address, unless the peer is a trusted proxy, or a balancer that speaks the PROXY protocol, and names
-//! the client. Whatever cannot be trusted or read leaves the peer's address: an attacker then shares the limits of the
-//! proxy, and cannot take somebody else's.
+//! It is the peer's address, unless the peer is a trusted proxy, or a balancer that speaks the PROXY protocol, and
+//! names the client. Whatever cannot be trusted or read leaves the peer's address: an attacker then shares the limits
+//! of the proxy, and cannot take somebody else's.
 
 pub mod forwarded;
 pub(crate) mod proxy_hint;
@@ -34,9 +34,9 @@ impl ClientAddress {
         }
     }
 
-    /// The address that pays for the client. None pays for a client on this machine, such as a back end. A proxy on this
-    /// machine is no such client, or whoever sends a header that cannot be read through it would be free of all limits;
-    /// nor is a client whom a header names with an address of this machine.
+    /// The address that pays for the client. None pays for a client on this machine, such as a back end. A proxy on
+    /// this machine is no such client, or whoever sends a header that cannot be read through it would be free of all
+    /// limits; nor is a client whom a header names with an address of this machine.
     pub(crate) fn limited(self) -> Option<IpAddr> {
         match self {
             Self::Peer(address) => Some(address.to_canonical()).filter(|address| !address.is_loopback()),

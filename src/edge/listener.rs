@@ -1,8 +1,8 @@
 //! The accept loop of a port. [`connection`] is the life of what it accepts.
 //!
 //! No error ends the loop: when file descriptors run out it waits and goes on. [`pending_connections`] bounds the
-//! number of connections that are not WebSockets, in all and for each address. The wiring starts one loop for each port.
-//! The loop does not look at paths; the router does.
+//! number of connections that are not WebSockets, in all and for each address. The wiring starts one loop for each
+//! port. The loop does not look at paths; the router does.
 
 mod connection;
 pub(crate) mod pending_connections;

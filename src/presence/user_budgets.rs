@@ -1,8 +1,8 @@
 //! What one user may have the store do, over all sockets of the user on this gateway: more sockets buy no more of it.
 //!
 //! There are two budgets at the same rate. Requests that go to the store (joins, watches, opens, closes) are refused
-//! beyond theirs. What is read to find friends is paid for by its size after it was read; what comes then waits, because
-//! nobody but its user is kept waiting. Only users who asked within the last seconds are remembered.
+//! beyond theirs. What is read to find friends is paid for by its size after it was read; what comes then waits,
+//! because nobody but its user is kept waiting. Only users who asked within the last seconds are remembered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

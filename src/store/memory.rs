@@ -8,6 +8,7 @@ mod attendance;
 mod attended;
 mod bus;
 mod checks;
+mod claimed_lives;
 mod counts;
 mod event_log;
 mod events;
@@ -75,7 +76,7 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     /// The lives that streamers opened.
-    claims: Mutex<HashMap<UserId, streamers::ClaimedLives>>,
+    claims: Mutex<HashMap<UserId, claimed_lives::ClaimedLives>>,
     graph: Mutex<Graph>,
     /// The fans of each epoch with attendance.
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,

@@ -1,5 +1,5 @@
-//! One address that keeps every slot for connections of a gateway busy, over the PROXY protocol, and the clients of other
-//! addresses who must be answered all the while.
+//! One address that keeps every slot for connections of a gateway busy, over the PROXY protocol, and the clients of
+//! other addresses who must be answered all the while.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -196,8 +196,8 @@ impl Connection {
     }
 }
 
-/// Whether a client has to connect again after this answer: a request that is refused must cost its sender more than the
-/// gateway. Callers with good credentials are spared, who ask on about what may not be there.
+/// Whether a client has to connect again after this answer: a request that is refused must cost its sender more than
+/// the gateway. Callers with good credentials are spared, who ask on about what may not be there.
 fn ends_connection(answer: &Response) -> bool {
     match answer.extensions().get::<Ending>() {
         Some(Ending::Spared) => false,

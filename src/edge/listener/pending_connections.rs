@@ -4,8 +4,8 @@
 //! An address that has its share gives up one of its own for each new one. At the bound of the whole port, the listener
 //! closes a connection of the address that holds most, however lately it was answered. Only if all hold about as many
 //! does it matter how long a connection has waited: first those go whose last request was answered, then those that
-//! sent no whole request for a second. If there is none, the accept loop waits, and new connections stay in the kernel's
-//! backlog.
+//! sent no whole request for a second. If there is none, the accept loop waits, and new connections stay in the
+//! kernel's backlog.
 
 mod table;
 

@@ -1,25 +1,12 @@
 //! Where streamers are connected and which lives they opened, in the embedded store. There is one gateway, so this
 //! serves as the model.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::base::clock::{UnixMillis, millis};
+use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, UserId};
-use crate::store::streamers::A_DAY;
 use crate::store::{ClaimLimits, Claimed, Presence, StoreResult, Streamers};
-
-/// The lives that a streamer opened.
-#[derive(Debug, Default)]
-pub(super) struct ClaimedLives {
-    /// Each with the time of its last claim.
-    open: BTreeMap<LiveId, UnixMillis>,
-    /// Until when all openings so far would take at the pace that is allowed.
-    pace: UnixMillis,
-}
 
 #[async_trait]
 impl Streamers for MemoryStore {
@@ -43,30 +30,15 @@ impl Streamers for MemoryStore {
 
     async fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> StoreResult<Claimed> {
         let now = self.now();
-        let mut claims = self.claims.lock();
-        let claimed = claims.entry(streamer.clone()).or_default();
-        if !claimed.open.contains_key(live) && claimed.open.len() as u64 >= limits.open {
-            let mut lives: Vec<(&LiveId, &UnixMillis)> = claimed.open.iter().collect();
-            lives.sort_by_key(|(_, at)| **at);
-            return Ok(Claimed::Full(lives.into_iter().map(|(live, _)| live.clone()).collect()));
-        }
-        let after = claimed.pace.max(now) + limits.interval();
-        if after - now > millis(A_DAY) {
-            return Ok(Claimed::TooFast(Duration::from_millis(after - now - millis(A_DAY))));
-        }
-        claimed.pace = after;
-        claimed.open.insert(live.clone(), now);
-        Ok(Claimed::Yes)
+        Ok(self.claims.lock().entry(streamer.clone()).or_default().claim(live, limits, now))
     }
 
     async fn release_live(&self, streamer: &UserId, live: &LiveId, until: UnixMillis) -> StoreResult<()> {
         let now = self.now();
         let mut claims = self.claims.lock();
         let Some(claimed) = claims.get_mut(streamer) else { return Ok(()) };
-        if claimed.open.get(live).is_some_and(|at| *at <= until) {
-            claimed.open.remove(live);
-        }
-        if claimed.open.is_empty() && claimed.pace <= now {
+        claimed.release(live, until);
+        if claimed.is_nothing(now) {
             claims.remove(streamer);
         }
         Ok(())

@@ -245,7 +245,8 @@ impl Keys {
     }
 
     /// ZSET: the lives that a streamer's own tokens opened, scored by when each was claimed last, in Unix milliseconds;
-    /// and `:pace`, until when all openings so far would take at the pace that is allowed. In the slot of the past lives.
+    /// and `:pace`, until when all openings so far would take at the pace that is allowed. In the slot of the past
+    /// lives.
     pub fn claimed_lives(&self, streamer: &UserId) -> String {
         let [list, _] = self.past_lives(streamer);
         self.beside(&list, "open")

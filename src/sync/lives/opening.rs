@@ -45,8 +45,8 @@ impl LivesParts {
         opened
     }
 
-    /// Whether the live is open and the streamer's, so that nothing is opened. The store is asked: the room here may not
-    /// know of a close yet.
+    /// Whether the live is open and the streamer's, so that nothing is opened. The store is asked: the room here may
+    /// not know of a close yet.
     async fn is_open_for(&self, wish: &OpenWish) -> StoreResult<bool> {
         let record = self.store.load_live(&wish.live).await?;
         Ok(record.is_some_and(|record| record.state == LiveState::Open && record.streamer == wish.streamer))

@@ -221,7 +221,7 @@ async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Stor
 /// Who comes and goes all the time takes no more room than this.
 async fn a_user_has_so_many_sessions_and_no_more(store: Arc<dyn Store>) {
     let mut a = Gateway::new(&store, "a", 7);
-    let (quick, slow) = (users(0, 1), users(1, 1));
+    let (quick, slow) = (users(0, 1), users(1, 2));
     for n in 1..=MANY_SESSIONS + 30 {
         a.changes(n * 100, &quick, &[]).await;
         a.changes(n * 100 + 10, &[], &quick).await;

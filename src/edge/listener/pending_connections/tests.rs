@@ -1,3 +1,5 @@
+//! Who gives way to whom, with time that stands still.
+
 use super::table::GRACE;
 use super::*;
 
