@@ -48,6 +48,10 @@
 //! | how does a web app connect, and come back? | `edge/http/pages/rollcall.js` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
+//! | how much may one user have the store do? | `presence/user_budgets.rs`, over all sockets of the user |
+//! | which connections give way to others? | `edge/listener/pending_connections.rs` |
+//! | who pays for an HTTP request? | `edge/http/rate_limits.rs`; `edge/http/bill.rs` for what nobody else pays |
+//! | how are other HTTP services asked? | `base/http_client.rs` makes every client |
 //! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |

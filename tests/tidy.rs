@@ -17,7 +17,8 @@ use std::path::Path;
 
 use parts::imports::Tree;
 use parts::rules::{
-    Findings, Layers, crowded_root, file_circles, folder_circles, long_lines, missing_heads, upward_imports,
+    Findings, Layers, clients_elsewhere, crowded_root, file_circles, folder_circles, long_lines, missing_heads,
+    upward_imports,
 };
 
 /// The layers of `src`, lowest first, each with those that it may import from.
@@ -104,6 +105,11 @@ fn no_folders_import_each_other() {
 #[test]
 fn the_root_is_short() {
     none(&crowded_root(&read(&["src"]), "src", MOST_ENTRIES));
+}
+
+#[test]
+fn clients_of_http_services_are_made_in_one_place() {
+    none(&clients_elsewhere(&read(&["src"]), "src/base/http_client.rs"));
 }
 
 #[test]
@@ -234,6 +240,19 @@ fn a_crowded_root_is_found() {
     none(&crowded_root(&crowd, "src", MOST_ENTRIES));
     crowd.insert("src/one_more.rs".to_owned(), String::new());
     finds(&crowded_root(&crowd, "src", MOST_ENTRIES), &["src: 16 entries, at most 15"]);
+}
+
+#[test]
+fn a_client_that_is_made_elsewhere_is_found() {
+    let files = [
+        ("src/base/http_client.rs", "fn a() { Client::builder() }"),
+        (
+            "src/auth/keys.rs",
+            "\nfn a() { reqwest::Client::new() }\n#[cfg(test)]\nmod tests { fn a() { Client::new() } }",
+        ),
+        ("src/auth/tests.rs", "fn a() { Client::builder() }"),
+    ];
+    finds(&clients_elsewhere(&tree(&files), "src/base/http_client.rs"), &["src/auth/keys.rs:2:"]);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! `loadtest hostile`: one kind of hostile client after another, beside a crowd of honest viewers. The hostile clients
 //! must get the documented answer, and the honest viewers must not notice.
 //!
-//! The command starts a Redis and a gateway with `--auth jwt`. Hostile clients come from loopback, which has no limits
-//! per address: the worst case. An attack lasts as long as asked, or until its clients have their answer.
+//! The command starts a Redis and two gateways with `--auth jwt`. Hostile clients come from loopback, which has no
+//! limits per address: the worst case. Those who attack from one address do so at the second gateway, which is told the
+//! address in PROXY headers. An attack lasts as long as asked, or until its clients have their answer.
 
 mod attacks;
 mod honest;
 mod issuer;
+mod occupation;
 mod report;
 mod wire;
 
@@ -26,6 +28,7 @@ use tokio::time::{Instant, sleep};
 use self::attacks::{Attack, HALF_OPEN, Scene};
 use self::honest::{LIVES, Observer, p99_ms};
 use self::issuer::Issuer;
+use self::occupation::SLOTS;
 use self::report::{HostileReport, Row};
 use self::wire::Wire;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
@@ -137,6 +140,8 @@ async fn scene(programs: &Programs, redis: &Redis, viewers: usize) -> anyhow::Re
     flags.extend(["--jwt-hs256-secret-file", &issuer.secret_file, "--jwt-public-key", &issuer.public_key_file]);
     flags.extend(TIMES);
     let gateway = Gateway::of(Server::start(&programs.gateway, &flags).await?)?.with_tokens_of(&secret)?;
+    flags.extend(["--proxy-protocol", "on", "--max-handshakes", SLOTS]);
+    let proxied = Gateway::of(Server::start(&programs.gateway, &flags).await?)?;
 
     let target = Target::gateway(gateway.server.addr);
     let entry = Entry { secret: Some(secret), ..Entry::default() };
@@ -151,7 +156,7 @@ async fn scene(programs: &Programs, redis: &Redis, viewers: usize) -> anyhow::Re
     let query = format!("token={}", issuer.viewer_by_rsa("u1")?);
     let good = Wire::connect(gateway.server.addr).await?.upgrade(&query, "").await?;
     ensure!(good.is_ok(), "a good RSA token was refused: {good:?}");
-    Ok((Arc::new(Scene { issuer, gateway, live_id: plan.live_id(0), absent_fan }), plan))
+    Ok((Arc::new(Scene { issuer, gateway, proxied, live_id: plan.live_id(0), absent_fan }), plan))
 }
 
 /// Waits until the crowd is in and every fan is in Redis.

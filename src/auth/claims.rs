@@ -69,6 +69,12 @@ pub(super) struct RawClaims {
     /// Its value is checked with the signature, where a list that has the issuer in it would do.
     #[serde(default, deserialize_with = "given")]
     iss: Option<Value>,
+    /// Its value is checked with the signature, if the settings name an audience.
+    #[serde(default, deserialize_with = "given")]
+    aud: Option<Value>,
+    /// The time is checked with the signature.
+    #[serde(default, deserialize_with = "given")]
+    nbf: Option<Value>,
 }
 
 /// Null is no value: a list of lives that was lost on the way must not allow all of them.
@@ -77,9 +83,12 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
 }
 
 impl RawClaims {
-    /// `None` if an id, the role or the issuer is not one.
+    /// `None` if an id, the role, the issuer, the audience or the time is not one.
     pub(super) fn read(self) -> Option<Claims> {
-        if !self.iss.is_none_or(|iss| iss.is_string()) {
+        let issuer = self.iss.as_ref().is_none_or(Value::is_string);
+        let audience = self.aud.as_ref().is_none_or(is_audience);
+        let not_before = self.nbf.as_ref().is_none_or(Value::is_number);
+        if !(issuer && audience && not_before) {
             return None;
         }
         let role = match self.role.as_deref() {
@@ -95,6 +104,14 @@ impl RawClaims {
             lives: ids(self.lives, |id| LiveId::parse(id).ok())?,
             fan_of: ids(self.fan_of, |id| UserId::parse(id).ok())?,
         })
+    }
+}
+
+/// A text, or a list of texts.
+fn is_audience(aud: &Value) -> bool {
+    match aud {
+        Value::Array(list) => list.iter().all(Value::is_string),
+        aud => aud.is_string(),
     }
 }
 

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode, Url};
 
 use super::jwks::SetError;
 use super::keys::LONGEST;
 use crate::base::http_answer;
+use crate::base::http_client::{self, Proxy};
 
 /// The time for one fetch, from the connection to the last byte.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
@@ -71,13 +71,9 @@ pub(super) struct KeyUrl {
 }
 
 impl KeyUrl {
-    pub(super) fn new(url: Url) -> Result<Self, FetchError> {
-        let scheme = url.scheme().to_owned();
-        let follow = move |attempt: Attempt<'_>| {
-            let allowed = attempt.previous().len() <= MOST_REDIRECTS && attempt.url().scheme() == scheme;
-            if allowed { attempt.follow() } else { attempt.stop() }
-        };
-        let client = Client::builder().timeout(DEADLINE).redirect(Policy::custom(follow)).build()?;
+    pub(super) fn new(url: Url, proxy: Proxy) -> Result<Self, FetchError> {
+        let redirects = http_client::redirects_within(url.scheme(), MOST_REDIRECTS);
+        let client = http_client::builder(DEADLINE, proxy).redirect(redirects).build()?;
         Ok(Self { client, url })
     }
 }

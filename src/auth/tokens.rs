@@ -85,7 +85,7 @@ impl Tokens {
         let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(files, Arc::default())));
         let (fetcher, orders) = match &config.jwt_jwks {
             Some(Jwks::Url(url)) => {
-                let source = Box::new(KeyUrl::new(url.clone())?);
+                let source = Box::new(KeyUrl::new(url.clone(), config.proxy())?);
                 let (fetcher, orders) = KeyFetcher::new(source, ring.clone(), metrics.clone());
                 (Some(fetcher), Some(orders))
             }

@@ -7,15 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::clock::Millis;
 
-/// So many per second, and twice as many at once after a pause.
+/// So many per second, and, unless another burst is asked for, twice as many at once after a pause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
     /// Between two of them, in ns; 0 for no limit.
     interval: u64,
+    /// What a burst takes at the rate, in ns.
+    burst: u64,
 }
 
-/// What a burst takes at the rate, in ns.
-const BURST: u64 = 2_000_000_000;
+/// What a burst takes at the rate, in seconds.
+const BURST_SECONDS: u64 = 2;
+
+const SECOND: u64 = 1_000_000_000;
 
 const NANOS: u64 = 1_000_000;
 
@@ -33,7 +37,16 @@ pub(crate) enum Load {
 impl Rate {
     /// 0 is no limit.
     pub(crate) fn per_second(rate: u32) -> Self {
-        Self { interval: 1_000_000_000_u64.checked_div(rate.into()).unwrap_or(0) }
+        Self { interval: SECOND.checked_div(rate.into()).unwrap_or(0), burst: BURST_SECONDS * SECOND }
+    }
+
+    /// The same rate with what takes so many seconds at once.
+    pub(crate) fn with_burst(self, seconds: u64) -> Self {
+        Self { burst: seconds * SECOND, ..self }
+    }
+
+    pub(crate) fn is_unlimited(self) -> bool {
+        self.interval == 0
     }
 
     /// Counts `units` more, whether or not they are within the rate: a client that goes on sending gets further behind.
@@ -41,19 +54,44 @@ impl Rate {
         let now = now.saturating_mul(NANOS);
         let before = (*state).max(now);
         *state = before.saturating_add(self.interval.saturating_mul(units.into()));
-        match (before - now, *state - now) {
-            (_, ..=BURST) => Load::Within,
+        let after = *state - now;
+        if after <= self.burst {
+            Load::Within
+        } else if before - now <= self.burst {
             // However far: a client is told before anything worse happens.
-            (..=BURST, _) => Load::FirstBeyond,
-            (_, after) if after > 2 * BURST => Load::FarBeyond,
-            _ => Load::Beyond,
+            Load::FirstBeyond
+        } else if after > 2 * self.burst {
+            Load::FarBeyond
+        } else {
+            Load::Beyond
         }
+    }
+
+    /// Counts `units` more if all of them are within the rate, else nothing.
+    pub(crate) fn take(self, state: &mut u64, units: u32, now: Millis) -> bool {
+        let now = now.saturating_mul(NANOS);
+        let after = (*state).max(now).saturating_add(self.interval.saturating_mul(units.into()));
+        let is_within = after - now <= self.burst;
+        if is_within {
+            *state = after;
+        }
+        is_within
+    }
+
+    /// How long until what was counted is within the rate again, in ms.
+    pub(crate) fn wait(self, state: u64, now: Millis) -> Millis {
+        state.saturating_sub(now.saturating_mul(NANOS)).saturating_sub(self.burst).div_ceil(NANOS)
+    }
+
+    /// Whether less than a whole burst is left.
+    pub(crate) fn is_spent(self, state: u64, now: Millis) -> bool {
+        state > now.saturating_mul(NANOS)
     }
 
     /// Counts one more if it is within the rate, else nothing: others are let in at the rate, however many ask.
     pub(crate) fn admit(self, state: &AtomicU64, now: Millis) -> bool {
         let now = now.saturating_mul(NANOS);
-        let one_more = |before: u64| Some(before.max(now) + self.interval).filter(|after| after - now <= BURST);
+        let one_more = |before: u64| Some(before.max(now) + self.interval).filter(|after| after - now <= self.burst);
         state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 }
@@ -95,6 +133,17 @@ mod tests {
         let loads = [100, 1].map(|units| Rate::per_second(10).count(&mut state, units, 5));
         assert_eq!(loads, [Load::FirstBeyond, Load::FarBeyond], "first the warning");
         assert_eq!(Rate::per_second(0).count(&mut 0, u32::MAX, u64::MAX), Load::Within);
+    }
+
+    #[test]
+    fn a_burst_may_be_larger_and_what_is_overdrawn_is_waited_for() {
+        let rate = Rate::per_second(10).with_burst(4);
+        let mut state = 0;
+        assert!((0..40).all(|_| rate.take(&mut state, 1, 0)) && !rate.take(&mut state, 1, 0));
+        assert_eq!(rate.wait(state, 0), 0);
+        rate.count(&mut state, 5, 0);
+        assert_eq!([0, 499, 500].map(|now| rate.wait(state, now)), [500, 1, 0]);
+        assert_eq!([4_499, 4_500].map(|now| rate.is_spent(state, now)), [true, false]);
     }
 
     #[test]

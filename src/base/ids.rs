@@ -1,7 +1,7 @@
 //! Ids: which strings are valid, and which slice of a live a user falls into.
 //!
 //! Every id in the program came through one of the `parse` functions here, so no brace, space, `*` or control byte ever
-//! reaches a key. The edges (WebSocket, HTTP) and the stores call them.
+//! reaches a key, and each can stand in the path of a URL. The edges (WebSocket, HTTP) and the stores call them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 /// The longest id, in bytes.
 const MAX_ID_LEN: usize = 64;
+
+/// No ids: clients and proxies take such a segment out of the path of a URL, with the one before it.
+pub(crate) const DOTS: [&str; 2] = [".", ".."];
 
 /// The most slices one live can have.
 pub(crate) const MAX_SLICES: u32 = 256;
@@ -25,6 +28,9 @@ pub enum InvalidId {
     /// A byte outside the alphabet.
     #[error("an id may contain A-Z a-z 0-9 _ . - only (a user id also : and @)")]
     Alphabet,
+    /// `.` or `..`, which no URL can carry.
+    #[error("an id must not be . or .., which URLs cannot carry")]
+    Dots,
     /// A live id that ends in `_slice` and digits would share a key with a slice of another live.
     #[error("a live id must not end in _slice and digits")]
     SliceSuffix,
@@ -34,9 +40,18 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
     if id.is_empty() || id.len() > MAX_ID_LEN {
         return Err(InvalidId::Length);
     }
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b) || extra.contains(&b);
-    if id.bytes().all(fits) { Ok(()) } else { Err(InvalidId::Alphabet) }
+    if DOTS.contains(&id) {
+        return Err(InvalidId::Dots);
+    }
+    if id.bytes().all(|byte| fits(byte, extra)) { Ok(()) } else { Err(InvalidId::Alphabet) }
 }
+
+fn fits(byte: u8, extra: &[u8]) -> bool {
+    byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) || extra.contains(&byte)
+}
+
+/// The bytes that only ids of users and logins may have.
+const OF_USERS: &[u8] = b":@";
 
 /// 80 random bits in lower-case letters and digits.
 pub(super) fn random_name() -> String {
@@ -120,7 +135,7 @@ impl PostId {
         Self(random_name().into())
     }
 
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b"")?;
         Ok(Self(id.into()))
@@ -128,7 +143,7 @@ impl PostId {
 }
 
 impl ListName {
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
     pub fn parse(name: &str) -> Result<Self, InvalidId> {
         check(name, b"")?;
         Ok(Self(name.into()))
@@ -136,9 +151,9 @@ impl ListName {
 }
 
 impl Login {
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`, other than `.` and `..`.
     pub fn parse(login: &str) -> Result<Self, InvalidId> {
-        check(login, b":@")?;
+        check(login, OF_USERS)?;
         Ok(Self(login.into()))
     }
 
@@ -151,7 +166,7 @@ impl Login {
 }
 
 impl LiveId {
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]` that do not end in `_slice` and digits.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]` that do not end in `_slice` and digits, other than `.` and `..`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b"")?;
         let stem = id.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -168,10 +183,15 @@ impl UserId {
         Self(format!("u-{}", random_name()).into())
     }
 
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`, other than `.` and `..`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
-        check(id, b":@")?;
+        check(id, OF_USERS)?;
         Ok(Self(id.into()))
+    }
+
+    /// Whether ids of users may begin so.
+    pub(crate) fn may_begin_with(prefix: &str) -> bool {
+        prefix.len() <= MAX_ID_LEN && prefix.bytes().all(|byte| fits(byte, OF_USERS))
     }
 
     /// No id comes before it.
@@ -199,7 +219,7 @@ impl GatewayId {
         Self(format!("gw-{}", random_name()).into())
     }
 
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`, other than `.` and `..`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b"")?;
         Ok(Self(id.into()))
@@ -301,6 +321,24 @@ mod tests {
         assert!(LiveId::parse(&"x".repeat(64)).is_ok());
         assert!(UserId::parse("mail@example.org:tab-1").is_ok());
         assert!(UserId::parse("{u}").is_err());
+    }
+
+    #[test]
+    fn ids_that_urls_cannot_carry_are_refused() {
+        for dots in DOTS {
+            assert_eq!(LiveId::parse(dots), Err(InvalidId::Dots));
+            assert_eq!(UserId::parse(dots), Err(InvalidId::Dots));
+            assert_eq!(GatewayId::parse(dots), Err(InvalidId::Dots));
+            assert_eq!(PostId::parse(dots), Err(InvalidId::Dots));
+            assert_eq!(ListName::parse(dots), Err(InvalidId::Dots));
+            assert_eq!(Login::parse(dots), Err(InvalidId::Dots));
+            assert!(serde_json::from_str::<UserId>(&format!("{dots:?}")).is_err());
+            assert!(UserId::may_begin_with(dots));
+        }
+        for good in ["...", ".a", "a..", "..a", ".-"] {
+            assert!(LiveId::parse(good).is_ok() && UserId::parse(good).is_ok(), "{good}");
+        }
+        assert!(UserId::may_begin_with("") && !UserId::may_begin_with("{") && !UserId::may_begin_with(&"x".repeat(65)));
     }
 
     #[test]

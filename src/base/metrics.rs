@@ -120,7 +120,7 @@ metrics! {
     sockets_closed: Family<Why, Counter>,
     /// Connections that are not WebSockets, or not yet: handshakes and HTTP
     connections: Gauge,
-    /// Idle connections closed to make room for new ones
+    /// Connections closed to make room for others, or because their address holds too many
     connections_dropped: Counter,
     /// Connections closed before their first request, by reason
     connections_failed: Family<Why, Counter>,

@@ -9,6 +9,7 @@ mod counts;
 mod drift;
 mod finding;
 mod fix;
+mod ids;
 mod inspection;
 mod live;
 mod memory;
@@ -79,6 +80,7 @@ async fn audit(
     first.findings.extend(auditor.users.inspect().await?);
     first.findings.extend(auditor.platform.inspect(&leases).await?);
     first.findings.extend(auditor.attendance.inspect().await?);
+    first.findings.extend(ids::inspect(store, &keys).await?);
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     first.findings.extend(memory::full_masters(store).await?);
@@ -166,6 +168,7 @@ impl Auditor<'_> {
         findings.extend(self.users.confirm(before).await?);
         findings.extend(self.platform.confirm(&leases, before).await?);
         findings.extend(self.attendance.confirm(before).await?);
+        findings.extend(ids::confirm(self.store, &suspects, before).await?);
         Ok((leases, findings))
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::http_answer;
+use crate::base::http_client::{self, Proxy};
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::config::GatewayArgs;
 use crate::edge::http::gateway::{SetName, SliceHeld, SlicesHeld, ViewerKnown};
@@ -52,7 +52,7 @@ pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
         return Ok(Vec::new());
     }
     // A redirect could lead the key elsewhere.
-    let mut client = Client::builder().no_proxy().redirect(Policy::none()).timeout(DEADLINE);
+    let mut client = http_client::builder(DEADLINE, Proxy::Never);
     if let Some(file) = &args.api_key_file {
         let bad = |problem: String| BadOption { option: "api-key-file", problem };
         let key = std::fs::read_to_string(file).map_err(|why| bad(unreadable(file, &why)))?;

@@ -15,6 +15,7 @@ mod given;
 mod mistakes;
 mod relations;
 mod review;
+mod secret_files;
 mod settings;
 mod shell;
 #[cfg(test)]
@@ -23,7 +24,7 @@ mod values;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
 use self::given::{Given, GivenMap};
 use self::mistakes::subject;
@@ -62,13 +63,16 @@ pub fn load(
         flags::Asked::Do(task, given) => (task, given),
     };
     let env = environment::read(env, &mut mistakes);
-    let mut given = match flags.get("config").or(env.get("config")) {
-        Some(Given { text: Ok(path), .. }) => file::read(Path::new(path), &mut mistakes),
-        _ => GivenMap::new(),
+    let path = match flags.get("config").or(env.get("config")) {
+        Some(Given { text: Ok(path), .. }) => Some(PathBuf::from(path)),
+        _ => None,
     };
+    let mut given = path.as_deref().map(|path| file::read(path, &mut mistakes)).unwrap_or_default();
+    let file_with_secrets = path.filter(|_| given.iter().any(|(name, given)| may_hold_secret(name, given)));
     given.extend(env);
     given.extend(flags);
-    let (config, wrong) = take(&given, &mut mistakes);
+    let (mut config, wrong) = take(&given, &mut mistakes);
+    config.file_with_secrets = file_with_secrets;
     if !task.as_ref().is_some_and(Task::stands_alone) {
         check_relations(&config, &given, &wrong, &mut mistakes);
     }
@@ -87,11 +91,17 @@ pub fn load(
     }
 }
 
+/// Whether a setting of the file has a password, or a query that may be one.
+fn may_hold_secret(name: &str, given: &Given) -> bool {
+    let is_hidden = SETTINGS.iter().any(|setting| setting.name == name && setting.shown == Shown::Never);
+    is_hidden && given.text.as_ref().is_ok_and(|text| text.contains(['@', '?']))
+}
+
 /// Reads the text of a settings file as [`load`] does; answers how many mistakes it has.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn mistakes_in(text: &[u8]) -> usize {
     let mut mistakes = Vec::new();
-    let given = file::read_text(Path::new("fuzz"), text, &mut mistakes);
+    let given = file::read_text(std::path::Path::new("fuzz"), text, &mut mistakes);
     let (config, wrong) = take(&given, &mut mistakes);
     check_relations(&config, &given, &wrong, &mut mistakes);
     mistakes.len()

@@ -178,7 +178,7 @@ impl Config {
         let plain_fans = self.fan_url.as_ref().filter(|url| url.reveal().starts_with("http://")).map(|_| {
             "fan-url is a URL of http: whoever can change the answer on its way decides who is a fan".to_owned()
         });
-        short.into_iter().chain(plain).chain(plain_fans).collect()
+        short.into_iter().chain(plain).chain(plain_fans).chain(self.open_secrets()).collect()
     }
 }
 

@@ -141,8 +141,8 @@ pub const SETTINGS: &[Setting] = &[
         group: ADDRESSES,
         hint: "CONNECTIONS",
         default: Some("1024"),
-        doc: "Non-WebSocket connections per port; beyond that, the one idle longest, for a second or more, is closed",
-        more: "At most an eighth of the files that the process may open.",
+        doc: "Non-WebSocket connections per port, an eighth of them from one address; who holds most gives way",
+        more: "At most an eighth of the files that the process may open. The internal port has no bound per address.",
         take: |c, text| set(&mut c.max_handshakes, number(text, 1..=1_000_000)),
         ..PLAIN
     },
@@ -441,6 +441,16 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "proxy-from-env",
+        group: WHO,
+        hint: "off|on",
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether jwt-jwks and fan-url are asked through the proxy that HTTPS_PROXY or HTTP_PROXY names",
+        take: |c, text| set(&mut c.proxy_from_env, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
         name: "api-keys",
         group: WHO,
         hint: "FILE",
@@ -690,12 +700,54 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "streamers-open",
+        group: LIMITS,
+        hint: "off|on",
+        default: Some("on"),
+        doc: "Whether streamers open lives with tokens of their own; off: only back ends open lives",
+        more: "The same for all gateways. A token's claim `lives` says which lives a streamer may open.",
+        take: |c, text| set(&mut c.streamers_open, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "lives-per-streamer",
+        group: LIMITS,
+        hint: "LIVES",
+        default: Some("20"),
+        doc: "Open lives that one streamer's tokens opened, on all gateways; beyond that, rate_limited; 0: no limit",
+        more: "Lives that a back end opens do not count.",
+        take: |c, text| set(&mut c.lives_per_streamer, number(text, 0..=1_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "opens-per-day",
+        group: LIMITS,
+        hint: "LIVES",
+        default: Some("100"),
+        doc: "Lives that one streamer's tokens may open in a day, on all gateways, and at once; 0: no limit",
+        more: "A closed live is remembered for closed-ttl. To open a live again that is open already does not count.",
+        take: |c, text| set(&mut c.opens_per_day, number(text, 0..=1_000_000)),
+        ..PLAIN
+    },
+    Setting {
         name: "join-rate",
         group: LIMITS,
         hint: "PER_SECOND",
         default: Some("5000"),
         doc: "Joins per second and live on this gateway; beyond that, rate_limited; 0: no limit",
         take: |c, text| set(&mut c.join_rate, number(text, 0..=10_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "user-rate",
+        group: LIMITS,
+        hint: "PER_SECOND",
+        default: Some("10"),
+        doc: "What one user may ask of the store per second, over all sockets on this gateway; 0: no limit",
+        more: "Four times as much at once. A join, a switch to another live or a watch counts one, a close two, an\n\
+               open five; beyond that, rate_limited. What is read to find friends, a thousand users a unit, has as\n\
+               much again; beyond that, it comes later. The role service has no limit.",
+        take: |c, text| set(&mut c.user_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },
     Setting {

@@ -107,6 +107,7 @@ fn the_table_shows_the_defaults_that_apply() {
         jwt_jwks: None,
         jwt_audience: None,
         jwt_issuer: None,
+        proxy_from_env: Switch::On,
         api_keys: None,
         tls_cert: None,
         tls_key: None,
@@ -118,8 +119,12 @@ fn the_table_shows_the_defaults_that_apply() {
         sockets_per_ip: 0,
         watches_per_socket: 0,
         opens_per_socket: 0,
+        streamers_open: Switch::Off,
+        lives_per_streamer: 0,
+        opens_per_day: 0,
         join_rate: 0,
         http_rate: 0,
+        user_rate: 3,
         heartbeat: Duration::ZERO,
         timeout: Duration::ZERO,
         flush: Duration::ZERO,
@@ -164,6 +169,7 @@ fn the_table_shows_the_defaults_that_apply() {
         log: String::new(),
         otlp_endpoint: None,
         otlp_one_in: 0,
+        file_with_secrets: None,
     };
     for setting in SETTINGS {
         if let Some(default) = setting.default {
@@ -238,6 +244,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("jwt-jwks", "https://example.org/jwks.json"),
         ("jwt-audience", "rollcall"),
         ("jwt-issuer", "https://example.org"),
+        ("proxy-from-env", "on"),
         ("api-keys", "/etc/api-keys"),
         ("fanout-limit", "5000"),
         ("fan-source", "sql"),
@@ -255,8 +262,12 @@ fn every_setting_can_be_given_in_every_way() {
         ("sockets-per-ip", "50"),
         ("watches-per-socket", "7"),
         ("opens-per-socket", "8"),
+        ("streamers-open", "off"),
+        ("lives-per-streamer", "3"),
+        ("opens-per-day", "4"),
         ("join-rate", "100"),
         ("http-rate", "9"),
+        ("user-rate", "7"),
         ("events-kept", "1000"),
         ("count-events", "off"),
         ("fan-events", "on"),
@@ -283,7 +294,9 @@ fn every_setting_can_be_given_in_every_way() {
     let by_file = file(&all.iter().map(|(name, value)| format!("{name} = \"{value}\"\n")).collect::<String>());
     let config = by_flag.config();
     assert_eq!(config, by_env.config());
-    assert_eq!(config, by_file.config());
+    let mut by_file = by_file.config();
+    assert!(by_file.file_with_secrets.take().is_some(), "the file has the URL of Redis");
+    assert_eq!(config, by_file);
     assert_eq!(config.admin_listen.unwrap().to_string(), "[::1]:0");
     assert_eq!(config.redis.unwrap().reveal(), "redis://u:p@localhost:6379/3");
     assert_eq!(config.key_prefix.as_str(), "app1:");

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use crate::base::event_kind::EventKind;
+use crate::base::http_client::Proxy;
 use crate::base::ids::{GatewayId, UserId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
@@ -33,6 +34,7 @@ pub struct Config {
     pub jwt_jwks: Option<Jwks>,
     pub jwt_audience: Option<String>,
     pub jwt_issuer: Option<String>,
+    pub proxy_from_env: Switch,
     pub api_keys: Option<PathBuf>,
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
@@ -46,10 +48,18 @@ pub struct Config {
     pub sockets_per_ip: u32,
     pub watches_per_socket: u32,
     pub opens_per_socket: u32,
+    /// Whether tokens of streamers open lives.
+    pub streamers_open: Switch,
+    /// Open at a time, of those that the streamer's tokens opened.
+    pub lives_per_streamer: u32,
+    /// Opened by the streamer's tokens.
+    pub opens_per_day: u32,
     /// Per second and live.
     pub join_rate: u32,
     /// Per second and key, or address.
     pub http_rate: u32,
+    /// Per user, over all sockets.
+    pub user_rate: u32,
     pub heartbeat: Duration,
     pub timeout: Duration,
     pub flush: Duration,
@@ -108,9 +118,33 @@ pub struct Config {
     /// `None`: no spans are sent.
     pub otlp_endpoint: Option<String>,
     pub otlp_one_in: u32,
+    /// The settings file, if it has a password. This is no setting: [`load`](super::load) notes it.
+    pub file_with_secrets: Option<PathBuf>,
 }
 
+/// A limit of which 0 is none.
+fn most(limit: u32) -> u64 {
+    if limit == 0 { NO_LIMIT } else { limit.into() }
+}
+
+/// More than there ever are.
+const NO_LIMIT: u64 = 1 << 40;
+
 impl Config {
+    /// How many lives a streamer's own tokens may have open, and may open in a day; `None`: they open none.
+    pub(crate) fn opened_by_streamers(&self) -> Option<(u64, u64)> {
+        let may = self.streamers_open == Switch::On;
+        may.then(|| (most(self.lives_per_streamer), most(self.opens_per_day)))
+    }
+
+    /// Whether keys and fans are asked through the proxy of the environment.
+    pub(crate) fn proxy(&self) -> Proxy {
+        match self.proxy_from_env {
+            Switch::On => Proxy::OfEnvironment,
+            Switch::Off => Proxy::Never,
+        }
+    }
+
     /// Which spans this gateway sends where; `None` if it sends none.
     pub fn traces(&self, gateway: &GatewayId) -> Option<Traces> {
         let endpoint = self.otlp_endpoint.clone()?;
@@ -132,6 +166,7 @@ impl Default for Config {
             jwt_jwks: None,
             jwt_audience: None,
             jwt_issuer: None,
+            proxy_from_env: Switch::Off,
             api_keys: None,
             tls_cert: None,
             tls_key: None,
@@ -143,8 +178,12 @@ impl Default for Config {
             sockets_per_ip: 1_000,
             watches_per_socket: 1_000,
             opens_per_socket: 100,
+            streamers_open: Switch::On,
+            lives_per_streamer: 20,
+            opens_per_day: 100,
             join_rate: 5_000,
             http_rate: 200,
+            user_rate: 10,
             heartbeat: Duration::from_secs(5),
             timeout: Duration::from_secs(15),
             flush: Duration::from_millis(250),
@@ -189,6 +228,7 @@ impl Default for Config {
             log: "info".to_owned(),
             otlp_endpoint: None,
             otlp_one_in: 100,
+            file_with_secrets: None,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The address of the client behind a request, for everything that limits by address. The listener puts it into the
 //! extensions of every request.
 //!
-//! It is the peer's address, unless the peer is a trusted proxy that names the client. Whatever cannot be trusted or
-//! read leaves the peer's address: an attacker then shares the limits of the proxy, and cannot take somebody else's.
+//! It is the peer's address, unless the peer is a trusted proxy, or a balancer that speaks the PROXY protocol, and
+//! names the client. Whatever cannot be trusted or read leaves the peer's address: an attacker then shares the limits
+//! of the proxy, and cannot take somebody else's.
 
 pub mod forwarded;
+pub(crate) mod proxy_hint;
 
 use std::net::IpAddr;
 
@@ -21,18 +23,34 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) enum ClientAddress {
     /// The peer of the connection, which is no trusted proxy that serves somebody else.
     Peer(IpAddr),
-    /// Whom a trusted proxy names, or the proxy itself if what it sent names nobody.
+    /// Whom a trusted proxy or a balancer names, or the proxy itself if what it sent names nobody.
     Forwarded(IpAddr),
 }
 
 impl ClientAddress {
-    /// The address that pays for the client. None pays for a client on this machine, such as a back end; but a proxy
-    /// on this machine is none, or whoever sends a header that cannot be read through it would be free of all limits.
+    pub(crate) fn address(self) -> IpAddr {
+        match self {
+            Self::Peer(address) | Self::Forwarded(address) => address,
+        }
+    }
+
+    /// The address that pays for the client. None pays for a client on this machine, such as a back end. A proxy on
+    /// this machine is no such client, or whoever sends a header that cannot be read through it would be free of all
+    /// limits; nor is a client whom a header names with an address of this machine.
     pub(crate) fn limited(self) -> Option<IpAddr> {
         match self {
             Self::Peer(address) => Some(address.to_canonical()).filter(|address| !address.is_loopback()),
             Self::Forwarded(address) => Some(address.to_canonical()),
         }
+    }
+}
+
+/// What stands for all addresses of one client: an IPv4 address, or a network of 64 bits, which an IPv6 client owns
+/// whole. IPv4 addresses are in `::/32`, which no IPv6 client has.
+pub(crate) fn network(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(ip) => ip.to_bits().into(),
+        IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
     }
 }
 
@@ -45,17 +63,17 @@ impl TrustedProxies {
         Self(networks.to_vec())
     }
 
-    /// The client of a request with these headers that came from `peer`.
-    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
+    /// The client of a request with these headers on a connection of `peer`.
+    pub(crate) fn client(&self, peer: ClientAddress, headers: &HeaderMap) -> ClientAddress {
         let forwards = [FORWARDED, X_FORWARDED_FOR].iter().any(|name| headers.contains_key(name));
-        if forwards && self.trusts(peer) {
-            ClientAddress::Forwarded(self.named(headers).unwrap_or(peer))
+        if forwards && self.trusts(peer.address()) {
+            ClientAddress::Forwarded(self.named(headers).unwrap_or(peer.address()))
         } else {
-            ClientAddress::Peer(peer)
+            peer
         }
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
@@ -93,7 +111,7 @@ mod tests {
         for (name, value) in headers {
             map.append(name, value.parse().unwrap());
         }
-        trusted.client(peer.parse().unwrap(), &map).limited()
+        trusted.client(ClientAddress::Peer(peer.parse().unwrap()), &map).limited()
     }
 
     #[test]
@@ -122,6 +140,30 @@ mod tests {
             assert_eq!(limited(peer, &[]), None);
         }
         assert_eq!(limited("::1", &[(X_FORWARDED_FOR, "evil")]), None, "no trusted proxy, so the header is ignored");
+    }
+
+    #[test]
+    fn a_client_whom_a_balancer_names_pays_even_with_an_address_of_this_machine() {
+        let trusted = TrustedProxies::new(&["127.0.0.0/8".parse().unwrap()]);
+        for named in ["127.0.0.1", "::1", "192.0.2.7"] {
+            let address: IpAddr = named.parse().unwrap();
+            let peer = ClientAddress::Forwarded(address);
+            assert_eq!(TrustedProxies::default().client(peer, &HeaderMap::new()).limited(), Some(address));
+            assert_eq!(trusted.client(peer, &HeaderMap::new()).limited(), Some(address));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(X_FORWARDED_FOR, "192.0.2.9".parse().unwrap());
+        let proxy = ClientAddress::Forwarded("127.0.0.1".parse().unwrap());
+        assert_eq!(trusted.client(proxy, &headers).limited(), Some("192.0.2.9".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_addresses_of_one_network_are_one_client() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("192.0.2.7"), of("::ffff:192.0.2.7"));
+        assert_eq!(of("2001:db8:1:2::7"), of("2001:db8:1:2:ffff::8"));
+        assert_ne!(of("2001:db8:1:2::7"), of("2001:db8:1:3::7"));
+        assert_ne!(of("192.0.2.7"), of("192.0.2.8"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`], [`live_lists`],
 //! [`infos`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`], and the WebSocket's [`upgrade`].
 //!
-//! [`authorization`] decides who may call a route, within [`rate_limits`].
+//! [`authorization`] decides who may call a route, within [`rate_limits`]; [`bill`] charges what nobody paid for.
 //!
 //! [`known_fields`] refuses what a call does not have.
 //!
@@ -11,6 +11,7 @@
 mod attendance;
 mod authorization;
 mod beats;
+mod bill;
 mod bounded;
 pub(crate) mod browsers;
 mod fans;

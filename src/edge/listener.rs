@@ -1,8 +1,8 @@
 //! The accept loop of a port. [`connection`] is the life of what it accepts.
 //!
 //! No error ends the loop: when file descriptors run out it waits and goes on. [`pending_connections`] bounds the
-//! number of connections that are not WebSockets. The wiring starts one loop for each port. The loop does not look at
-//! paths; the router does.
+//! number of connections that are not WebSockets, in all and for each address. The wiring starts one loop for each
+//! port. The loop does not look at paths; the router does.
 
 mod connection;
 pub(crate) mod pending_connections;
@@ -24,12 +24,22 @@ use tokio_util::task::TaskTracker;
 use self::connection::Connection;
 pub(crate) use self::connection::PortSettings;
 use self::pending_connections::PendingConnections;
+use crate::edge::client_address::ClientAddress;
+use crate::edge::client_address::proxy_hint::ProxyHint;
 
 /// How long the loop waits after a failed accept.
 const PAUSE: Duration = Duration::from_millis(75);
 
 /// How often a failing accept is logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
+
+/// What the kernel keeps for a client: what was sent and not acknowledged, and what is yet to be sent. The kernel takes
+/// twice as much memory for it, and by itself it would keep some megabytes for a client that does not read.
+const SEND_BUFFER: usize = 32 << 10;
+
+/// What the kernel takes ahead of what it may send now; a client that does not read holds no more than this and one
+/// message.
+const UNSENT: u32 = 16 << 10;
 
 /// The kernel does not give up earlier than this on a peer that acknowledges nothing.
 const UNSENT_FOR: Duration = Duration::from_secs(30);
@@ -47,7 +57,8 @@ pub(crate) async fn serve(
 ) {
     let mut failures = Failures::default();
     let port = Arc::new(settings);
-    let pending = PendingConnections::new(port.pending, port.metrics.clone());
+    let pending = PendingConnections::new(port.pending, port.per_address, port.metrics.clone());
+    let hint = Arc::new(ProxyHint::new("connections"));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -56,13 +67,24 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, peer)) => {
                 prepare(&stream, port.timeout);
-                let pending = tokio::select! {
+                let peer = ClientAddress::Peer(peer.ip().to_canonical());
+                let admitted = tokio::select! {
                     () = stop.cancelled() => return,
-                    admitted = pending.admit() => admitted,
+                    admitted = pending.admit(port.holder_at_first(peer)) => admitted,
                 };
-                let (port, router) = (port.clone(), router.clone());
-                let connection = Connection { port, pending, router, tracker: tracker.clone(), stop: stop.clone() };
-                tracker.spawn(connection.run(stream, peer.ip()));
+                let Ok(pending) = admitted else {
+                    hint.refused(peer.address());
+                    continue;
+                };
+                let connection = Connection {
+                    port: port.clone(),
+                    pending,
+                    hint: hint.clone(),
+                    router: router.clone(),
+                    tracker: tracker.clone(),
+                    stop: stop.clone(),
+                };
+                tracker.spawn(connection.run(stream, peer));
             }
             // The peer left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -80,6 +102,8 @@ pub(crate) async fn serve(
 /// Sets a connection's options. Errors are ignored: they mean that the peer is gone, which the first read shows too.
 fn prepare(stream: &TcpStream, timeout: Duration) {
     let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(stream).set_send_buffer_size(SEND_BUFFER);
+    let _ = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
     // A client that asks but never reads would hold its answer for ever. Twice the heartbeat timeout is the least, so
     // that the session, not the kernel, decides when a viewer without network is gone.
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(UNSENT_FOR.max(timeout * 2)));

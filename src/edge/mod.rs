@@ -7,5 +7,6 @@ pub mod client_address;
 pub mod credentials;
 pub(crate) mod fields;
 pub mod http;
+pub(crate) mod keep_alive;
 pub mod listener;
 pub(crate) mod reload;

@@ -30,6 +30,7 @@ use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
+use crate::edge::listener::pending_connections::PerAddress;
 use crate::edge::listener::tls::{Certificate, CertificateError};
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
@@ -257,6 +258,7 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
 
     let settings = PortSettings {
         pending: app.admission.limits.pending,
+        per_address: PerAddress::Share,
         handshake_timeout: config.handshake_timeout,
         timeout: config.timeout,
         certificate,
@@ -264,7 +266,13 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
         trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
         metrics: app.metrics.clone(),
     };
-    let inner = PortSettings { certificate: None, proxy_protocol: ProxyProtocol::Off, ..settings.clone() };
+    let inner = PortSettings {
+        // Back ends keep many connections open.
+        per_address: PerAddress::Unlimited,
+        certificate: None,
+        proxy_protocol: ProxyProtocol::Off,
+        ..settings.clone()
+    };
     let serve =
         |settings, listener, router| listener::serve(settings, listener, router, intake.stop.clone(), sockets.clone());
     intake.spawn("listener", &failed, serve(settings, public, http::routes::public(&app, admin.is_some())));

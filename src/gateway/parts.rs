@@ -28,13 +28,14 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
+use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
 use crate::presence::whereabouts::Whereabouts;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
-use crate::store::Store;
 use crate::store::fans::{self, FanSetupError};
+use crate::store::{ClaimLimits, Store};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
@@ -158,6 +159,7 @@ impl Parts {
             uniques: config.uniques,
             closed_ttl,
             events_kept,
+            claim_limits: config.opened_by_streamers().map(|(open, a_day)| ClaimLimits { open, a_day }),
             tasks,
         })));
         let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
@@ -267,10 +269,12 @@ impl Parts {
             clock,
             resync_limit
         });
+        let budgets = Arc::new(UserBudgets::new(config.user_rate));
         let friends = share!(FriendsTask {
             rooms,
             gateways,
             outbox,
+            budgets,
             store: store_for_clients.clone(),
             metrics,
             clock,
@@ -315,6 +319,7 @@ impl Parts {
             lives,
             streamers,
             user_sockets: UserSockets::new(config.sockets_per_user),
+            budgets,
             whereabouts,
             gateways,
             trust,

@@ -57,6 +57,7 @@ impl Subscriber {
                     room.iter().filter(|room| room.friends.hears()).for_each(|room| self.rooms.befriend(room));
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
+                    self.rooms.recent_follows.clear();
                     self.rooms.befriend_where(|room| room.friends.doubt_follows() | room.friends.doubt());
                 }
                 // The store takes in beats by itself.
@@ -71,6 +72,7 @@ impl Subscriber {
                     may_miss_ready = true;
                     self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
                     self.checks.check_all_soon();
+                    self.rooms.recent_follows.clear();
                     self.rooms.befriend_where(|room| {
                         // A deaf room hears who hides, on the gateways' channel.
                         let heard = if room.friends.is_deaf() { room.friends.doubt() } else { room.friends.hears() };

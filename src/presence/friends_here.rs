@@ -7,6 +7,8 @@
 mod asker;
 mod follows;
 mod index;
+mod recent;
+mod work;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,40 +19,14 @@ use parking_lot::{Mutex, MutexGuard};
 pub use self::asker::Asker;
 use self::asker::ByAddress;
 pub use self::follows::Follows;
+use self::index::Index;
 pub use self::index::Sighting;
-use self::index::{Index, take};
+pub use self::recent::{FollowsRead, RecentFollows};
+pub use self::work::{Pace, Work};
 use super::conn::Conn;
 use super::pushed_counts::EVERY;
 use crate::base::clock::Millis;
 use crate::base::ids::UserId;
-
-/// So many viewers' follows are read at a time.
-const LOADED_AT_ONCE: usize = 16;
-
-/// So long the first answer of a room waits until the gateway hears of moves, in ms.
-const HEARS_WITHIN: Millis = 1_000;
-
-/// What to do next for a room.
-#[derive(Debug)]
-pub enum Work {
-    /// Ask the other gateways to tell who moves.
-    Ask,
-    /// Read whom these viewers follow.
-    Load(Vec<Arc<Asker>>),
-    /// Read whether these users are here.
-    Look(Vec<UserId>),
-    /// Nothing before this time.
-    Wait(Millis),
-    Nothing,
-}
-
-/// Whether work that has time may be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
-    Free,
-    /// From this time on.
-    From(Millis),
-}
 
 /// Made when the first viewer asks: most rooms have none.
 #[derive(Debug, Default)]
@@ -169,37 +145,22 @@ impl FriendsHere {
         }
     }
 
+    /// Lets a viewer wait until this time before it is read whom the viewer follows.
+    pub fn postpone(&self, asker: &Arc<Asker>, until: Millis) {
+        if let Some(mut index) = self.index().filter(|index| index.has(asker)) {
+            index.postponed.push((until, asker.clone()));
+        }
+    }
+
     /// Takes what to do next, for up to `most` users at a time. What fails goes back with [`Self::failed`].
     pub fn next(&self, most: usize, now: Millis, pace: Pace) -> Work {
         let Some(mut index) = self.index() else { return Work::Nothing };
-        if std::mem::take(&mut index.must_ask) {
-            return Work::Ask;
+        index.resume(now);
+        match index.next(most, now, pace) {
+            Work::Nothing => index.resumes_at().map_or(Work::Nothing, Work::Wait),
+            Work::Wait(at) => Work::Wait(index.resumes_at().map_or(at, |resumes| resumes.min(at))),
+            work => work,
         }
-        // What is read before the gateway hears of moves must be read again then.
-        let deaf_until = index.deaf_since.map(|since| since + HEARS_WITHIN).filter(|until| now < *until);
-        // Viewers who come in great numbers do not keep those from their answer who came before.
-        let is_enough = index.to_look.len() >= most && deaf_until.is_none();
-        if !index.to_load.is_empty() && !is_enough {
-            let some = index.to_load.len().min(LOADED_AT_ONCE);
-            return Work::Load(index.to_load.drain(..some).collect());
-        }
-        if !index.to_look.is_empty() {
-            if let Some(until) = deaf_until {
-                return Work::Wait(until);
-            }
-            index.deaf_since = None;
-            return Work::Look(take(&mut index.to_look, most));
-        }
-        if index.doubted.is_empty() && index.doubted_askers.is_empty() {
-            return Work::Nothing;
-        }
-        if let Pace::From(at) = pace {
-            return Work::Wait(at);
-        }
-        if !index.doubted.is_empty() {
-            return Work::Look(take(&mut index.doubted, most));
-        }
-        index.doubted_askers.pop_front().map_or(Work::Nothing, |asker| Work::Load(vec![asker]))
     }
 
     /// Puts back what could not be done. Viewers whose follows could not be read come after all else: perhaps only
@@ -220,11 +181,12 @@ impl FriendsHere {
         }
     }
 
-    /// Takes in whom a viewer follows, and whether those are all.
-    pub fn loaded(&self, asker: &Arc<Asker>, users: Vec<UserId>, partial: bool) {
-        if let Some(mut index) = self.index().filter(|index| index.has(asker)) {
-            index.set_followed(asker, users, partial);
-        }
+    /// Takes in whom a viewer follows. Answers of how many of them it must be read whether they are here.
+    pub fn loaded(&self, asker: &Arc<Asker>, read: &FollowsRead) -> usize {
+        let Some(mut index) = self.index().filter(|index| index.has(asker)) else { return 0 };
+        let before = index.to_look.len();
+        index.set_followed(asker, read.users.to_vec(), read.partial);
+        index.to_look.len().saturating_sub(before)
     }
 
     /// Takes in where users are.

@@ -44,6 +44,7 @@ pub(crate) mod trust;
 pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod uniques;
+pub(crate) mod user_budgets;
 pub(crate) mod user_sockets;
 pub(crate) mod whereabouts;
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::audience::Audience;
 use super::bans::KnownBans;
 use super::conn::Conn;
-use super::friends_here::{Asker, Follows};
+use super::friends_here::{Asker, Follows, RecentFollows};
 use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
@@ -43,6 +43,7 @@ pub struct Rooms {
     /// By user, the sockets that asked for their friends in a room.
     askers: DashMap<UserId, Vec<AskerIn>>,
     pub follows: Arc<Follows>,
+    pub recent_follows: RecentFollows,
 }
 
 /// A socket that asked for its friends, and the room in which it did.
@@ -218,6 +219,7 @@ impl Rooms {
 
     /// A user follows others by now.
     pub fn follows_changed(&self, user: &UserId) {
+        self.recent_follows.forget(user);
         let there = self.askers.get(user).map(|there| there.clone()).unwrap_or_default();
         for (room, asker) in there {
             room.friends.load_again(&asker);

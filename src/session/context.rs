@@ -14,6 +14,7 @@ use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
+use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
 use crate::presence::whereabouts::Whereabouts;
 use crate::sync::lives::Lives;
@@ -23,6 +24,8 @@ pub(crate) struct SessionContext {
     pub(crate) lives: Arc<Lives>,
     pub(crate) streamers: Arc<Streamers>,
     pub(crate) user_sockets: UserSockets,
+    /// What each user may ask of the store.
+    pub(crate) budgets: Arc<UserBudgets>,
     /// `None` if it is not tracked who is online on the platform.
     pub(crate) whereabouts: Option<Arc<Whereabouts>>,
     pub(crate) gateways: Arc<Gateways>,

@@ -104,6 +104,11 @@ impl Memberships {
         self.seat.as_ref().is_some_and(|seat| seat.room.end().is_some())
     }
 
+    /// Whether the socket is in this live, which goes on.
+    pub(super) fn has_joined(&self, live: &LiveId) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.room.record.live == *live && seat.room.end().is_none())
+    }
+
     /// Joins a live and leaves any other. Joining the same live again changes nothing but what is pushed, and says that
     /// somebody looks.
     pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::auth::presented::presented;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
+use crate::base::json_error;
 use crate::base::secret::Secret;
 use crate::base::session_id::SessionId;
 use crate::presence::acks::CachedAcks;
@@ -188,7 +190,7 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Re
         Ok(message) => (message.id, message.request()),
         Err(why) => {
             let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
-            (id, Err(bad(&why.to_string())))
+            (id, Err(bad(&malformed(text, &why))))
         }
     };
     match id {
@@ -197,6 +199,30 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Re
         }
         id => (id, request),
     }
+}
+
+/// Why a message cannot be read: names the field, and quotes no value.
+fn malformed(text: &str, why: &serde_json::Error) -> String {
+    let Ok(fields) = serde_json::from_str::<Map<String, Value>>(text) else {
+        return json_error::without_values(why);
+    };
+    if !fields.get("type").is_some_and(Value::is_string) {
+        return "type must be there, and a text".to_owned();
+    }
+    // An optional field may be null.
+    let wrong = |name: &&&str, is_right: fn(&Value) -> bool| {
+        fields.get(**name).is_some_and(|value| !value.is_null() && !is_right(value))
+    };
+    if let Some(name) = ["live_id", "streamer_id", "token"].iter().find(|name| wrong(name, Value::is_string)) {
+        return format!("{name} must be a text");
+    }
+    if let Some(name) = ["counts", "friends", "invisible"].iter().find(|name| wrong(name, Value::is_boolean)) {
+        return format!("{name} must be true or false");
+    }
+    if wrong(&&"slices", |value| value.as_u64().is_some_and(|slices| u32::try_from(slices).is_ok())) {
+        return "slices must be a whole number".to_owned();
+    }
+    "a field is there twice".to_owned()
 }
 
 impl Fields<'_> {
@@ -429,6 +455,28 @@ mod tests {
         assert_eq!(code(r#"{"type":"dance"}"#), ErrorCode::UnknownType);
         for id in ["", "{42}", "4 2", "42\\n", "42_slice1", "*"] {
             assert_eq!(code(&format!(r#"{{"type":"join","live_id":"{id}"}}"#)), ErrorCode::InvalidId, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_quotes_no_value() {
+        for (text, field) in [
+            (r#"{"type":"refresh","token":["hunter2"]}"#, "token"),
+            (r#"{"type":"refresh","token":{"hunter2":1}}"#, "token"),
+            (r#"{"type":"refresh","live_id":"42","counts":"hunter2"}"#, "counts"),
+            (r#"{"type":"join","live_id":42,"token":"hunter2"}"#, "live_id"),
+            (r#"{"type":"open","live_id":"42","slices":"hunter2"}"#, "slices"),
+            (r#"{"type":"open","live_id":"42","slices":-1}"#, "slices"),
+            (r#"{"type":["hunter2"],"token":"hunter2"}"#, "type"),
+            (r#"{"token":"hunter2"}"#, "type"),
+            (r#"{"type":"refresh","token":"hunter2","token":"hunter2"}"#, "twice"),
+            (r#"{"type":"refresh","token":hunter2}"#, "JSON"),
+            (r#"{"type":"refresh","token":"hunter2"#, "JSON"),
+        ] {
+            let refusal = parse(text).1.expect_err(text);
+            assert_eq!(refusal.code, ErrorCode::BadMessage, "{text}");
+            assert!(refusal.message.contains(field), "{text}: {}", refusal.message);
+            assert!(!refusal.message.contains("hunter2"), "{text}: {}", refusal.message);
         }
     }
 

@@ -7,9 +7,11 @@ use tokio_tungstenite::tungstenite::Message;
 use super::socket::Transport;
 use super::{Session, SessionResult};
 use crate::auth::permissions::{Action, Caller, Permission, permission};
+use crate::base::identity::Role;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::room::Interest;
+use crate::presence::user_budgets::Cost;
 use crate::presence::{NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::messages::{ClientMessage, ErrorCode, InfoTold, JoinWish, Refusal, RequestId, ServerMessage};
@@ -43,6 +45,8 @@ impl From<LiveError> for RequestError {
         let code = match why {
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
+            LiveError::NotByStreamers => ErrorCode::Forbidden,
+            LiveError::TooMany(_) | LiveError::TooFast(_) => ErrorCode::RateLimited,
             LiveError::Store(_) => ErrorCode::StoreUnavailable,
         };
         let message = match why {
@@ -105,6 +109,9 @@ impl<S: Transport> Session<S> {
         if *friends && self.context.whereabouts.is_none() {
             let message = "the gateway runs with --track-online off, and does not know where friends are";
             return Err(Refusal::new(ErrorCode::NotAvailable, message).into());
+        }
+        if !self.memberships.has_joined(live) || (*friends && !self.memberships.asks_friends()) {
+            self.charge(Cost::Visit)?;
         }
         if *invisible {
             self.memberships.hide();
@@ -171,6 +178,7 @@ impl<S: Transport> Session<S> {
         if self.memberships.watched_besides(live) >= most {
             return Err(self.limited("watches", format!("a socket may watch {most} lives")));
         }
+        self.charge(Cost::Visit)?;
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
             if !self.may(Action::Watch, &room.record.streamer) {
@@ -229,6 +237,7 @@ impl<S: Transport> Session<S> {
         if by_socket.max(by_streamer) >= most {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
+        self.charge(Cost::Open)?;
         let record = self.context.lives.open(wish).await?.record;
         // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
         if let Ok(room) = self.context.lives.find(&record.live).await
@@ -243,6 +252,7 @@ impl<S: Transport> Session<S> {
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
         self.refuse_early(Action::Close, OWNERS, live)?;
+        self.charge(Cost::Close)?;
         let record = self.context.lives.record(live).await?;
         if !self.may(Action::Close, &record.streamer) {
             return Err(forbidden(OWNERS));
@@ -252,6 +262,15 @@ impl<S: Transport> Session<S> {
         // The answer tells this socket of the close, so no second message must.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
+    }
+
+    /// Takes what a request costs from the budget of the user, whom all sockets share. Back ends have none.
+    fn charge(&self, cost: Cost) -> RequestResult {
+        let (context, conn) = (&self.context, &self.memberships.conn);
+        if conn.role() == Role::Service || context.budgets.take(&conn.identity.user, cost, context.clock.now()) {
+            return Ok(());
+        }
+        Err(self.limited("user", "this user asks for too much over all sockets; try again".to_owned()))
     }
 
     /// Counts a request that is beyond a limit, and refuses it.

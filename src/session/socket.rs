@@ -41,8 +41,8 @@ pub(crate) fn websocket_config() -> WebSocketConfig {
         .read_buffer_size(AT_ONCE)
         // A message goes out when it is sent.
         .write_buffer_size(0)
-        // What a slow consumer may have outstanding beyond the kernel's buffer.
-        .max_write_buffer_size(64 << 10)
+        // What a slow consumer may have outstanding beyond the kernel's buffer: several of the longest messages.
+        .max_write_buffer_size(32 << 10)
         // The contract: a message over 4 KiB closes the socket with 1009.
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))

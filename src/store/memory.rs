@@ -8,6 +8,7 @@ mod attendance;
 mod attended;
 mod bus;
 mod checks;
+mod claimed_lives;
 mod counts;
 mod event_log;
 mod events;
@@ -74,6 +75,8 @@ pub struct MemoryStore {
     leases: Mutex<LeaseTable>,
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
+    /// The lives that streamers opened.
+    claims: Mutex<HashMap<UserId, claimed_lives::ClaimedLives>>,
     graph: Mutex<Graph>,
     /// The fans of each epoch with attendance.
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
@@ -98,6 +101,7 @@ impl MemoryStore {
             forgetting: Mutex::default(),
             leases: Mutex::default(),
             streamers: Mutex::default(),
+            claims: Mutex::default(),
             graph: Mutex::default(),
             attendance: Mutex::default(),
             feeds: Mutex::default(),

@@ -87,7 +87,9 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
 };
-pub use sessions::{SESSIONS_A_CALL, Session, SessionPlace, Sessions, Stay, Stays, Watched};
+pub use sessions::{
+    MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions, Stay, Stays, Watched,
+};
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedTimes, Fence, HeldFrom, HeldMembers, HeldPage,
     Holders, LATEST_ENTRY, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
@@ -95,7 +97,7 @@ pub use slices::{
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
-pub use streamers::{Presence, Streamers};
+pub use streamers::{ClaimLimits, Claimed, Presence, Streamers};
 pub use sums::{Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};

@@ -28,6 +28,7 @@ mod hearing;
 mod history;
 pub(crate) mod inspect;
 pub(crate) mod inspect_attendance;
+mod inspect_ids;
 mod inspect_users;
 pub mod keys;
 mod last_seen;

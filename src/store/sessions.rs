@@ -14,6 +14,15 @@ use crate::base::ids::{OnlineSet, SliceId, UserId};
 /// The most users of one call that begins or ends sessions. Of users who come back, each takes Redis some 10 µs.
 pub const SESSIONS_A_CALL: usize = MAX_BATCH / 4;
 
+/// A user with so many sessions in a live goes on with the last one after a short break.
+pub const MANY_SESSIONS: u64 = 64;
+
+/// The longest break that is short, in ms.
+pub const SHORT_BREAK: u64 = 60_000;
+
+/// No user has more sessions in an epoch of a live: from here on every visit goes on with the last one.
+pub const MOST_SESSIONS: u64 = 256;
+
 /// A user's stay in a live without a break.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
@@ -91,12 +100,13 @@ pub struct Stays {
 impl Stays {
     /// A join, over all gateways the first or another one: begins a session unless the user is here. A user who came
     /// back before the time at which the last session ended was never away, and goes on with it: calls of two gateways
-    /// may arrive in any order.
+    /// may arrive in any order. A user who comes and goes all the time costs no session each time: one with
+    /// [`MANY_SESSIONS`] goes on with the last after a [`SHORT_BREAK`], and one with [`MOST_SESSIONS`] after any.
     pub fn enter(&mut self, user: &UserId, id: u64, at: UnixMillis) {
         let stays = self.by_user.entry(user.clone()).or_default();
         let number = stays.len() as u64;
         match stays.last_mut() {
-            Some(last) if last.left_at.is_none_or(|left| at <= left) => {
+            Some(last) if last.left_at.is_none_or(|left| at <= left.saturating_add(bridged(number))) => {
                 last.left_at = None;
                 if number == 1 && at < last.joined_at {
                     self.by_time.remove(&(last.joined_at, user.clone(), number));
@@ -203,6 +213,15 @@ pub trait Sessions: Sync {
     }
 }
 
+/// Up to which break, in ms, a user with so many sessions goes on with the last one.
+fn bridged(number: u64) -> u64 {
+    match number {
+        ..MANY_SESSIONS => 0,
+        MANY_SESSIONS..MOST_SESSIONS => SHORT_BREAK,
+        MOST_SESSIONS.. => u64::MAX,
+    }
+}
+
 /// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than its last entry is
 /// known to be next, so the page ends there.
 fn merge(slices: Vec<Vec<Session>>, span: Span, (each, limit): (usize, usize)) -> (Vec<Session>, bool) {
@@ -245,6 +264,25 @@ mod tests {
             [at(0, 99), at(0, 100), at(201, 299), at(390, 500), at(401, 500)],
             [false, true, false, true, false]
         );
+    }
+
+    #[test]
+    fn a_user_who_comes_and_goes_all_the_time_costs_so_many_sessions() {
+        let (mut stays, ann) = (Stays::default(), user("ann"));
+        let mut at = 0;
+        let mut toggle = |times: u64, pause: u64| {
+            for id in 0..times {
+                stays.enter(&ann, id, at);
+                stays.leave(&ann, at + 10);
+                at += 10 + pause;
+            }
+            stays.by_user[&ann].len() as u64
+        };
+        assert_eq!(toggle(MANY_SESSIONS, 100), MANY_SESSIONS, "few visits are told apart");
+        assert_eq!(toggle(10_000, 100), MANY_SESSIONS);
+        assert_eq!(toggle(10, SHORT_BREAK + 1), MANY_SESSIONS + 9, "after the last short break");
+        assert_eq!(toggle(10_000, SHORT_BREAK + 1), MOST_SESSIONS);
+        assert_eq!(stays.count(Span { from: 0, to: u64::MAX }), MOST_SESSIONS);
     }
 
     #[test]

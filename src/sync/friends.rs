@@ -1,6 +1,7 @@
 //! Tells viewers which of their friends are in the live with them ([`crate::presence::friends_here`]). Reads whom a
 //! viewer follows once, and again after a change of it. Reads where those users are when they move: the gateway on
-//! which they do publishes it after the store knows. So the cost follows joins, leaves and follows, not time.
+//! which they do publishes it after the store knows. So the cost follows joins, leaves and follows, not time. What one
+//! user has read by joining again and again is bounded: beyond it, that user's answers come later.
 //!
 //! What is read because messages may have been missed is spread over time, as everything that is read after an outage.
 
@@ -16,8 +17,9 @@ use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
-use crate::presence::friends_here::{Pace, Sighting, Work};
+use crate::presence::friends_here::{Asker, FollowsRead, Pace, Sighting, Work};
 use crate::presence::gateways::{Gateways, Roster};
+use crate::presence::user_budgets::UserBudgets;
 use crate::presence::{Room, Rooms};
 use crate::store::{Channel, MAX_BATCH, Store, StoreError, StoreResult, followed};
 
@@ -41,6 +43,7 @@ pub struct FriendsTask {
     pub gateways: Arc<Gateways>,
     pub outbox: Arc<Outbox>,
     pub store: Arc<dyn Store>,
+    pub budgets: Arc<UserBudgets>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     /// From when on more may be read because messages may have been missed.
@@ -127,18 +130,12 @@ impl FriendsTask {
         match work {
             Work::Ask => self.ask(room).await.map_err(|why| (Work::Ask, why)),
             Work::Load(askers) => {
-                let reads = askers.iter().map(|asker| followed(self.store.as_ref(), asker.user()));
+                let loads = askers.iter().map(|asker| self.load(room, asker));
                 let (mut left, mut failure) = (Vec::new(), None);
-                for (asker, read) in askers.iter().zip(join_all(reads).await) {
-                    match read {
-                        Ok((users, partial)) => {
-                            self.note_read(users.len());
-                            room.friends.loaded(asker, users, partial);
-                        }
-                        Err(why) => {
-                            left.push(asker.clone());
-                            failure = Some(why);
-                        }
+                for (asker, loaded) in askers.iter().zip(join_all(loads).await) {
+                    if let Err(why) = loaded {
+                        left.push(asker.clone());
+                        failure = Some(why);
                     }
                 }
                 failure.map_or(Ok(()), |why| Err((Work::Load(left), why)))
@@ -155,6 +152,32 @@ impl FriendsTask {
             },
             Work::Wait(_) | Work::Nothing => Ok(()),
         }
+    }
+
+    /// Takes in whom a viewer follows, unless the user had so much read that this has to wait.
+    async fn load(&self, room: &Room, asker: &Arc<Asker>) -> StoreResult<()> {
+        let (user, now) = (asker.user(), self.clock.now());
+        let may_read_at = self.budgets.may_read_at(user, now);
+        if may_read_at > now {
+            room.friends.postpone(asker, may_read_at);
+            return Ok(());
+        }
+        let recent = &self.rooms.recent_follows;
+        let (read, from_store) = match recent.get(user, now) {
+            Some(read) => (read, 0),
+            None => {
+                let reading = recent.begin(user, now);
+                let (users, partial) = followed(self.store.as_ref(), user).await?;
+                let read = FollowsRead { users: users.into(), partial };
+                recent.end(user, &reading, &read, self.clock.now());
+                self.note_read(read.users.len());
+                let count = read.users.len().max(1);
+                (read, count)
+            }
+        };
+        let to_look = room.friends.loaded(asker, &read);
+        self.budgets.note_read(user, from_store + to_look, now);
+        Ok(())
     }
 
     async fn ask(&self, room: &Arc<Room>) -> StoreResult<()> {

@@ -182,6 +182,7 @@ impl Upkeep {
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
         self.seen.forget();
+        self.rooms.recent_follows.clear();
         self.rooms.befriend_where(|room| room.friends.doubt_follows());
         let list = doubt.covers(self.store.slot_of_list());
         let mut rooms = self.rooms.all();

@@ -197,3 +197,169 @@ async fn the_proxy_header_comes_before_tls() {
     })
     .await;
 }
+
+fn behind_a_small_port(config: &mut Config) {
+    behind_a_balancer(config);
+    config.sockets_per_ip = 0;
+    config.max_handshakes = 64;
+}
+
+/// The start of a connection of this client, as a balancer tells it.
+fn of(client: &str) -> String {
+    format!("PROXY TCP4 {client} 127.0.0.1 4711 443\r\n")
+}
+
+const UPGRADE: &str = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+                       sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+const PROBE: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+/// How long an honest client waits.
+const PROMPTLY: Duration = Duration::from_secs(2);
+
+/// Sends a request on a new connection of this client; the status of the answer and its head, or nothing if the
+/// connection ended.
+async fn asks(world: &World, client: &str, request: &str) -> String {
+    let mut tcp = TcpStream::connect(world.addr).await.unwrap();
+    let _ = tcp.write_all(format!("{}{request}", of(client)).as_bytes()).await;
+    let mut head = Vec::new();
+    let reads = async {
+        while !head.ends_with(b"\r\n\r\n") {
+            match tcp.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => break,
+            }
+        }
+    };
+    tokio::time::timeout(PROMPTLY, reads).await.unwrap_or_else(|_| panic!("{client} gets no answer to {request:?}"));
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+/// Holds a connection of the attacker again and again, and sends on it what `act` says, until it ends.
+async fn attacks(address: SocketAddr, start: String, act: &'static str) {
+    loop {
+        let Ok(mut tcp) = TcpStream::connect(address).await else { continue };
+        let mut answer = [0; 2_048];
+        let _ = tcp.write_all(start.as_bytes()).await;
+        while tcp.write_all(act.as_bytes()).await.is_ok() {
+            let read = tokio::time::timeout(Duration::from_millis(300), tcp.read(&mut answer)).await;
+            if matches!(read, Ok(Ok(0) | Err(_))) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // An attacker reconnects, but not in a loop that takes the machine.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_that_holds_every_slot_keeps_nobody_out() {
+    within_deadline(async {
+        let world = World::on_memory(behind_a_small_port).await;
+        let half_a_body = "PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                           content-length: 5000\r\n\r\n";
+        for (what, first, act) in [
+            ("requests for nothing", "", "GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+            ("probes", "", PROBE),
+            ("refused upgrades", "", "GET /ws HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+            ("half a head", "GET / HTTP/1.1\r\nx: ", "x"),
+            ("a slow body", half_a_body, "x"),
+        ] {
+            let mut attackers = tokio::task::JoinSet::new();
+            for _ in 0..100 {
+                attackers.spawn(attacks(world.addr, format!("{}{first}", of("192.0.2.7")), act));
+            }
+            for number in 0..8 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let client = format!("192.0.2.{}", 10 + number);
+                let probe = asks(&world, &client, PROBE).await;
+                assert!(probe.starts_with("http/1.1 200"), "{what}: {probe:?}");
+                let upgrade = asks(&world, &client, UPGRADE).await;
+                assert!(upgrade.starts_with("http/1.1 101"), "{what}: {upgrade:?}");
+            }
+            attackers.shutdown().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_holds_an_eighth_of_the_connections_that_are_no_sockets() {
+    within_deadline(async {
+        let world = World::on_memory(behind_a_small_port).await;
+        let mut held = Vec::new();
+        for number in 0..30 {
+            let mut tcp = TcpStream::connect(world.addr).await.unwrap();
+            let host = if number % 2 == 0 { "2001:db8::1" } else { "2001:db8::2" };
+            tcp.write_all(format!("PROXY TCP6 {host} ::1 4711 443\r\n").as_bytes()).await.unwrap();
+            held.push(tcp);
+        }
+        let open = || async { world.admin().get("/metrics").await.text };
+        until("an eighth is left", PATIENCE, async || {
+            let text = open().await;
+            // One is that of the metrics, on the other port.
+            let left = text.lines().find_map(|line| line.strip_prefix("rollcall_connections ")).unwrap().to_owned();
+            if left == "9" { Ok(()) } else { Err(left) }
+        })
+        .await;
+        assert!(open().await.contains("rollcall_connections_failed_total{why=\"too_many\"} 22"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_costs_its_address_a_request_and_a_refusal_its_connection() {
+    within_deadline(async {
+        let limited = |config: &mut Config| {
+            behind_a_small_port(config);
+            config.http_rate = 5;
+        };
+        for (path, status) in [("/nothing", 404), ("/ws", 426), ("/healthz", 200)] {
+            let world = World::on_memory(limited).await;
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+            let mut answers = Vec::new();
+            for _ in 0..15 {
+                answers.push(asks(&world, "192.0.2.7", &request).await);
+            }
+            assert!(answers[0].starts_with(&format!("http/1.1 {status} ")), "{answers:?}");
+            let closes =
+                |head: &str| head.lines().any(|line| line.starts_with("connection:") && line.contains("close"));
+            assert_eq!(closes(&answers[0]), status != 200, "{answers:?}");
+            // A probe is answered all the same.
+            let last = if status == 200 { 200 } else { 429 };
+            assert!(answers[14].starts_with(&format!("http/1.1 {last} ")), "{answers:?}");
+            assert!(closes(&answers[14]), "{answers:?}");
+            let page = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+            assert!(
+                asks(&world, "192.0.2.7", page).await.starts_with("http/1.1 429"),
+                "{path} cost the address nothing"
+            );
+            assert!(asks(&world, "192.0.2.8", page).await.starts_with("http/1.1 200"), "{path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_header_that_names_this_machine_frees_nobody_of_limits() {
+    within_deadline(async {
+        let world = World::on_memory(|config| {
+            behind_a_balancer(config);
+            config.http_rate = 2;
+        })
+        .await;
+        let page = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        for start in ["PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", "PROXY TCP6 ::1 ::1 1 2\r\n"] {
+            let (status, _first) = proxied(&world, start.as_bytes()).await;
+            assert_eq!(status, "HTTP/1.1 101");
+            assert_eq!(proxied(&world, start.as_bytes()).await.0, "HTTP/1.1 429", "{start}");
+        }
+        let mut answers = Vec::new();
+        for _ in 0..8 {
+            answers.push(asks(&world, "127.0.0.1", page).await);
+        }
+        assert!(answers.iter().any(|answer| answer.starts_with("http/1.1 429")), "{answers:?}");
+    })
+    .await;
+}

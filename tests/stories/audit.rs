@@ -287,6 +287,23 @@ const NOT_FIXED: &[&str] = &[
 
 /// A gateway without a lease may still hold its fans, so an audit takes nothing from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_that_no_url_can_carry_are_reported() {
+    within_deadline(async {
+        let world = Planter::new().await;
+        world.record("..", "open", 7).await;
+        world.say("SADD online-fans:42 u1 . ..").await;
+        world.say("ZADD following:. 1 s1").await;
+        let report = audit(&world.redis.url(), 1, LEASE).await;
+        let findings = report["findings"].as_array().unwrap();
+        let of_dots = || findings.iter().filter(|finding| finding["kind"] == "unusable_id");
+        let keys: BTreeSet<&str> = of_dots().map(|finding| finding["key"].as_str().unwrap()).collect();
+        assert_eq!(keys, BTreeSet::from(["following:.", "lives", "live:..", "online-fans:42"]), "{report:#}");
+        assert!(of_dots().any(|finding| finding["members"] == 2 && finding["live_id"] == "42"), "{report:#}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_gateway_that_was_buried_is_swept() {
     within_deadline(async {
         let world = Planter::new().await;

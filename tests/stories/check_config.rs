@@ -278,6 +278,35 @@ async fn every_master_of_a_cluster_is_tried_out() {
 }
 
 #[test]
+fn a_secret_that_every_user_may_read_is_warned_of_by_the_check_and_at_the_start() {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = Folder::new();
+    let secret = folder.file("secret", &"s".repeat(32));
+    let file = folder.file("rollcall.toml", "redis = 'redis://:hunter2@127.0.0.1:1'\n");
+    let args = ["--auth", "jwt", "--jwt-hs256-secret-file", &secret, "--config", &file];
+    let warnings = |mode| {
+        for name in [&secret, &file] {
+            set_permissions(name, Permissions::from_mode(mode)).unwrap();
+        }
+        folder.check(0, &args)["warnings"].as_array().unwrap().clone()
+    };
+    assert_eq!(warnings(0o640), Vec::<Value>::new());
+    let told = warnings(0o644);
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (setting, path) in [("jwt-hs256-secret-file: ", &secret), ("config: ", &file)] {
+        let about =
+            |told: &&Value| told.as_str().unwrap().starts_with(setting) && told.to_string().contains(path.as_str());
+        assert!(told.iter().any(|told| about(&told)), "{setting} {told:?}");
+    }
+    let start = folder.run(&["serve"], &[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+    let said = String::from_utf8(start.stderr).unwrap();
+    assert_eq!(start.status.code(), Some(69), "there is no Redis: {said}");
+    assert!(said.contains("WARN") && said.contains(&secret) && !said.contains("hunter2"), "{said}");
+}
+
+#[test]
 fn the_example_in_the_repository_has_no_mistake_but_its_files() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rollcall.toml").display().to_string();
     let verdict = Folder::new().check(64, &["--config", &example]);

@@ -1,15 +1,20 @@
 //! One client cannot spoil it for others: how fast a socket may send, how many sockets a user may have, and what a
 //! socket and a live take.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use rollcall::config::Switch;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::support::stores::on_both_stores;
+use crate::support::stores::{on_both_stores, on_redis, within_deadline};
+use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::world::World;
 
@@ -217,4 +222,203 @@ on_both_stores! {
         .await;
         assert!(limited(&world, "joins").await >= 1.0);
     }
+}
+
+/// Joins one live after the other in turn, without a wait; how often the socket was let in.
+async fn switches(viewer: &mut Viewer, times: usize, more: &Value) -> usize {
+    let mut joined = 0;
+    for number in 0..times {
+        let mut request = json!({"type": "join", "live_id": if number % 2 == 0 { "1" } else { "2" }});
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = viewer.ask(request).await;
+        match answer["type"].as_str() {
+            Some("joined") => joined += 1,
+            _ => assert_eq!(answer["code"], "rate_limited", "{answer}"),
+        }
+    }
+    joined
+}
+
+on_both_stores! {
+    tuned(|config| {
+        config.user_rate = 2;
+        config.message_rate = 0;
+    })
+    async fn more_sockets_buy_a_user_no_more_joins(world) {
+        for live in ["1", "2"] {
+            world.open(live).await;
+        }
+        let began = Instant::now();
+        let mut joined = 0;
+        for _ in 0..10 {
+            let mut viewer = world.viewer("u1").await;
+            joined += switches(&mut viewer, 10, &json!({})).await;
+            viewer.close().await;
+        }
+        // Four seconds' worth at once, and then the rate.
+        let most = 8 + 2 * (began.elapsed().as_secs() as usize + 1);
+        assert!((8..=most).contains(&joined), "{joined} joins, at most {most}");
+        assert!(limited(&world, "user").await >= 50.0);
+        let mut other = world.viewer("u2").await;
+        assert_eq!(switches(&mut other, 4, &json!({})).await, 4, "another user has a budget of their own");
+        let mut back_end = world.service().await;
+        assert_eq!(switches(&mut back_end, 40, &json!({})).await, 40, "a back end has none");
+        other.join("2").await;
+        for _ in 0..40 {
+            // The live that the socket is in already costs nothing.
+            other.join("2").await;
+        }
+    }
+}
+
+on_both_stores! {
+    tuned(|config| {
+        config.sockets_per_user = 20;
+        config.message_rate = 0;
+    })
+    async fn a_browser_with_all_its_tabs_comes_back_at_once(world) {
+        world.open("42").await;
+        let mut tabs = Vec::new();
+        for _ in 0..20 {
+            tabs.push(world.person("u1", "viewer", "&live_id=42").await);
+        }
+        for tab in &mut tabs {
+            assert_eq!(tab.expect("joined").await["live_id"], "42");
+        }
+    }
+}
+
+on_redis! {
+    tuned(|config| config.message_rate = 0)
+    async fn follows_are_read_once_for_all_sockets_of_a_user(world) {
+        for live in ["1", "2"] {
+            world.open(live).await;
+        }
+        let friends: Vec<String> = (0..1_000).map(|n| format!("friend{n}")).collect();
+        let mut words = vec!["ZADD", "following:u1"];
+        words.extend(friends.iter().flat_map(|friend| ["1", friend.as_str()]));
+        world.redis().ask(&words).await;
+        let reads = async || {
+            let said = world.redis().ask(&["INFO", "commandstats"]).await;
+            let said = said.as_str().unwrap().to_owned();
+            let line = said.lines().find_map(|line| line.strip_prefix("cmdstat_zrevrange:calls=")).unwrap_or("0");
+            line.split(',').next().unwrap().parse::<u64>().unwrap()
+        };
+        let began = Instant::now();
+        let mut sockets = Vec::new();
+        for _ in 0..5 {
+            let mut viewer = world.viewer("u1").await;
+            switches(&mut viewer, 3, &json!({"friends": true})).await;
+            sockets.push(viewer);
+        }
+        let answered = sockets[0].expect("friends").await;
+        assert_eq!(answered["count"], 0, "{answered}");
+        // A read serves for five seconds.
+        let most = 1 + began.elapsed().as_secs() / 5;
+        let reads = reads().await;
+        assert!((1..=most).contains(&reads), "{reads} reads, at most {most}");
+        // A follow is seen at once all the same.
+        let _friend = world.viewer_in("ann", "1").await;
+        world.backend().follow("u1", "ann").await;
+        until("the new friend is seen", PATIENCE, async || {
+            let mut viewer = world.viewer("u1").await;
+            viewer.ask(json!({"type": "join", "live_id": "1", "friends": true})).await;
+            let shown = viewer.expect("friends").await;
+            if shown["user_ids"] == json!(["ann"]) { Ok(()) } else { Err(shown) }
+        })
+        .await;
+    }
+}
+
+on_both_stores! {
+    tuned(|config| {
+        config.lives_per_streamer = 2;
+        config.opens_per_day = 6;
+        config.user_rate = 0;
+    })
+    async fn a_streamer_has_so_many_lives_and_opens_so_many_a_day(world) {
+        let open = |live: &str| json!({"type": "open", "live_id": live});
+        let mut streamer = world.streamer("s1").await;
+        for live in ["1", "2", "2"] {
+            assert_eq!(streamer.ask(open(live)).await["type"], "opened");
+        }
+        // Another socket is no way around, and lives of back ends do not count.
+        let mut again = world.streamer("s1").await;
+        again.is_refused(open("3"), "rate_limited").await;
+        world.open("4").await;
+        world.open("5").await;
+        again.is_refused(open("3"), "rate_limited").await;
+        assert_eq!(world.backend().get("/v1/lives/3").await.status, 404, "nothing was written");
+        let mut other = world.streamer("s2").await;
+        assert_eq!(other.ask(open("6")).await["type"], "opened");
+        other.is_refused(open("1"), "live_owned").await;
+        assert_eq!(other.ask(open("7")).await["type"], "opened", "a live of another streamer took no room");
+        for live in ["2", "3", "3", "3"] {
+            streamer.close_live(live).await;
+            assert_eq!(streamer.ask(open("3")).await["type"], "opened", "after {live}");
+        }
+        streamer.close_live("3").await;
+        streamer.is_refused(open("8"), "rate_limited").await;
+        assert_eq!(limited(&world, "opens").await, 3.0);
+    }
+}
+
+on_both_stores! {
+    tuned(|config| config.streamers_open = Switch::Off)
+    async fn where_only_back_ends_open_lives_a_streamer_opens_none(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.is_refused(json!({"type": "open", "live_id": "1"}), "forbidden").await;
+        world.open("1").await;
+        let opened = streamer.ask(json!({"type": "open", "live_id": "1"})).await;
+        assert_eq!(opened["type"], "opened", "it is open, and the streamer's own");
+        streamer.close_live("1").await;
+        streamer.is_refused(json!({"type": "open", "live_id": "1"}), "forbidden").await;
+    }
+}
+
+/// What the kernel holds for the client of a connection to this address, in bytes.
+fn unsent_to(client: SocketAddr, gateway: SocketAddr) -> u64 {
+    let port = |address: SocketAddr| format!(":{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let line = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words.len() > 4 && words[1].ends_with(&port(gateway)) && words[2].ends_with(&port(client)));
+    let queues = line.map(|words| words[4].to_owned()).unwrap_or_default();
+    queues.split(':').next().and_then(|sent| u64::from_str_radix(sent, 16).ok()).unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_reads_holds_no_more_than_the_documents_say() {
+    within_deadline(async {
+        let world = World::on_memory(|config| {
+            config.message_rate = 0;
+            config.timeout = Duration::from_secs(5);
+        })
+        .await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut tcp = socket.connect(world.addr).await.unwrap();
+        let client = tcp.local_addr().unwrap();
+        let upgrade = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+                       sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        tcp.write_all(upgrade.as_bytes()).await.unwrap();
+        // A heartbeat whose answer repeats a long id.
+        let heartbeat = json!({"type": "heartbeat", "id": "x".repeat(3_000)}).to_string();
+        let mut frame = vec![0x81, 0x80 | 126];
+        frame.extend((heartbeat.len() as u16).to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(heartbeat.as_bytes());
+        let (mut most, mut still_since) = (0, Instant::now());
+        // Until the gateway takes no more, because it cannot answer.
+        while still_since.elapsed() < Duration::from_millis(500) {
+            if tokio::time::timeout(Duration::from_millis(20), tcp.write_all(&frame)).await.is_ok() {
+                still_since = Instant::now();
+            }
+            most = most.max(unsent_to(client, world.addr));
+        }
+        assert!(most > 4_096, "{most} bytes were held: the gateway never had to wait");
+        assert!(most <= 64 << 10, "the kernel holds {most} bytes");
+    })
+    .await;
 }

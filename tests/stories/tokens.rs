@@ -240,10 +240,56 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
         for (token, answer) in [(&new, "refreshed"), (&old, "error")] {
             assert_eq!(viewer.ask(json!({"type": "refresh", "token": token})).await["type"], answer);
         }
+        // A token in the wrong place is not quoted either.
+        for wrong in [
+            json!({"type": "refresh", "token": [new]}),
+            json!({"type": "refresh", "token": old, "counts": new}),
+            json!({"type": [new]}),
+            json!({"type": "join", "live_id": {old.as_str(): 1}}),
+        ] {
+            let refused = viewer.ask(wrong).await;
+            assert_eq!(refused["code"], "bad_message", "{refused}");
+            assert!(!refused.to_string().contains(&new) && !refused.to_string().contains(&old), "{refused}");
+        }
         let said = program.said();
         for (at, hidden) in [&*old, &new, SECRET, secret, "hunter"].iter().enumerate() {
             assert!(!said.contains(hidden), "number {at} is in the log");
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
+    within_deadline(async {
+        let keys = KeyServer::new(&[&NamedKey::new("one")]).await;
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let proxy = format!("http://{nobody}");
+        let env = [
+            ("HTTP_PROXY", proxy.as_str()),
+            ("http_proxy", proxy.as_str()),
+            ("NO_PROXY", ""),
+            ("no_proxy", ""),
+            ("ROLLCALL_AUTH", "jwt"),
+            ("ROLLCALL_JWT_JWKS", keys.url.as_str()),
+        ];
+        let _program = Program::start_under(&timings(), &env).await;
+        assert_eq!(keys.asked(), 1);
+        let (without, with) = tokio::task::spawn_blocking({
+            let keys = keys.url.clone();
+            let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            move || {
+                let code = |more: &[&str]| {
+                    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rollcall"));
+                    command.args(["check-config", "--connect", "--json", "--auth", "jwt", "--jwt-jwks", &keys]);
+                    command.args(more).envs(env.clone()).output().unwrap().status.code()
+                };
+                (code(&[]), code(&["--proxy-from-env"]))
+            }
+        })
+        .await
+        .unwrap();
+        assert_eq!((without, with), (Some(0), Some(69)));
     })
     .await;
 }

@@ -4,6 +4,8 @@
 use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
@@ -197,4 +199,61 @@ async fn colours_are_for_terminals_and_for_none_with_no_color() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
+    within_deadline(async {
+        let world = World::on_memory(|_| ()).await;
+        world.open("42").await;
+        let api = world.backend();
+        for (dots, path) in [(".", "%2e"), ("..", "%2e%2E")] {
+            // The client of these tests would take them out of a path, as all clients do.
+            for (method, path, body) in [
+                ("GET", format!("/v1/lives/{path}"), ""),
+                ("GET", format!("/v1/users/{path}"), ""),
+                ("PUT", "/v1/lives/43".to_owned(), &*format!(r#"{{"streamer_id":"{dots}"}}"#)),
+                ("PUT", format!("/v1/users/u1/lists/{path}/u2"), ""),
+                ("PUT", format!("/v1/users/u1/lists/cooks/{path}"), ""),
+                ("PUT", format!("/v1/users/u1/following/{path}"), ""),
+                ("DELETE", format!("/v1/lives/42/viewers/{path}"), ""),
+                ("POST", "/v1/lives/query".to_owned(), &*format!(r#"{{"live_ids":["42","{dots}"]}}"#)),
+                ("POST", "/v1/online/query".to_owned(), &*format!(r#"{{"user_ids":["u1","{dots}"]}}"#)),
+                ("GET", format!("/v1/attendance?live_ids=42,{dots}"), ""),
+                ("GET", format!("/v1/attendance?streamer_id={dots}"), ""),
+                ("POST", format!("/v1/beat?user_id={dots}"), ""),
+            ] {
+                let (status, text) = asks(&world, method, &path, body).await;
+                let says = text.contains("invalid_") || text.contains("URLs cannot carry");
+                assert!(status == 400 && says, "{method} {path} {body}: {status} {text}");
+            }
+            api.get(&format!("/ws/admission?user_id={dots}")).await.is(401);
+            let mut viewer = world.viewer("u1").await;
+            for kind in ["join", "watch", "open", "close"] {
+                let refused = viewer.ask(json!({"type": kind, "live_id": dots})).await;
+                assert_eq!(refused["code"], "invalid_id", "{refused}");
+            }
+            let opens = json!({"type": "open", "live_id": "43", "streamer_id": dots});
+            assert_eq!(world.service().await.ask(opens).await["code"], "invalid_id");
+            let token = ["token", "--jwt-hs256-secret-file", "Cargo.toml", "--sub"];
+            helps(&run(&[&token[..], &[dots]].concat()), 64, "URLs cannot carry");
+            helps(&run(&["explain", dots, "--redis", "redis://127.0.0.1"]), 64, "URLs cannot carry");
+        }
+    })
+    .await;
+}
+
+/// Sends a request whose path stays as it is; the status and the rest of the answer.
+async fn asks(world: &World, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut tcp = TcpStream::connect(world.addr).await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    tcp.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let _ = tcp.read_to_string(&mut answer).await;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer)
 }

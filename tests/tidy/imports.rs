@@ -74,7 +74,7 @@ pub fn imports(tree: &Tree, root: &str) -> Vec<Import> {
     parsed.imports()
 }
 
-fn is_test(file: &str) -> bool {
+pub fn is_test(file: &str) -> bool {
     file.ends_with("/tests.rs") || file.contains("/tests/")
 }
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::imports::{Import, Tree, imports};
+use super::imports::{Import, Tree, imports, is_test};
+use super::lexer::{starts_with, tokens, without_tests};
 
 pub type Findings = Vec<String>;
 
@@ -119,6 +120,27 @@ pub fn crowded_root(tree: &Tree, root: &str, most: usize) -> Findings {
     let message =
         || format!("{root}: {} entries, at most {most}: move files into the folder of a layer", entries.len());
     (entries.len() > most).then(message).into_iter().collect()
+}
+
+/// Clients of HTTP services that are made elsewhere than in `place`, where they get what all of them need.
+pub fn clients_elsewhere(tree: &Tree, place: &str) -> Findings {
+    const MADE_BY: [&[&str]; 5] = [
+        &["Client", "::", "builder"],
+        &["Client", "::", "new"],
+        &["Client", "::", "default"],
+        &["ClientBuilder", "::", "new"],
+        &["reqwest", "::", "get"],
+    ];
+    let mut findings = Findings::new();
+    for (file, text) in tree.iter().filter(|(file, _)| *file != place && !is_test(file)) {
+        let (code, _) = without_tests(&tokens(text));
+        for at in 0..code.len() {
+            if MADE_BY.iter().any(|made| starts_with(&code[at..], made)) {
+                findings.push(format!("{file}:{}: make clients of HTTP services with {place}", code[at].line));
+            }
+        }
+    }
+    findings
 }
 
 pub fn missing_heads(tree: &Tree) -> Findings {

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::issuer::{Forgery, Issuer};
+use super::occupation::{ANSWERED, Occupation};
 use super::wire::{ENDED, Wire, fragment, frame, text};
 use crate::bench::servers::Gateway;
 
@@ -61,6 +62,8 @@ enum Act {
     HoldHalfOpen,
     /// Makes the gateway talk and does not read.
     NeverRead,
+    /// Keeps every slot for connections busy, from one address.
+    Occupy(Occupation),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +74,7 @@ enum Upgraded {
 
 const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack {
     let clients = match act {
-        Act::HoldHalfOpen | Act::NeverRead => 1,
+        Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) => 1,
         _ => 4,
     };
     Attack { name, expected, clients, act }
@@ -102,6 +105,10 @@ pub(super) const ALL: &[Attack] = &[
     attack("frame at a byte a minute", "close 4000", Act::Dribble { upgraded: Upgraded::Yes }),
     attack("5,000 half-open handshakes", ENDED, Act::HoldHalfOpen),
     attack("never reads", "closed as slow_consumer", Act::NeverRead),
+    attack("busy keep-alive everywhere", ANSWERED, Act::Occupy(Occupation::BusyKeepAlive)),
+    attack("half-open everywhere", ANSWERED, Act::Occupy(Occupation::HalfOpen)),
+    attack("slow bodies everywhere", ANSWERED, Act::Occupy(Occupation::SlowBody)),
+    attack("refused upgrades everywhere", ANSWERED, Act::Occupy(Occupation::RefusedUpgrade)),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -114,6 +121,8 @@ fn tebibyte() -> Vec<u8> {
 pub(super) struct Scene {
     pub(super) issuer: Issuer,
     pub(super) gateway: Gateway,
+    /// Another one, behind a balancer that speaks the PROXY protocol.
+    pub(super) proxied: Gateway,
     /// A live that is open.
     pub(super) live_id: String,
     /// A fan of its streamer who never comes; hostile clients pretend to be this user.
@@ -173,6 +182,10 @@ impl Act {
             }
             Self::HoldHalfOpen => hold_half_open(address).await,
             Self::NeverRead => never_read(scene, &viewer()?).await,
+            Self::Occupy(how) => {
+                let streamer = scene.issuer.viewer(user, &json!({"role": "streamer"}))?;
+                how.carry_out(scene.proxied.server.addr, &streamer).await
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 
 /// The connection ended with no close frame and no HTTP answer.
 pub(super) const ENDED: &str = "connection closed";
@@ -90,6 +90,14 @@ impl Wire {
     pub(super) async fn request(&mut self, head: &str) -> anyhow::Result<Result<String, String>> {
         self.send(head.as_bytes()).await;
         self.ears.answer().await
+    }
+
+    /// Listens for so long; false if the gateway has hung up.
+    pub(super) async fn is_open(&mut self, within: Duration) -> bool {
+        match timeout(within, self.ears.more()).await {
+            Ok(read) => read.unwrap_or(false),
+            Err(_) => true,
+        }
     }
 
     /// What the gateway says next, other than greetings and acks.

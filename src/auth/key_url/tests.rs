@@ -26,7 +26,7 @@ async fn server(answers: &'static [(&'static str, &'static str, usize)]) -> Stri
 }
 
 async fn fetch(url: &str) -> Result<usize, FetchError> {
-    let source = KeyUrl::new(Url::parse(url).unwrap())?;
+    let source = KeyUrl::new(Url::parse(url).unwrap(), Proxy::Never)?;
     source.fetch().await.map(|body| body.len())
 }
 
@@ -59,4 +59,26 @@ async fn an_error_does_not_name_the_url() {
     let why = fetch(&format!("http://{nobody}/?key=hunter2")).await.unwrap_err();
     assert!(matches!(&why, FetchError::Unreachable(text) if text.contains("refused")), "{why}");
     assert!(!format!("{why} {why:?}").contains("hunter2"), "{why:?}");
+}
+
+#[tokio::test]
+async fn a_redirect_tells_nobody_where_it_came_from() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let heads = tokio::spawn(async move {
+        let mut heads = Vec::new();
+        for answer in ["302 Found\r\nlocation: /other", "200 OK"] {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4_096];
+            let length = tcp.read(&mut head).await.unwrap();
+            heads.push(String::from_utf8_lossy(&head[..length]).to_ascii_lowercase());
+            let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            tcp.write_all(answer.as_bytes()).await.unwrap();
+        }
+        heads
+    });
+    assert_eq!(fetch(&format!("http://{addr}/keys?password=hunter2")).await, Ok(0));
+    let heads = heads.await.unwrap();
+    assert!(heads[1].starts_with("get /other "), "{heads:?}");
+    assert!(!heads[1].contains("referer") && !heads[1].contains("hunter2"), "{heads:?}");
 }

@@ -119,10 +119,17 @@ async fn bad_claims_are_refused() {
         (json!({"lives": ["42", "*"]}), TokenError::Claims),
         (json!({"fan_of": ["s 1"]}), TokenError::Claims),
         (json!({"count": "no"}), TokenError::Claims),
+        (json!({"aud": 5}), TokenError::Claims),
+        (json!({"aud": {"rollcall": true}}), TokenError::Claims),
+        (json!({"aud": ["rollcall", 5]}), TokenError::Claims),
+        (json!({"sub": "."}), TokenError::Claims),
+        (json!({"sub": ".."}), TokenError::Claims),
+        (json!({"lives": ["42", ".."]}), TokenError::Claims),
+        (json!({"fan_of": ["."]}), TokenError::Claims),
     ] {
         assert_eq!(world.refusal(&hs256(&more)).await, Some(why), "{more}");
     }
-    for claim in ["role", "lives", "fan_of", "count", "invisible", "iss"] {
+    for claim in ["role", "lives", "fan_of", "count", "invisible", "iss", "aud", "nbf"] {
         let claims = json!({"sub": "u1", "exp": now() + 60, claim: null});
         let key = EncodingKey::from_secret(SECRET.as_bytes());
         let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap();

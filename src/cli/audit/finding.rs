@@ -118,6 +118,8 @@ kinds! {
     ListedWithoutRecord = "listed_without_record" Warning,
     /// A key of an unexpected type, or with unreadable content
     UnreadableKey = "unreadable_key" Error,
+    /// An id that no URL can carry, `.` or `..`: once it was taken for one, and no client can name it over HTTP
+    UnusableId = "unusable_id" Warning,
     /// A gateway that says it holds other members than Redis has for it
     GatewayDrift = "gateway_drift" Error,
     /// Changes that a gateway has and could not write to Redis

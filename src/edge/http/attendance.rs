@@ -56,7 +56,10 @@ struct LiveList(String);
 
 impl PartialSchema for LiveList {
     fn schema() -> RefOr<Schema> {
-        const LIVE: &str = "(?![A-Za-z0-9_.-]*_slice[0-9]+([@,]|$))[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
+        const LIVE: &str = concat!(
+            r"(?!\.{1,2}([@,]|$))(?![A-Za-z0-9_.-]*_slice[0-9]+([@,]|$))",
+            "[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?"
+        );
         let pattern = format!("^{LIVE}(,{LIVE}){{0,{}}}$", MAX_ATTENDED - 1);
         let list = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern));
         list.examples([json!("a,b@1732000000,c")]).into()

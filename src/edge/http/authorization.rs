@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::bill;
 use super::problem::{Kind, Problem};
 use super::rate_limits::Payer;
 use super::state::AppState;
@@ -55,6 +56,7 @@ pub(super) struct OwnLive(pub(super) LiveRecord);
 
 pub(super) async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
+    bill::of(&parts.extensions).settle_by_address();
     match guard.admit(&mut parts).await {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
         Err(problem) => problem.into_response(),
@@ -63,6 +65,7 @@ pub(super) async fn authorize(State(guard): State<Guard>, request: Request, next
 
 /// Charges a request that needs no credentials to its address.
 pub(super) async fn limit(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    bill::of(request.extensions()).settle_by_address();
     match state.rate_limits.take(Payer::address(request.extensions())) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -77,6 +80,7 @@ impl Guard {
             let takes_keys = self.accepts == Accepts::KeysAndTokens;
             if let Some(key) = presented.filter(|_| takes_keys).and_then(|key| state.api_keys.find(key)) {
                 let payer = Payer::Key(key.name);
+                bill::of(&parts.extensions).settle_by_caller();
                 state.rate_limits.take(Some(payer.clone()))?;
                 parts.extensions.insert(CalledBy(payer));
                 return match permission(Caller::Key(key.scopes), *action) {
@@ -88,6 +92,7 @@ impl Guard {
             state.rate_limits.take(Payer::address(&parts.extensions))?;
             let claims = self.verify(tokens, presented).await?;
             let payer = Payer::User(claims.user.clone());
+            bill::of(&parts.extensions).settle_by_caller();
             state.rate_limits.take(Some(payer.clone()))?;
             parts.extensions.insert(CalledBy(payer));
             return self.admit_token(&claims, parts).await;

@@ -114,7 +114,7 @@ pub(super) struct IdPrefix(pub(super) String);
 impl<'de> Deserialize<'de> for IdPrefix {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        if !text.is_empty() && UserId::parse(&text).is_err() {
+        if !UserId::may_begin_with(&text) {
             return Err(D::Error::custom("must be what user ids may begin with: up to 64 of A-Z a-z 0-9 _ . : @ -"));
         }
         Ok(Self(text))

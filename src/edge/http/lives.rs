@@ -18,7 +18,7 @@ use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
-use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Summary, Terms};
+use crate::store::{CloseReason, Figures, LiveRecord, LiveState, OpenedBy, Summary, Terms};
 use crate::sync::lives::OpenWish;
 
 /// A request to open a live.
@@ -242,7 +242,15 @@ impl OpenLiveEntry {
     }
 }
 
-refusals!(OpenRefused = BadMessage, InvalidId, LiveOwned, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+refusals!(
+    OpenRefused = BadMessage,
+    InvalidId,
+    LiveOwned,
+    RateLimited,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
 
 /// Open a live
 ///
@@ -275,12 +283,22 @@ pub(super) async fn open(
         let why = "only a service or an API key chooses the number of slices, or the streamer timeout";
         return Err(Problem::new(Kind::Forbidden, why));
     }
+    if by == OpenedBy::Streamer && terms.attendance && !has_attendance(&state, &live, &streamer).await {
+        return Err(Problem::new(Kind::Forbidden, "only a service or an API key switches attendance on"));
+    }
     let location = format!("/v1/lives/{live}");
     let slices = body.slices.map(|slices| slices.0 as u32);
     let wish = OpenWish { live, streamer, slices, by, terms };
     let opened = state.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
+}
+
+/// Whether a back end opened the live with attendance, so that opening it once more changes nothing.
+async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> bool {
+    let record = state.lives.record(live).await;
+    record
+        .is_ok_and(|record| record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance)
 }
 
 refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);

@@ -104,6 +104,9 @@ pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
+/// Ids of users, and logins.
+const USER: &str = r"^(?!\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}$";
+
 fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
     let id = ObjectBuilder::new()
         .schema_type(Type::String)
@@ -115,8 +118,8 @@ fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
 
 impl PartialSchema for LiveId {
     fn schema() -> RefOr<Schema> {
-        let description = "1 to 64 letters, digits, `_`, `.`, `-`; not `_slice` and digits at the end";
-        id("^(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$", description, "42")
+        let description = "1 to 64 letters, digits, `_`, `.`, `-`; not `.`, `..`, or `_slice` and digits at the end";
+        id(r"^(?!\.{1,2}$)(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$", description, "42")
     }
 }
 
@@ -124,7 +127,7 @@ impl ToSchema for LiveId {}
 
 impl PartialSchema for UserId {
     fn schema() -> RefOr<Schema> {
-        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "u1")
+        id(USER, "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`", "u1")
     }
 }
 
@@ -132,7 +135,7 @@ impl ToSchema for UserId {}
 
 impl PartialSchema for Login {
     fn schema() -> RefOr<Schema> {
-        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "ann")
+        id(USER, "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`", "ann")
     }
 }
 
@@ -140,7 +143,7 @@ impl ToSchema for Login {}
 
 impl PartialSchema for ListName {
     fn schema() -> RefOr<Schema> {
-        id("^[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `-`", "cooks")
+        id(r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `-`; not `.` or `..`", "cooks")
     }
 }
 
@@ -149,7 +152,8 @@ impl ToSchema for ListName {}
 impl PartialSchema for StatusId {
     fn schema() -> RefOr<Schema> {
         let description = "Names an announcement: what it was answered with when it was made";
-        id("^[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$", description, "s1~5m2zkq3wvtcohxya")
+        let pattern = r"^(?!\.{1,2}~)(?!.*~\.{1,2}$)[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$";
+        id(pattern, description, "s1~5m2zkq3wvtcohxya")
     }
 }
 

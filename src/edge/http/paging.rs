@@ -72,13 +72,13 @@ impl Listing {
     fn pattern(self) -> String {
         const NUMBER: &str = "[0-9]{1,19}";
         const SLICE: &str = "[0-9]{1,5}";
-        const USER: &str = "[A-Za-z0-9_.:@-]{1,64}";
-        const LIVE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
+        const USER: &str = r"(?!\.{1,2}(~|$))[A-Za-z0-9_.:@-]{1,64}";
+        const LIVE: &str = r"(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
         // The users of the platform are of no live.
-        const SET: &str = "([01]~(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
-        const LIVE_STATUS: &str = "(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
+        const SET: &str = r"([01]~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
+        const LIVE_STATUS: &str = r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
         // An announcement, or a live.
-        const STATUS: &str = "(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
+        const STATUS: &str = r"(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
         let fields: &[&str] = match self {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],

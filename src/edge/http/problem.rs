@@ -135,6 +135,9 @@ impl Kind {
     }
 }
 
+/// After how many seconds a streamer may try to open one more live: one has to be closed first.
+const TRY_TO_OPEN_AFTER: u64 = 10;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: Kind,
@@ -292,8 +295,15 @@ impl From<LiveError> for Problem {
             LiveError::NotOpen(_) => Kind::LiveNotOpen,
             LiveError::NeverOpened(_) => Kind::LiveNotFound,
             LiveError::Owned(_) => Kind::LiveOwned,
+            LiveError::NotByStreamers => Kind::Forbidden,
+            LiveError::TooMany(_) | LiveError::TooFast(_) => Kind::RateLimited,
         };
-        Self::new(kind, error.to_string())
+        let retry_after = match error {
+            LiveError::TooFast(wait) => Some(wait.as_secs() + 1),
+            LiveError::TooMany(_) => Some(TRY_TO_OPEN_AFTER),
+            _ => None,
+        };
+        Self { retry_after, ..Self::new(kind, error.to_string()) }
     }
 }
 

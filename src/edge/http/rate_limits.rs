@@ -1,5 +1,6 @@
 //! How many requests a caller may make: a budget for each API key, for each user of tokens, and for each address that
-//! shows no key. [`super::authorization`] asks; probes do not count, and of upgrades only those with bad tokens.
+//! shows no key. [`super::authorization`] asks, and [`super::bill`] for all that nobody else has paid for; upgrades
+//! with good tokens cost the address nothing.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

@@ -17,6 +17,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::authorization::{Accepts, Guard, authorize, limit};
+use super::bill;
 use super::known_fields::{self, KnownFields, Refuse};
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
@@ -183,6 +184,7 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .layer(Extension(MaxBody(MAX_BODY as u64)))
         .layer(from_fn(middleware::guard))
         .layer(from_fn_with_state(state.clone(), sharing::guard))
+        .layer(from_fn_with_state(state.clone(), bill::charge))
         .layer(from_fn_with_state(state.clone(), middleware::finish))
         .with_state(state)
 }

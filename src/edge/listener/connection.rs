@@ -1,8 +1,8 @@
 //! The life of one connection: the header of the PROXY protocol and the TLS handshake, if there are any, then HTTP
 //! requests, until it ends or becomes a WebSocket.
 
+use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,6 +11,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,13 +24,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::pending_connections::PendingConnection;
+use super::pending_connections::{Holder, PendingConnection, PerAddress, TooMany};
 use super::proxy_header;
 use super::tls::Certificate;
 use super::transport::Transport;
 use crate::base::metrics::Metrics;
 use crate::config::ProxyProtocol;
-use crate::edge::client_address::TrustedProxies;
+use crate::edge::client_address::proxy_hint::ProxyHint;
+use crate::edge::client_address::{ClientAddress, TrustedProxies, network};
+use crate::edge::keep_alive::{Crowded, Ending};
 
 /// The most header lines of a request; browsers send about twenty.
 pub(super) const MAX_HEADERS: usize = 64;
@@ -43,6 +47,8 @@ const MAX_UNSENT: usize = 16 << 10;
 pub(crate) struct PortSettings {
     /// The most connections that are no sockets.
     pub(crate) pending: usize,
+    /// How many of them are of one address.
+    pub(crate) per_address: PerAddress,
     pub(crate) handshake_timeout: Duration,
     /// A socket that is silent for so long is closed.
     pub(crate) timeout: Duration,
@@ -53,9 +59,29 @@ pub(crate) struct PortSettings {
     pub(crate) metrics: Arc<Metrics>,
 }
 
+impl PortSettings {
+    /// To whom a connection counts before anything is read of it.
+    pub(super) fn holder_at_first(&self, peer: ClientAddress) -> Holder {
+        match self.proxy_protocol {
+            // The balancer is about to name its client.
+            ProxyProtocol::On => Holder::Unbounded,
+            ProxyProtocol::Off => self.holder(peer),
+        }
+    }
+
+    /// To whom a connection of this client counts. A trusted proxy has the connections of many.
+    fn holder(&self, client: ClientAddress) -> Holder {
+        match client.limited() {
+            Some(address) if !self.trusted_proxies.trusts(address) => Holder::Network(network(address)),
+            _ => Holder::Unbounded,
+        }
+    }
+}
+
 pub(super) struct Connection {
     pub(super) port: Arc<PortSettings>,
     pub(super) pending: Arc<PendingConnection>,
+    pub(super) hint: Arc<ProxyHint>,
     pub(super) router: Router,
     pub(super) tracker: TaskTracker,
     pub(super) stop: CancellationToken,
@@ -64,8 +90,8 @@ pub(super) struct Connection {
 /// What must be known before the first request.
 struct Opened {
     transport: Transport,
-    /// The address that connected, to this port or to the balancer in front of it.
-    peer: IpAddr,
+    /// Who connected, to this port or to the balancer in front of it.
+    peer: ClientAddress,
 }
 
 /// Why a connection ended before its first request, with the label under which it is counted.
@@ -74,14 +100,20 @@ struct Failed {
     error: io::Error,
 }
 
+impl From<TooMany> for Failed {
+    fn from(_: TooMany) -> Self {
+        Self { why: "too_many", error: io::Error::other("the address holds as many connections as it may") }
+    }
+}
+
 impl Connection {
     /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or `stop`.
-    pub(super) async fn run(self, tcp: TcpStream, peer: IpAddr) {
+    pub(super) async fn run(self, tcp: TcpStream, peer: ClientAddress) {
         // Boxed: what a handshake needs is gone when requests are served.
         let opened = tokio::select! {
             biased;
             () = self.pending.evicted() => return,
-            opened = Box::pin(self.open(tcp, peer.to_canonical())) => opened,
+            opened = Box::pin(self.open(tcp, peer)) => opened,
             () = self.stop.cancelled() => return,
         };
         match opened {
@@ -93,14 +125,16 @@ impl Connection {
         }
     }
 
-    async fn open(&self, mut tcp: TcpStream, peer: IpAddr) -> Result<Opened, Failed> {
+    async fn open(&self, mut tcp: TcpStream, mut peer: ClientAddress) -> Result<Opened, Failed> {
         let deadline = |why| move |_| Failed { why, error: io::ErrorKind::TimedOut.into() };
         let failed = |why| move |error| Failed { why, error };
         let limit = self.port.handshake_timeout;
-        let mut client = peer;
         if self.port.proxy_protocol == ProxyProtocol::On {
             let read = timeout(limit, proxy_header::read(&mut tcp)).await.map_err(deadline("proxy_header"))?;
-            client = read.map_err(failed("proxy_header"))?.unwrap_or(peer);
+            if let Some(client) = read.map_err(failed("proxy_header"))? {
+                peer = ClientAddress::Forwarded(client);
+            }
+            self.pending.belongs_to(self.port.holder(peer)).inspect_err(|_| self.hint.refused(peer.address()))?;
         }
         let transport = match &self.port.certificate {
             None => Transport::Plain(tcp),
@@ -111,11 +145,11 @@ impl Connection {
                 Transport::Tls(Box::new(accepted.map_err(failed("tls_handshake"))?))
             }
         };
-        Ok(Opened { transport, peer: client })
+        Ok(Opened { transport, peer })
     }
 
     async fn serve(self, Opened { transport, peer }: Opened) {
-        let Self { port, pending, router, tracker, stop } = self;
+        let Self { port, pending, router, tracker, stop, .. } = self;
         let (served, scheme, head_timeout) = (pending.clone(), transport.scheme(), port.handshake_timeout);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let client = port.trusted_proxies.client(peer, request.headers());
@@ -125,12 +159,23 @@ impl Connection {
             extensions.insert(served.clone());
             extensions.insert(client);
             extensions.insert(scheme);
-            let (router, pending) = (router.clone(), served.clone());
+            // A proxy that keeps connections open has one client after another on each.
+            let is_proxied = client != peer;
+            if is_proxied && served.belongs_to(port.holder(client)).is_err() {
+                request.extensions_mut().insert(Crowded);
+            }
             let request: Request = request.map(|body| Body::new(Arriving::new(body, served.clone())));
+            let (router, pending, port) = (router.clone(), served.clone(), port.clone());
             async move {
-                let answer = router.oneshot(request).await;
-                pending.idle();
-                answer
+                let mut answer = router.oneshot(request).await?;
+                if pending.is_scarce() || (!is_proxied && ends_connection(&answer)) {
+                    close_after(&mut answer);
+                }
+                pending.answered();
+                if is_proxied {
+                    let _ = pending.belongs_to(port.holder(peer));
+                }
+                Ok::<_, Infallible>(answer)
             }
         });
         let mut http = http1::Builder::new();
@@ -151,6 +196,26 @@ impl Connection {
     }
 }
 
+/// Whether a client has to connect again after this answer: a request that is refused must cost its sender more than
+/// the gateway. Callers with good credentials are spared, who ask on about what may not be there.
+fn ends_connection(answer: &Response) -> bool {
+    match answer.extensions().get::<Ending>() {
+        Some(Ending::Spared) => false,
+        Some(Ending::BudgetSpent) => true,
+        None => answer.status().is_client_error(),
+    }
+}
+
+fn close_after(answer: &mut Response) {
+    // The connection is a WebSocket from here on.
+    let is_upgrade = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let headers = answer.headers_mut();
+    let closes = headers.get_all(header::CONNECTION).iter().any(|value| value == "close");
+    if !is_upgrade && !closes {
+        headers.append(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
 /// A request's body as it arrives. Until the body is complete, the connection counts as idle, because the gateway waits
 /// for the client.
 struct Arriving {
@@ -161,7 +226,7 @@ struct Arriving {
 impl Arriving {
     fn new(body: Incoming, pending: Arc<PendingConnection>) -> Self {
         // The idle time starts anew with each request.
-        pending.idle();
+        pending.begun();
         if body.is_end_stream() {
             pending.busy();
         }

@@ -1,12 +1,15 @@
-//! The connections of one port that are not WebSockets: in their handshake, or plain HTTP. Their number is bounded.
+//! The connections of one port that are not WebSockets: in their handshake, or plain HTTP. Their number is bounded, and
+//! so is the share of one address: whoever holds connections, others still get in.
 //!
-//! Clients that connect and never finish a request must not keep others out. At the bound, the listener closes the
-//! connection that has been idle (without a complete request) for longest, if that was longer than [`GRACE`]. If there
-//! is none, the accept loop waits, and new connections stay in the kernel's backlog. An honest handshake takes
-//! milliseconds.
+//! An address that has its share gives up one of its own for each new one. At the bound of the whole port, the listener
+//! closes a connection of the address that holds most, however lately it was answered. Only if all hold about as many
+//! does it matter how long a connection has waited: first those go whose last request was answered, then those that
+//! sent no whole request for a second. If there is none, the accept loop waits, and new connections stay in the
+//! kernel's backlog.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+mod table;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,152 +17,147 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::table::Holder;
+use self::table::{RETRY, Stage, Table};
 use crate::base::metrics::Metrics;
 
-/// How long a connection may be idle when others wait for its slot.
-const GRACE: Duration = Duration::from_secs(1);
+/// One address may hold one slot in so many.
+const SHARE: usize = 8;
 
-/// How long to wait before looking again when every connection is busy. Requests end soon.
-const RETRY: Duration = Duration::from_millis(50);
+/// Slots are scarce while fewer than one in so many are free.
+const SCARCE: usize = 4;
 
-/// Lists of up to this length are not worth pruning.
-const FEW: usize = 32;
+/// How many connections one address may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PerAddress {
+    /// An eighth of the slots.
+    Share,
+    /// All of them.
+    Unlimited,
+}
+
+/// The address holds as many connections as it may, and is about to send a request on each.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany;
 
 #[derive(Debug)]
 pub(super) struct PendingConnections {
     slots: Arc<Semaphore>,
+    most: usize,
+    per_network: usize,
+    table: Mutex<Table>,
     metrics: Arc<Metrics>,
-    known: Mutex<Known>,
 }
 
-/// In the order of the times since which they are idle, as far as that is known: a connection that answered a request
-/// since has a later time by now. Connections that ended or became sockets are pruned whenever the list has doubled.
-#[derive(Debug, Default)]
-struct Known {
-    connections: BTreeMap<(Instant, u64), Weak<PendingConnection>>,
-    /// Tells apart those of one time.
-    last: u64,
-    /// At which length the list is pruned next.
-    prune_at: usize,
-}
-
-impl Known {
-    fn note(&mut self, since: Instant, connection: Weak<PendingConnection>) {
-        self.last += 1;
-        self.connections.insert((since, self.last), connection);
-        if self.connections.len() >= self.prune_at {
-            self.connections.retain(|_, connection| connection.upgrade().is_some_and(|known| known.is_pending()));
-            self.prune_at = 2 * self.connections.len().max(FEW);
-        }
-    }
-
-    /// The connection that has been idle for longest, and since when.
-    fn longest_idle(&mut self, now: Instant) -> Option<(Instant, Arc<PendingConnection>)> {
-        while let Some(first) = self.connections.first_entry().filter(|first| first.key().0 < now) {
-            let noted = first.key().0;
-            let connection = first.get().upgrade().filter(|connection| connection.is_pending());
-            match connection.map(|connection| (connection.idle_since(), connection)) {
-                None => drop(first.remove()),
-                Some((Some(since), connection)) if since == noted => return Some((since, connection)),
-                // One that answers a request will be idle since now at the earliest.
-                Some((since, _)) => {
-                    let connection = first.remove();
-                    self.note(since.unwrap_or(now), connection);
-                }
-            }
-        }
-        None
-    }
-}
-
+/// One connection; its drop frees the slot.
 #[derive(Debug)]
 pub(crate) struct PendingConnection {
-    metrics: Arc<Metrics>,
-    state: Mutex<State>,
+    all: Arc<PendingConnections>,
+    number: u64,
+    slot: Mutex<Option<OwnedSemaphorePermit>>,
     evicted: CancellationToken,
 }
 
-#[derive(Debug)]
-struct State {
-    slot: Option<OwnedSemaphorePermit>,
-    /// `None` while a request is answered.
-    idle_since: Option<Instant>,
-}
-
 impl PendingConnections {
-    pub(super) fn new(most: usize, metrics: Arc<Metrics>) -> Self {
-        Self { slots: Arc::new(Semaphore::new(most)), metrics, known: Mutex::default() }
+    pub(super) fn new(most: usize, per_address: PerAddress, metrics: Arc<Metrics>) -> Arc<Self> {
+        let per_network = match per_address {
+            PerAddress::Share => (most / SHARE).max(1),
+            PerAddress::Unlimited => usize::MAX,
+        };
+        let slots = Arc::new(Semaphore::new(most));
+        Arc::new(Self { slots, most, per_network, table: Mutex::default(), metrics })
     }
 
-    /// Waits for a slot, and frees one if a connection was idle for too long.
-    pub(super) async fn admit(&self) -> Arc<PendingConnection> {
+    /// Waits for a slot, and frees one if there is a connection to close.
+    pub(super) async fn admit(self: &Arc<Self>, holder: Holder) -> Result<Arc<PendingConnection>, TooMany> {
+        self.make_room_for(holder, &mut self.table.lock())?;
         let slot = loop {
             match self.slots.clone().try_acquire_owned() {
                 Ok(slot) => break slot,
                 // The semaphore is never closed.
                 Err(_) => {
-                    let wait = self.evict_idle(Instant::now());
+                    let wait = self.evict_one(holder, Instant::now());
                     let _ = tokio::time::timeout(wait, self.slots.acquire()).await;
                 }
             }
         };
         self.metrics.connections.inc();
-        let now = Instant::now();
-        let connection = Arc::new(PendingConnection {
-            metrics: self.metrics.clone(),
-            state: Mutex::new(State { slot: Some(slot), idle_since: Some(now) }),
-            evicted: CancellationToken::new(),
-        });
-        self.known.lock().note(now, Arc::downgrade(&connection));
-        connection
+        let evicted = CancellationToken::new();
+        let number = self.table.lock().add(holder, Instant::now(), evicted.clone());
+        Ok(Arc::new(PendingConnection { all: self.clone(), number, slot: Mutex::new(Some(slot)), evicted }))
     }
 
-    /// Closes the connection that has been idle for longest, if for too long; returns how long until a slot may be
-    /// free.
-    fn evict_idle(&self, now: Instant) -> Duration {
-        let mut known = self.known.lock();
-        match known.longest_idle(now) {
-            Some((since, connection)) if now.saturating_duration_since(since) >= GRACE => {
-                known.connections.pop_first();
-                connection.evicted.cancel();
+    /// Closes a connection of a holder that has its share.
+    fn make_room_for(&self, holder: Holder, table: &mut Table) -> Result<(), TooMany> {
+        if holder == Holder::Unbounded || table.held_by(holder) < self.per_network {
+            return Ok(());
+        }
+        self.metrics.connections_dropped.inc();
+        match table.idlest_of(holder, Instant::now()) {
+            Some(number) => {
+                table.evict(number);
+                Ok(())
+            }
+            None => Err(TooMany),
+        }
+    }
+
+    /// Closes a connection in favour of one of `newcomer`; returns how long until a slot may be free.
+    fn evict_one(&self, newcomer: Holder, now: Instant) -> Duration {
+        let mut table = self.table.lock();
+        match table.victim(newcomer, now) {
+            Ok(number) => {
+                table.evict(number);
                 self.metrics.connections_dropped.inc();
                 RETRY
             }
-            Some((since, _)) => (since + GRACE).saturating_duration_since(now).min(RETRY),
-            None => RETRY,
+            Err(wait) => wait,
         }
     }
 }
 
 impl PendingConnection {
-    /// A request is complete, with its body, and will be answered.
-    pub(super) fn busy(&self) {
-        self.state.lock().idle_since = None;
+    /// Counts the connection to somebody else from here on.
+    pub(super) fn belongs_to(&self, holder: Holder) -> Result<(), TooMany> {
+        let mut table = self.all.table.lock();
+        // One that was evicted meanwhile is about to end.
+        if table.holder_of(self.number).is_some_and(|now| now != holder) {
+            self.all.make_room_for(holder, &mut table)?;
+            table.give_to(self.number, holder);
+        }
+        Ok(())
     }
 
-    /// The request is answered; or a request has begun whose body is yet to come.
-    pub(super) fn idle(&self) {
-        self.state.lock().idle_since = Some(Instant::now());
+    /// A request has begun whose body is yet to come.
+    pub(super) fn begun(&self) {
+        self.all.table.lock().note(self.number, Stage::Begun(Instant::now()));
+    }
+
+    /// A request is complete, with its body, and will be answered.
+    pub(super) fn busy(&self) {
+        self.all.table.lock().note(self.number, Stage::Busy);
+    }
+
+    /// The request is answered.
+    pub(super) fn answered(&self) {
+        self.all.table.lock().note(self.number, Stage::Answered(Instant::now()));
     }
 
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
     }
 
+    /// Whether so few slots are free that a connection should not be kept for another request.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.all.slots.available_permits() < self.all.most / SCARCE
+    }
+
     /// The connection is a WebSocket from here on, or about to become one: frees its slot.
     pub(crate) fn becomes_socket(&self) {
-        if self.state.lock().slot.take().is_some() {
-            self.metrics.connections.dec();
+        if self.slot.lock().take().is_some() {
+            self.all.table.lock().remove(self.number);
+            self.all.metrics.connections.dec();
         }
-    }
-
-    fn is_pending(&self) -> bool {
-        self.state.lock().slot.is_some()
-    }
-
-    /// `None` while a request is answered.
-    fn idle_since(&self) -> Option<Instant> {
-        self.state.lock().idle_since
     }
 }
 
@@ -170,48 +168,4 @@ impl Drop for PendingConnection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn after_a_herd_ended_connections_take_no_memory() {
-        let pending = PendingConnections::new(4_096, Arc::default());
-        // One connection that stays is in front of a herd.
-        let _stays = pending.admit().await;
-        let mut herd = Vec::new();
-        for _ in 0..2_000 {
-            herd.push(pending.admit().await);
-        }
-        drop(herd);
-        for _ in 0..3_000 {
-            pending.admit().await.becomes_socket();
-        }
-        let known = pending.known.lock();
-        assert!(known.connections.len() <= 2 * FEW + 1, "{} are known", known.connections.len());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_one_that_is_idle_for_longest_goes_first_whenever_it_came() {
-        let pending = PendingConnections::new(3, Arc::default());
-        let seconds = |seconds| tokio::time::advance(Duration::from_secs(seconds));
-        let first = pending.admit().await;
-        seconds(1).await;
-        let second = pending.admit().await;
-        let busy = pending.admit().await;
-        busy.busy();
-        seconds(10).await;
-        second.busy();
-        second.idle();
-        seconds(10).await;
-        first.busy();
-        first.idle();
-        assert_eq!(pending.evict_idle(Instant::now()), RETRY);
-        assert!(second.evicted.is_cancelled() && !first.evicted.is_cancelled() && !busy.evicted.is_cancelled());
-        drop(second);
-        assert_eq!(pending.evict_idle(Instant::now()), RETRY, "the first has just answered");
-        seconds(2).await;
-        assert_eq!(pending.evict_idle(Instant::now()), RETRY);
-        assert!(first.evicted.is_cancelled() && !busy.evicted.is_cancelled());
-        assert_eq!(pending.evict_idle(Instant::now()), RETRY);
-    }
-}
+mod tests;

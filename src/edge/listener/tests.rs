@@ -8,6 +8,7 @@ use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::connection::{MAX_HEAD, MAX_HEADERS};
+use super::pending_connections::PerAddress;
 use super::*;
 use crate::config::Config;
 use crate::edge::client_address::TrustedProxies;
@@ -31,6 +32,7 @@ impl Port {
         let pending = world.app.admission.limits.pending;
         let settings = PortSettings {
             pending,
+            per_address: PerAddress::Share,
             handshake_timeout,
             timeout,
             certificate: None,
@@ -100,14 +102,75 @@ async fn a_connection_serves_many_requests() {
     let port = Port::open(Config::default()).await;
     let mut stream = port.connects().await;
     stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /ws HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
-    stream.write_all(b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
     let answers = reads_all(&mut stream).await;
     let lines: Vec<_> = answers.lines().filter(|line| line.contains("HTTP/1.1 ")).collect();
     assert_eq!(lines.len(), 3, "{answers}");
-    assert!(answers.contains("426 Upgrade Required") && answers.contains("404 Not Found"), "{answers}");
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn a_refused_request_ends_its_connection() {
+    let port = Port::open(Config::default()).await;
+    for (path, status) in [("/nothing", 404), ("/ws", 426), ("/v1/lives/%7B%7D", 400), ("/v1/lives/none", 404)] {
+        let mut stream = port.connects().await;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        // The second request finds the connection closed.
+        stream.write_all(request.repeat(2).as_bytes()).await.unwrap();
+        let answers = reads_all(&mut stream).await;
+        assert!(answers.starts_with(&format!("HTTP/1.1 {status} ")), "{answers}");
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
+        let head = answers.to_ascii_lowercase();
+        assert!(head.lines().any(|line| line.starts_with("connection: ") && line.contains("close")), "{answers}");
+    }
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn while_slots_are_scarce_every_answer_ends_its_connection() {
+    let port = Port::open(Config { max_handshakes: 8, ..Config::default() }).await;
+    let mut held = Vec::new();
+    for _ in 0..6 {
+        held.push(port.connects().await);
+    }
+    let mut stream = port.connects().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let answer = reads_all(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn connections_that_are_kept_busy_keep_nobody_out() {
+    let port = Port::open(Config { max_handshakes: 16, ..Config::default() }).await;
+    let addr = port.addr;
+    let mut busy = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        busy.spawn(async move {
+            loop {
+                let Ok(mut stream) = TcpStream::connect(addr).await else { continue };
+                let mut answer = [0; 1_024];
+                while stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {
+                    match stream.read(&mut answer).await {
+                        Ok(1..) => tokio::time::sleep(Duration::from_millis(200)).await,
+                        _ => break,
+                    }
+                }
+            }
+        });
+    }
+    for _ in 0..10 {
+        let mut honest = port.connects().await;
+        honest.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut status = [0; 12];
+        let answered = tokio::time::timeout(Duration::from_secs(2), honest.read_exact(&mut status)).await;
+        answered.expect("answered in time").expect("answered");
+        assert_eq!(&status, b"HTTP/1.1 200");
+    }
+    busy.shutdown().await;
     port.stops().await;
 }
 

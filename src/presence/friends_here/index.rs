@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::asker::{Answer, Asker, ByAddress};
 use super::follows::Follows;
+use super::work::{HEARS_WITHIN, LOADED_AT_ONCE, Pace, Work};
 use crate::base::clock::Millis;
 use crate::base::ids::UserId;
 
@@ -35,6 +36,8 @@ pub(super) struct Index {
     pub(super) follows: Arc<Follows>,
     /// Viewers of whom it must be read whom they follow.
     pub(super) to_load: VecDeque<Arc<Asker>>,
+    /// Those among them whose user must wait, each with the time.
+    pub(super) postponed: Vec<(Millis, Arc<Asker>)>,
     /// Followed users of whom it must be read whether they are here.
     pub(super) to_look: HashSet<UserId>,
     /// The same of users about whom a message may have been missed. They have time.
@@ -49,7 +52,7 @@ pub(super) struct Index {
 }
 
 /// Takes up to so many users out.
-pub(super) fn take(users: &mut HashSet<UserId>, most: usize) -> Vec<UserId> {
+fn take(users: &mut HashSet<UserId>, most: usize) -> Vec<UserId> {
     if users.len() <= most {
         return std::mem::take(users).into_iter().collect();
     }
@@ -63,6 +66,49 @@ pub(super) fn take(users: &mut HashSet<UserId>, most: usize) -> Vec<UserId> {
 impl Index {
     pub(super) fn has(&self, asker: &Arc<Asker>) -> bool {
         self.askers.contains(&ByAddress(asker.clone()))
+    }
+
+    /// Ends the wait of viewers whose time has come.
+    pub(super) fn resume(&mut self, now: Millis) {
+        let due = self.postponed.extract_if(.., |(until, _)| *until <= now);
+        self.to_load.extend(due.map(|(_, asker)| asker));
+    }
+
+    /// When the next wait ends.
+    pub(super) fn resumes_at(&self) -> Option<Millis> {
+        self.postponed.iter().map(|(until, _)| *until).min()
+    }
+
+    /// What to do next of what need not wait for a viewer.
+    pub(super) fn next(&mut self, most: usize, now: Millis, pace: Pace) -> Work {
+        if std::mem::take(&mut self.must_ask) {
+            return Work::Ask;
+        }
+        // What is read before the gateway hears of moves must be read again then.
+        let deaf_until = self.deaf_since.map(|since| since + HEARS_WITHIN).filter(|until| now < *until);
+        // Viewers who come in great numbers do not keep those from their answer who came before.
+        let is_enough = self.to_look.len() >= most && deaf_until.is_none();
+        if !self.to_load.is_empty() && !is_enough {
+            let some = self.to_load.len().min(LOADED_AT_ONCE);
+            return Work::Load(self.to_load.drain(..some).collect());
+        }
+        if !self.to_look.is_empty() {
+            if let Some(until) = deaf_until {
+                return Work::Wait(until);
+            }
+            self.deaf_since = None;
+            return Work::Look(take(&mut self.to_look, most));
+        }
+        if self.doubted.is_empty() && self.doubted_askers.is_empty() {
+            return Work::Nothing;
+        }
+        if let Pace::From(at) = pace {
+            return Work::Wait(at);
+        }
+        if !self.doubted.is_empty() {
+            return Work::Look(take(&mut self.doubted, most));
+        }
+        self.doubted_askers.pop_front().map_or(Work::Nothing, |asker| Work::Load(vec![asker]))
     }
 
     pub(super) fn doubt_all(&mut self) {
@@ -128,6 +174,7 @@ impl Index {
         drop(answer);
         let is_other = |other: &Arc<Asker>| !Arc::ptr_eq(other, asker);
         self.to_load.retain(is_other);
+        self.postponed.retain(|(_, other)| is_other(other));
         self.doubted_askers.retain(is_other);
         self.to_tell.retain(is_other);
     }

@@ -1,6 +1,7 @@
 //! Who is told what, in which order, and what is kept.
 
 use super::follows::MOST_FOLLOWS;
+use super::work::{HEARS_WITHIN, LOADED_AT_ONCE};
 use super::*;
 use crate::presence::conn::Signals;
 use crate::testing;
@@ -11,6 +12,10 @@ fn user(name: &str) -> UserId {
 
 fn users(names: &[&str]) -> Vec<UserId> {
     names.iter().map(|name| user(name)).collect()
+}
+
+fn read(names: &[&str]) -> FollowsRead {
+    FollowsRead { users: users(names).into(), partial: false }
 }
 
 /// A room in which somebody asked, and hears of moves.
@@ -40,7 +45,9 @@ impl Here {
             match self.next() {
                 Work::Ask => {}
                 Work::Load(askers) => {
-                    askers.iter().for_each(|asker| self.friends.loaded(asker, users(followed), false));
+                    for asker in &askers {
+                        self.friends.loaded(asker, &read(followed));
+                    }
                 }
                 Work::Look(some) => {
                     looked += some.len();
@@ -71,7 +78,7 @@ fn the_first_answer_comes_when_all_friends_were_looked_for() {
     assert!(here.friends.hears());
     assert!(matches!(here.next(), Work::Ask));
     let Work::Load(askers) = here.next() else { panic!("it is not known whom the viewer follows") };
-    here.friends.loaded(&askers[0], users(&["a", "b", "c"]), false);
+    here.friends.loaded(&askers[0], &read(&["a", "b", "c"]));
     let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
     here.looked(&some, |_| Sighting::Here);
     assert_eq!(here.told(&asker), None, "one is unknown");
@@ -160,7 +167,7 @@ fn what_failed_is_done_again_unless_nobody_wants_it() {
     let load = here.next();
     here.friends.failed(load);
     let Work::Load(askers) = here.next() else { panic!("the viewer waits") };
-    here.friends.loaded(&askers[0], users(&["a"]), false);
+    here.friends.loaded(&askers[0], &read(&["a"]));
     let look = here.next();
     assert!(matches!(here.next(), Work::Nothing));
     here.friends.failed(look);
@@ -216,7 +223,7 @@ fn a_friend_on_a_gateway_that_nobody_knows_is_looked_for_again_once_the_gateway_
     let asker = here.add("me");
     here.friends.hears();
     assert!(matches!(here.next(), Work::Ask) && matches!(here.next(), Work::Load(_)));
-    here.friends.loaded(&asker, users(&["a", "b"]), false);
+    here.friends.loaded(&asker, &read(&["a", "b"]));
     let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
     here.looked(&some, |user| if user == "a" { Sighting::Unsure } else { Sighting::Gone });
     assert_eq!(here.told(&asker), Some(vec![]));
@@ -232,7 +239,7 @@ fn those_who_came_first_are_answered_while_others_come() {
     here.friends.hears();
     let first = here.add("me");
     assert!(matches!(here.next(), Work::Load(_)));
-    here.friends.loaded(&first, users(&["a", "b"]), false);
+    here.friends.loaded(&first, &read(&["a", "b"]));
     for n in 0..2 * LOADED_AT_ONCE {
         here.add(&format!("u{n}"));
     }
@@ -249,7 +256,7 @@ fn a_viewer_whose_follows_cannot_be_read_keeps_nobody_waiting() {
     let (broken, other) = (here.add("broken"), here.add("other"));
     let Work::Load(both) = here.next() else { panic!("two viewers wait") };
     assert_eq!(both.len(), 2);
-    here.friends.loaded(&other, users(&["a"]), false);
+    here.friends.loaded(&other, &read(&["a"]));
     for _ in 0..3 {
         here.friends.failed(Work::Load(vec![broken.clone()]));
         here.friends.moved(&users(&["a"]));
@@ -279,4 +286,26 @@ fn viewers_whose_follows_are_in_doubt_keep_their_places_when_doubt_comes_again()
     let read = [doubted(), doubted()];
     assert!(read.iter().any(|asker| Arc::ptr_eq(asker, &first)), "the first viewer waits for ever");
     assert!(read.iter().any(|asker| Arc::ptr_eq(asker, &second)), "the second viewer waits for ever");
+}
+
+#[test]
+fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_comes() {
+    let mut here = Here::new();
+    here.friends.hears();
+    let (greedy, other) = (here.add("greedy"), here.add("other"));
+    let Work::Load(both) = here.next() else { panic!("two viewers wait") };
+    assert_eq!(both.len(), 2);
+    here.friends.postpone(&greedy, 50);
+    assert_eq!(here.friends.loaded(&other, &read(&["a"])), 1);
+    assert!(matches!(here.next(), Work::Look(_)));
+    here.looked(&users(&["a"]), |_| Sighting::Here);
+    assert!(matches!(here.next(), Work::Wait(50)));
+    assert_eq!(here.told(&other), Some(users(&["a"])));
+    here.now = 50;
+    let Work::Load(some) = here.next() else { panic!("the wait is over") };
+    assert!(Arc::ptr_eq(&some[0], &greedy));
+    assert_eq!(here.friends.loaded(&greedy, &read(&["a"])), 0, "it is known where this friend is");
+    here.friends.postpone(&greedy, 70);
+    here.friends.remove(&greedy);
+    assert!(matches!(here.next(), Work::Nothing), "the viewer has left");
 }

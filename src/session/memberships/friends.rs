@@ -6,6 +6,11 @@ use super::Memberships;
 use crate::session::messages::ServerMessage;
 
 impl Memberships {
+    /// Whether they are pushed.
+    pub(in crate::session) fn asks_friends(&self) -> bool {
+        self.asks_friends
+    }
+
     /// Has the friends in the joined live pushed.
     pub(in crate::session) fn begin_friends(&mut self) {
         if let Some(seat) = self.seat.as_ref().filter(|_| !self.asks_friends) {

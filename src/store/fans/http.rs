@@ -9,14 +9,15 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
 use super::lookup::{FanAnswers, FanError, FanLookup, FanSetupError, answers, secret};
 use crate::base::from_files::FromFiles;
 use crate::base::http_answer;
+use crate::base::http_client;
 use crate::base::ids::UserId;
+use crate::base::json_error;
 use crate::base::metrics::Metrics;
 use crate::config::Config;
 
@@ -48,10 +49,8 @@ impl HttpFans {
     pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, FanSetupError> {
         let text = config.fan_url.as_ref().map_or("", |url| url.reveal());
         let url = Url::parse(text).map_err(|why| FanSetupError::Url(why.to_string()))?;
-        let mut client = Client::builder()
-            .timeout(config.fan_timeout)
-            .redirect(Policy::none())
-            .pool_max_idle_per_host(config.fan_calls);
+        let client = http_client::builder(config.fan_timeout, config.proxy());
+        let mut client = client.pool_max_idle_per_host(config.fan_calls);
         if let Some(path) = &config.fan_ca {
             client = client.tls_certs_only(authorities(path)?);
         }
@@ -101,7 +100,8 @@ impl FanLookup for HttpFans {
         let question = Question { streamer_id: streamer.as_str(), user_ids };
         let fetched = tokio::time::timeout(self.timeout, self.fetch(&question)).await;
         let body = fetched.unwrap_or(Err(FanError::Timeout))?;
-        let answer: Answer = serde_json::from_slice(&body).map_err(|why| FanError::Nonsense(why.to_string()))?;
+        let answer: Answer =
+            serde_json::from_slice(&body).map_err(|why| FanError::Nonsense(json_error::without_values(&why)))?;
         Ok(answers(users, answer.fans.iter().map(String::as_str), &self.metrics))
     }
 

@@ -34,6 +34,9 @@ pub const ATTENDANCE_TTL: Duration = Duration::from_secs(ATTENDANCE_KEPT.as_secs
 /// How long the history of an open live outlives its last point, and that of a closed one as long as its record.
 pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// How long what is known of a streamer's open lives outlives the last opening.
+pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// How long the unique users of an open live outlive the last of them. A close counts and deletes them.
 pub const UNIQUES_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -239,6 +242,14 @@ impl Keys {
         let list = self.key(format_args!("past-lives:{streamer}"));
         let summaries = self.beside(&list, "summaries");
         [list, summaries]
+    }
+
+    /// ZSET: the lives that a streamer's own tokens opened, scored by when each was claimed last, in Unix milliseconds;
+    /// and `:pace`, until when all openings so far would take at the pace that is allowed. In the slot of the past
+    /// lives.
+    pub fn claimed_lives(&self, streamer: &UserId) -> String {
+        let [list, _] = self.past_lives(streamer);
+        self.beside(&list, "open")
     }
 
     /// SET, contract: the users online in a slice. One key for a live of one slice, numbered from 1 otherwise.
@@ -505,6 +516,25 @@ impl Keys {
     /// Reads the key of a profile back.
     pub fn read_user(&self, key: &str) -> Option<UserId> {
         UserId::parse(key.strip_prefix(self.prefix.as_str())?.strip_prefix("user:")?).ok()
+    }
+
+    /// The keys of a live or a user that would have this id, were it one. Of the sets of a live, those of one slice.
+    pub(super) fn named_after(&self, id: &str) -> Vec<String> {
+        let families = [
+            "live:",
+            FANS,
+            VIEWERS,
+            "following:",
+            "followers:",
+            "user:",
+            "past-lives:",
+            "attended:",
+            "statuses:home:",
+            "statuses:feed:",
+            "statuses:profile:",
+            "statuses:on-air:",
+        ];
+        families.map(|family| self.key(format_args!("{family}{id}"))).into()
     }
 
     /// The keys of this installation that match a glob in which no key has a prefix. A key that begins with another

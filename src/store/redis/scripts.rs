@@ -63,6 +63,8 @@ scripts! {
     END_LEASE = "end_lease.lua",
     NOW = "now.lua",
     STREAMER = "streamer.lua",
+    CLAIM_LIVE = "claim_live.lua",
+    RELEASE_LIVE = "release_live.lua",
     CLOSE = "close.lua",
     OPEN = "open.lua",
     KEEP = "keep.lua",

@@ -1,11 +1,15 @@
-//! The calls on the gateways on which a streamer has a socket.
+//! The calls on the gateways on which a streamer has a socket, and on the lives that streamers opened.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::reply::{Reply, number};
+use super::reply::{Reply, nonsense, number};
 use super::{RedisStore, args, keys, scripts};
-use crate::base::ids::{GatewayId, UserId};
-use crate::store::{Presence, StoreResult, Streamers};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::store::streamers::A_DAY;
+use crate::store::{ClaimLimits, Claimed, Presence, StoreResult, Streamers};
 
 #[async_trait]
 impl Streamers for RedisStore {
@@ -32,5 +36,28 @@ impl Streamers for RedisStore {
             Ok(names.filter_map(|name| GatewayId::parse(&name).ok()).collect())
         };
         self.router.call("streamer_gateways", steps).await
+    }
+
+    async fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> StoreResult<Claimed> {
+        let key = self.keys().claimed_lives(streamer);
+        let args = args![live, limits.open, limits.interval(), millis(A_DAY), keys::CLAIMS_TTL.as_secs()];
+        let steps = async {
+            let mut reply = self.router.script(&scripts::CLAIM_LIVE, vec![key], args).await?;
+            match reply.text()?.as_str() {
+                "yes" => Ok(Claimed::Yes),
+                // Another program may have put in what is no live.
+                "full" => Ok(Claimed::Full(reply.texts().filter_map(|live| LiveId::parse(&live).ok()).collect())),
+                "fast" => Ok(Claimed::TooFast(Duration::from_millis(reply.number()?))),
+                other => Err(nonsense(format!("a claim answered {other}"))),
+            }
+        };
+        self.router.call("claim_live", steps).await
+    }
+
+    async fn release_live(&self, streamer: &UserId, live: &LiveId, until: UnixMillis) -> StoreResult<()> {
+        let key = self.keys().claimed_lives(streamer);
+        let args = args![live, until];
+        let steps = async { self.router.script(&scripts::RELEASE_LIVE, vec![key], args).await.map(drop) };
+        self.router.call("release_live", steps).await
     }
 }

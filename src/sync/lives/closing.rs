@@ -13,8 +13,8 @@ use crate::base::metrics::Metrics;
 use crate::presence::uniques::Uniques;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, CountUniques, LiveRecord, LiveState, Store, StoreError, StoreResult,
-    both, withdraw_live,
+    CloseLive, CloseReason, CloseReply, Closure, CountUniques, LiveRecord, LiveState, OpenedBy, Store, StoreError,
+    StoreResult, both, withdraw_live,
 };
 use crate::sync::events::announce;
 
@@ -167,6 +167,9 @@ pub(crate) async fn finish_in_store(
         store.add_past_live(&summary, keep).await?;
     }
     announce(store, [record], events_kept).await?;
+    if let Some(closure) = record.closure.filter(|_| record.opened_by == OpenedBy::Streamer) {
+        store.release_live(&record.streamer, &record.live, closure.at).await?;
+    }
     // Before the record says that all is done: whoever finds it `closing` does this again.
     withdraw_live(store, record).await?;
     store.finish_close(&record.live, record.epoch, keep).await

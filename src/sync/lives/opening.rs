@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::parts::LivesParts;
 use super::types::{LiveError, OpenWish, Opened};
+use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{LiveId, MAX_SLICES, OnlineSet};
+use crate::base::metrics::Metrics;
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::{Fence, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
+use crate::store::{ClaimLimits, Claimed, Fence, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, StoreResult};
 use crate::sync::catch_up::load_bans;
 use crate::sync::events::announce_or_leave;
 
@@ -20,8 +22,56 @@ fn slices_for(followers: u64) -> u32 {
     wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
 }
 
+/// How long an opening may take: a claim of a live that is not open is left over only if it is older.
+const IN_PROGRESS: Millis = 60_000;
+
 impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
+        if wish.by == OpenedBy::Service {
+            return self.open_claimed(wish).await;
+        }
+        if !self.is_open_for(wish).await? {
+            let limits = self.claim_limits.ok_or(LiveError::NotByStreamers)?;
+            self.claim(wish, limits).await.inspect_err(|why| {
+                if matches!(why, LiveError::TooMany(_) | LiveError::TooFast(_)) {
+                    Metrics::count(&self.metrics.limited, "opens");
+                }
+            })?;
+        }
+        let opened = self.open_claimed(wish).await;
+        if let Err(LiveError::Owned(_)) = opened {
+            self.store.release_live(&wish.streamer, &wish.live, UnixMillis::MAX).await?;
+        }
+        opened
+    }
+
+    /// Whether the live is open and the streamer's, so that nothing is opened. The store is asked: the room here may
+    /// not know of a close yet.
+    async fn is_open_for(&self, wish: &OpenWish) -> StoreResult<bool> {
+        let record = self.store.load_live(&wish.live).await?;
+        Ok(record.is_some_and(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
+    }
+
+    /// Counts one more live that the streamer opens.
+    async fn claim(&self, wish: &OpenWish, limits: ClaimLimits) -> Result<(), LiveError> {
+        let OpenWish { live, streamer, .. } = wish;
+        let full = match self.store.claim_live(streamer, live, limits).await? {
+            Claimed::Full(lives) => lives,
+            done => return claimed(done, limits),
+        };
+        // A gateway that died while it closed a live left the claim.
+        let records = self.store.load_lives(&full).await;
+        let until = self.clock.unix().saturating_sub(IN_PROGRESS);
+        for (claimed, record) in full.iter().zip(records) {
+            let is_open = |record: LiveRecord| record.state != LiveState::Closed && record.streamer == *streamer;
+            if !record?.is_some_and(is_open) {
+                self.store.release_live(streamer, claimed, until).await?;
+            }
+        }
+        claimed(self.store.claim_live(streamer, live, limits).await?, limits)
+    }
+
+    async fn open_claimed(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
         let followers = match wish.slices {
             Some(_) => None,
             None => Some(self.store.follower_count(&wish.streamer).await?),
@@ -125,6 +175,14 @@ impl LivesParts {
         self.store.subscribe(&room.record.live);
         self.checks.admit(&room);
         Ok(room)
+    }
+}
+
+fn claimed(done: Claimed, limits: ClaimLimits) -> Result<(), LiveError> {
+    match done {
+        Claimed::Yes => Ok(()),
+        Claimed::Full(_) => Err(LiveError::TooMany(limits.open)),
+        Claimed::TooFast(wait) => Err(LiveError::TooFast(wait)),
     }
 }
 

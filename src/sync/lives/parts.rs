@@ -16,7 +16,9 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
-use crate::store::{Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult};
+use crate::store::{
+    ClaimLimits, Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult,
+};
 use crate::sync::feeds::Feeds;
 
 /// Slices closed or read at a time.
@@ -41,6 +43,8 @@ pub struct LivesParts {
     pub closed_ttl: Duration,
     /// About how many events the stream keeps.
     pub events_kept: u64,
+    /// How many lives a streamer's own tokens may open; `None`: none.
+    pub claim_limits: Option<ClaimLimits>,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
 }

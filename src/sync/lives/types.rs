@@ -1,6 +1,7 @@
 //! What callers of [`super::Lives`] ask for and are told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::ids::{LiveId, UserId};
 use crate::presence::room::Room;
@@ -52,6 +53,15 @@ pub enum LiveError {
     /// Another streamer's live is open under this id.
     #[error("live {0} was opened by another streamer")]
     Owned(LiveId),
+    /// The gateway lets no streamer open lives.
+    #[error("on this gateway only back ends open lives")]
+    NotByStreamers,
+    /// The streamer has as many lives open as a streamer may have.
+    #[error("{0} lives of this streamer are open, which is as many as may be; close one first")]
+    TooMany(u64),
+    /// The streamer opened as many lives as may be for now.
+    #[error("this streamer opened too many lives today; try again in {} s", .0.as_secs() + 1)]
+    TooFast(Duration),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

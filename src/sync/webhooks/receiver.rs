@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Url};
+use reqwest::{Client, Url};
 
 use super::signature::Signer;
 use crate::base::clock::unix_now;
 use crate::base::from_files::FromFiles;
 use crate::base::http_answer;
+use crate::base::http_client::{self, Proxy};
 use crate::base::public_address::is_public;
 use crate::config::{Config, Switch};
 use crate::store::Event;
@@ -104,27 +104,14 @@ impl Receiver {
     /// # Errors
     /// If there are no certificate authorities to trust, or the URL names an address out of reach.
     pub fn new(url: Url, signer: Signer, (timeout, reach): (Duration, Reach)) -> Result<Self, String> {
-        let builder = Client::builder().dns_resolver(Resolver(reach));
-        Self::with(builder, (url, signer), (timeout, reach))
-    }
-
-    fn with(
-        builder: ClientBuilder,
-        (url, signer): (Url, Signer),
-        (timeout, reach): (Duration, Reach),
-    ) -> Result<Self, String> {
         // A client asks no resolver about an address.
         let literal = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
         if reach == Reach::Public && literal.is_some_and(|address| !is_public(address)) {
             return Err("names a private or loopback address; allow it with webhook-allow-private".to_owned());
         }
-        let client = builder
-            .timeout(timeout)
-            .connect_timeout(timeout)
-            .redirect(Policy::none())
-            .no_proxy()
+        let client = http_client::builder(timeout, Proxy::Never)
+            .dns_resolver(Resolver(reach))
             .pool_max_idle_per_host(MOST_IDLE)
-            .user_agent(concat!("rollcall/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(http_answer::reason)?;
         Ok(Self { client, url, signer })

@@ -8,7 +8,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
-use rollcall::store::{ApplyReply, Attended, LiveEpoch, Session, SessionPlace, Span, Stays, Store, Strays};
+use rollcall::store::{
+    ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, SHORT_BREAK, Session, SessionPlace, Span, Stays,
+    Store, Strays,
+};
 
 use super::{Caller, gateway, live, on_each, user, users};
 
@@ -215,6 +218,27 @@ async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Stor
     assert_eq!(sessions.iter().map(|it| it.id).collect::<HashSet<_>>().len(), 30);
 }
 
+/// Who comes and goes all the time takes no more room than this.
+async fn a_user_has_so_many_sessions_and_no_more(store: Arc<dyn Store>) {
+    let mut a = Gateway::new(&store, "a", 7);
+    let (quick, slow) = (users(0, 1), users(1, 2));
+    for n in 1..=MANY_SESSIONS + 30 {
+        a.changes(n * 100, &quick, &[]).await;
+        a.changes(n * 100 + 10, &[], &quick).await;
+    }
+    let sessions = listed(&store, &of(7), Span::ALL, 1_000).await;
+    assert_eq!(sessions.len() as u64, MANY_SESSIONS, "short breaks are bridged");
+    let last = sessions.last().unwrap();
+    assert_eq!((last.place.joined_at, last.left_at), (MANY_SESSIONS * 100, Some((MANY_SESSIONS + 30) * 100 + 10)));
+    for n in 1..=MOST_SESSIONS + 30 {
+        let at = n * (SHORT_BREAK + 100);
+        a.changes(at, &slow, &[]).await;
+        a.changes(at + 10, &[], &slow).await;
+    }
+    let all = listed(&store, &of(7), Span::ALL, 1_000).await;
+    assert_eq!(all.len() as u64, MANY_SESSIONS + MOST_SESSIONS);
+}
+
 /// Three gateways at random, beside a model that knows who holds whom.
 async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
     const USERS: usize = 12;
@@ -277,5 +301,6 @@ on_each!(
     sweeps_and_strays_end_sessions,
     sessions_outlast_the_close_and_epochs_are_apart,
     a_whole_batch_has_sessions_and_a_user_may_have_many,
+    a_user_has_so_many_sessions_and_no_more,
     random_histories_agree_with_a_model,
 );

@@ -241,6 +241,39 @@ async fn a_token_of_an_invisible_streamer_opens_a_live_that_is_in_no_feed() {
     }
 }
 
+/// Opens a live with a streamer's token.
+async fn opens(world: &World, live: &str, more: Value) -> Answer {
+    let mut body = json!({"streamer_id": "s2"});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let request = Request::put(format!("/v1/lives/{live}")).header("content-type", "application/json");
+    let request = request.header("authorization", format!("Bearer {}", of("s2", "streamer")));
+    answer(&world.router, request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_streamers_token_switches_no_attendance_on() {
+    let world = guarded(0).await;
+    opens(&world, "50", json!({"attendance": true})).await.is_problem(403, "forbidden");
+    opens(&world, "50", json!({"attendance": false})).await.is(201);
+    opens(&world, "50", json!({"attendance": true})).await.is_problem(403, "forbidden");
+    assert_eq!(opens(&world, "50", json!({"attendance": null})).await.is(200)["attendance"], false);
+}
+
+#[tokio::test]
+async fn a_streamers_token_opens_so_many_lives() {
+    let world = guarded(0).await;
+    for live in 0..20 {
+        opens(&world, &format!("s2-{live}"), json!({})).await.is(201);
+    }
+    let refused = opens(&world, "s2-20", json!({})).await;
+    refused.is_problem(429, "rate_limited");
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() > 0);
+    opens(&world, "s2-7", json!({})).await.is(200);
+    let close = request("DELETE /v1/lives/s2-7", Some(&of("s2", "streamer")));
+    answer(&world.router, close).await.is(200);
+    opens(&world, "s2-20", json!({})).await.is(201);
+}
+
 #[tokio::test]
 async fn another_streamers_live_is_out_of_reach() {
     let world = guarded(0).await;

@@ -13,6 +13,7 @@ use crate::edge::admission::queue;
 use crate::edge::client_address::ClientAddress;
 use crate::edge::credentials::authenticate;
 use crate::edge::fields::from_query;
+use crate::edge::http::bill;
 use crate::edge::http::browsers::{self, Origin};
 use crate::edge::http::problem::{Kind, Problem};
 use crate::edge::http::rate_limits::Payer;
@@ -86,11 +87,18 @@ impl Candidate {
 async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
     let limited = |problem| Refusal { why: "rate_limited", problem };
     let payer = Payer::address(&parts.extensions).filter(|_| state.tokens.is_some());
-    state.rate_limits.look(payer.as_ref()).map_err(limited)?;
+    let bill = bill::of(&parts.extensions);
+    if let Err(spent) = state.rate_limits.look(payer.as_ref()) {
+        bill.settle_by_address();
+        return Err(limited(spent));
+    }
     match authenticate(state.tokens.as_deref(), parts).await {
         Ok((identity, claims)) => {
             // One user's token must not take the whole rate of handshakes.
             let user = claims.as_ref().map(|claims| Payer::User(claims.user.clone()));
+            if user.is_some() {
+                bill.settle_by_caller();
+            }
             state.rate_limits.take(user).map_err(limited)?;
             if !state.online.ids.fits(&identity.user) {
                 let detail = "with last-seen-ids u32, a user id must be a decimal number below 2^32";
@@ -101,6 +109,7 @@ async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<A
         Err(error) => {
             let problem = Problem::from(error);
             if problem.kind() == Kind::Unauthorized {
+                bill.settle_by_address();
                 state.rate_limits.take(payer).map_err(limited)?;
             }
             Err(Refusal { why: "unauthorized", problem })

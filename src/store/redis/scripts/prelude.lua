@@ -137,9 +137,14 @@ local function put_stay(fields, user, stay)
     .. ' ' .. (stay.left and whole(stay.left) or '-')
 end
 
+-- Up to which break, in ms, a user with so many sessions goes on with the last one: see `Stays::enter`.
+local function bridged(number)
+  return number < 64 and 0 or number < 256 and 60000 or math.huge
+end
+
 -- The first join of users, over all gateways, or another one: begins sessions of those who were not here. `at` tells
 -- since when a user is here. Who came back before the time at which the last session ended was never away, and goes on
--- with it: calls of two gateways may arrive in any order.
+-- with it: calls of two gateways may arrive in any order. So does one with many sessions after a short break.
 local function begin_stays(stays, sessions, id, users, at)
   local fields, entered = {}, {}
   local function enter(user, stay)
@@ -149,7 +154,7 @@ local function begin_stays(stays, sessions, id, users, at)
   local known = redis.call('HMGET', stays, unpack(users))
   for i, user in ipairs(users) do
     local stay, time = read_stay(known[i]), at(i)
-    if not stay or stay.left and time > stay.left then
+    if not stay or stay.left and time > stay.left + bridged(stay.number) then
       local number, before = 1, 0
       if stay then
         number, before = stay.number + 1, stay.before + stay.left - stay.joined

@@ -1,0 +1,46 @@
+//! Finds ids that are none any more: `.` and `..` were ids once, and no URL can carry them, so nobody can name such a
+//! user or live over HTTP.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::finding::{AuditFinding, FindingKind};
+use super::scan::{AT_A_TIME, FoundKeys};
+use crate::base::ids::SliceId;
+use crate::store::StoreResult;
+use crate::store::redis::RedisStore;
+
+pub(super) async fn inspect(store: &RedisStore, keys: &FoundKeys) -> StoreResult<Vec<AuditFinding>> {
+    let mut findings = Vec::new();
+    for (key, id) in store.keys_of_dots().await? {
+        let detail = format!("{id:?} is no id, because no URL can carry it; delete it by hand");
+        findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
+    }
+    let looks = keys.slices().map(|(slice, _)| look(store, slice));
+    let seen: Vec<Option<AuditFinding>> = stream::iter(looks).buffer_unordered(AT_A_TIME).try_collect().await?;
+    findings.extend(seen.into_iter().flatten());
+    Ok(findings)
+}
+
+/// Looks again at what was found.
+pub(super) async fn confirm(
+    store: &RedisStore,
+    keys: &FoundKeys,
+    before: &[AuditFinding],
+) -> StoreResult<Vec<AuditFinding>> {
+    if before.iter().all(|finding| finding.kind != FindingKind::UnusableId) {
+        return Ok(Vec::new());
+    }
+    let mut findings = inspect(store, keys).await?;
+    findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
+    Ok(findings)
+}
+
+async fn look(store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
+    let members = store.dots_in_slice(slice).await?;
+    if members.is_empty() {
+        return Ok(None);
+    }
+    let detail = format!("has members that are no ids, because no URL can carry them: {}", members.join(", "));
+    let finding = AuditFinding::new(FindingKind::UnusableId, detail).slice(slice, store.keys());
+    Ok(Some(finding.members(members.len() as u64)))
+}

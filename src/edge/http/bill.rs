@@ -1,0 +1,90 @@
+//! Charges what nobody else has paid for to the address that asked: every answer costs somebody a request of a budget.
+//!
+//! An API key, a user or an address that pays on the way settles the [`Bill`]. What is left are probes, unknown paths,
+//! handshakes that are none, and refusals of the outer layers. Their answers cost next to nothing, so they are charged
+//! afterwards. A probe is answered however little is left, because an orchestrator restarts what does not answer; but
+//! its connection ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::{Kind, Problem};
+use super::rate_limits::Payer;
+use super::state::AppState;
+use crate::edge::keep_alive::{Crowded, Ending};
+
+const OPEN: u8 = 0;
+const BY_ADDRESS: u8 = 1;
+const BY_CALLER: u8 = 2;
+
+/// Who has paid for a request. It rides in the request's extensions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bill(Arc<AtomicU8>);
+
+impl Bill {
+    /// The address has paid, or it has no budget left and was refused.
+    pub(super) fn settle_by_address(&self) {
+        self.0.store(BY_ADDRESS, Ordering::Relaxed);
+    }
+
+    /// Somebody with good credentials pays.
+    pub(super) fn settle_by_caller(&self) {
+        self.0.store(BY_CALLER, Ordering::Relaxed);
+    }
+
+    fn paid_by(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The bill of a request; a new one where no layer keeps bills.
+pub(super) fn of(extensions: &axum::http::Extensions) -> Bill {
+    extensions.get::<Bill>().cloned().unwrap_or_default()
+}
+
+pub(super) async fn charge(State(state): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
+    if request.extensions().get::<Crowded>().is_some() {
+        let detail = "your address has as many requests under way as one address may have; try again";
+        return Problem::later(Kind::RateLimited, 1, detail).into_response();
+    }
+    let payer = Payer::address(request.extensions());
+    let bill = Bill::default();
+    request.extensions_mut().insert(bill.clone());
+    let mut answer = next.run(request).await;
+    match bill.paid_by() {
+        BY_CALLER => drop(answer.extensions_mut().insert(Ending::Spared)),
+        OPEN if is_charged(answer.status()) => {
+            if let Err(problem) = state.rate_limits.take(payer) {
+                answer = refuse(answer, problem);
+            }
+        }
+        _ => {}
+    }
+    answer
+}
+
+/// A socket has limits of its own, and no client can help it if the gateway fails.
+fn is_charged(status: StatusCode) -> bool {
+    status != StatusCode::SWITCHING_PROTOCOLS && !status.is_server_error()
+}
+
+/// What a client gets whose address had no budget left for this answer.
+fn refuse(mut answer: Response, problem: Problem) -> Response {
+    if answer.status().is_client_error() {
+        let mut refused = problem.into_response();
+        // A page may read this refusal if it may read that one.
+        for (name, value) in answer.headers() {
+            if *name == header::VARY || name.as_str().starts_with("access-control-") {
+                refused.headers_mut().append(name, value.clone());
+            }
+        }
+        answer = refused;
+    }
+    answer.extensions_mut().insert(Ending::BudgetSpent);
+    answer
+}

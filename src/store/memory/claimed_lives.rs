@@ -1,0 +1,45 @@
+//! The lives that one streamer opened, in the embedded store.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::LiveId;
+use crate::store::streamers::A_DAY;
+use crate::store::{ClaimLimits, Claimed};
+
+#[derive(Debug, Default)]
+pub(super) struct ClaimedLives {
+    /// Each with the time of its last claim.
+    open: BTreeMap<LiveId, UnixMillis>,
+    /// Until when all openings so far would take at the pace that is allowed.
+    pace: UnixMillis,
+}
+
+impl ClaimedLives {
+    pub(super) fn claim(&mut self, live: &LiveId, limits: ClaimLimits, now: UnixMillis) -> Claimed {
+        if !self.open.contains_key(live) && self.open.len() as u64 >= limits.open {
+            let mut lives: Vec<(&LiveId, &UnixMillis)> = self.open.iter().collect();
+            lives.sort_by_key(|(_, at)| **at);
+            return Claimed::Full(lives.into_iter().map(|(live, _)| live.clone()).collect());
+        }
+        let after = self.pace.max(now) + limits.interval();
+        if after - now > millis(A_DAY) {
+            return Claimed::TooFast(Duration::from_millis(after - now - millis(A_DAY)));
+        }
+        self.pace = after;
+        self.open.insert(live.clone(), now);
+        Claimed::Yes
+    }
+
+    pub(super) fn release(&mut self, live: &LiveId, until: UnixMillis) {
+        if self.open.get(live).is_some_and(|at| *at <= until) {
+            self.open.remove(live);
+        }
+    }
+
+    /// Whether it need not be remembered any more.
+    pub(super) fn is_nothing(&self, now: UnixMillis) -> bool {
+        self.open.is_empty() && self.pace <= now
+    }
+}

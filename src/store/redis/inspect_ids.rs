@@ -1,0 +1,49 @@
+//! Where Redis has ids that are none any more, because no URL can carry them: `.` and `..`. Only an audit asks.
+
+use super::reply::{Reply, number};
+use super::{RedisStore, args};
+use crate::base::ids::{DOTS, SliceId};
+use crate::store::StoreResult;
+
+impl RedisStore {
+    /// The keys that are named after such an id, or list one, with the id.
+    pub(crate) async fn keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
+        self.router.call("keys_of_dots", self.do_keys_of_dots()).await
+    }
+
+    async fn do_keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
+        let mut found = Vec::new();
+        for id in DOTS {
+            for key in self.keys().named_after(id) {
+                if number(&self.router.command("EXISTS", args![key]).await?)? > 0 {
+                    found.push((key, id));
+                }
+            }
+            let (lives, logins) = (self.keys().lives(), self.keys().users());
+            if !self.router.command("ZSCORE", args![lives, id]).await?.is_null() {
+                found.push((lives, id));
+            }
+            if !self.router.command("HGET", args![logins, id]).await?.is_null() {
+                found.push((logins, id));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Those of such ids that are members of a slice.
+    pub(crate) async fn dots_in_slice(&self, slice: &SliceId) -> StoreResult<Vec<&'static str>> {
+        let mut args = args![self.keys().slice(slice)];
+        args.extend(DOTS.map(Into::into));
+        let steps = async {
+            let mut reply = Reply::of(self.router.command("SMISMEMBER", args).await?)?;
+            let mut found = Vec::new();
+            for id in DOTS {
+                if reply.number()? > 0 {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        };
+        self.router.call("dots_in_slice", steps).await
+    }
+}
