@@ -23,11 +23,12 @@ pub fn reason(why: reqwest::Error) -> String {
 /// Why the certificate of the other side is not accepted, as a sentence; `None` if something else went wrong.
 pub fn certificate_problem(why: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(why);
-    while let Some(error) = next {
+    while let Some(mut error) = next {
         // The source of an I/O error is that of the error inside, which is skipped so.
-        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let tls = inside.and_then(|inside| inside.downcast_ref()).or_else(|| error.downcast_ref());
-        if let Some(rustls::Error::InvalidCertificate(problem)) = tls {
+        while let Some(inside) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            error = inside;
+        }
+        if let Some(rustls::Error::InvalidCertificate(problem)) = error.downcast_ref() {
             return Some(in_words(problem));
         }
         next = error.source();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::common::{access, open, print};
 use super::tables::{count, table};
@@ -23,6 +24,9 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 use crate::store::{Store, fans};
 use crate::sync::webhooks::Receiver;
+
+/// A Redis that is not there yet is asked again after this time.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize)]
 struct Verdict<'a> {
@@ -102,13 +106,29 @@ async fn ask(config: &Config) -> Asked {
     if config.auth == AuthMode::Jwt
         && let Ok((_, Some(fetcher))) = Tokens::open(config, Arc::new(Metrics::default()))
     {
-        asked.unreachable.extend(fetcher.first(Duration::ZERO).await.err().map(|why| format!("jwt-jwks: {why}")));
+        let refused = fetcher.first(config.wait_for_store).await.err();
+        asked.unreachable.extend(refused.map(|why| format!("jwt-jwks: {why}")));
     }
     asked
 }
 
-/// Tries out on each master of Redis what a gateway needs.
+/// Tries out on each master of Redis what a gateway needs. Waits for Redis as long as a gateway would.
 async fn try_redis(config: &Config) -> Result<TriedOut, ConnectError> {
+    let deadline = Instant::now() + config.wait_for_store;
+    loop {
+        let tried = try_redis_once(config).await;
+        let may_pass = match &tried {
+            Ok(found) => !found.away.is_empty(),
+            Err(why) => why.may_pass(),
+        };
+        if !may_pass || Instant::now() >= deadline {
+            return tried;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn try_redis_once(config: &Config) -> Result<TriedOut, ConnectError> {
     open(config).await?.try_out().await
 }
 

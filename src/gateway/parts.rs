@@ -267,7 +267,8 @@ impl Parts {
             flush,
             check_every,
             clock,
-            resync_limit
+            resync_limit,
+            metrics
         });
         let budgets = Arc::new(UserBudgets::new(config.user_rate));
         let friends = share!(FriendsTask {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::desired_state::CallLimit;
 use super::platform::Platform;
 use super::room::Room;
-use super::slice::Slice;
+use super::slice::{ReadSize, Slice};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, SliceId, USERS_EPOCH, UserId};
-use crate::store::{MAX_BATCH, SESSIONS_A_CALL, SliceSize};
+use crate::store::{MAX_BATCH, SESSIONS_A_CALL};
 
 /// Whose slices they are.
 #[derive(Debug, Clone)]
@@ -108,11 +108,11 @@ impl Audience {
     }
 
     /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.
-    pub fn note_reading(&self, place: usize, expected: u64, read: SliceSize, now: Millis) -> bool {
+    pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
         match self {
-            Self::Room(room) => room.note_reading(place, expected, read, now),
+            Self::Room(room) => room.note_reading(place, read),
             Self::Platform(platform) => {
-                platform.note_reading(place, expected, read, now);
+                platform.note_reading(place, read);
                 false
             }
         }

@@ -65,7 +65,7 @@ impl CheckDue {
     /// Puts the check off, since the walk found the live as expected. False if this gateway should check the live
     /// itself nevertheless: there is reason for doubt, or it has not done so for long.
     pub fn put_off(&self, until: Millis) -> bool {
-        if self.doubted.load(Ordering::Acquire) || self.may_miss_messages() {
+        if self.is_needed() {
             return false;
         }
         if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK {
@@ -75,7 +75,12 @@ impl CheckDue {
         // A check that is under way sets the time itself.
         let _ = self.at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
         // A doubt that arose meanwhile may have set the time before this did.
-        !self.doubted.load(Ordering::SeqCst) && !self.may_miss_messages()
+        !self.is_needed()
+    }
+
+    /// Whether nothing but a check helps.
+    fn is_needed(&self) -> bool {
+        self.doubted.load(Ordering::SeqCst) || self.doubted_since().is_some() || self.may_miss_messages()
     }
 
     /// Whether this check must read back what this gateway holds, since none has for so many checks and confirmations.
@@ -104,9 +109,9 @@ impl CheckDue {
         (since > 0).then_some(since)
     }
 
-    /// Ends the doubt that began at `since`, unless another one has begun.
-    pub fn end_doubt(&self, since: Millis) {
-        let _ = self.doubted_since.compare_exchange(since, 0, Ordering::SeqCst, Ordering::SeqCst);
+    /// Ends the doubt that began at `since`. False if another one has begun, or it has ended.
+    pub fn end_doubt(&self, since: Millis) -> bool {
+        self.doubted_since.compare_exchange(since, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Whether there was reason for doubt since the last check.

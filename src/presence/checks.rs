@@ -221,7 +221,8 @@ impl Checks {
     /// Notes that the walk found a live in the store as this gateway expects it.
     pub fn confirmed(&self, room: &Arc<Room>) {
         let now = self.clock.now();
-        if room.has_new_peaks() || !room.check.put_off(self.next_check(now)) {
+        let was_put_off = !room.has_new_peaks() && room.check.put_off(self.next_check(now));
+        if !was_put_off || room.has_slice_in_doubt() {
             return self.check_at(room, now);
         }
         room.note_confirmed_open(now);

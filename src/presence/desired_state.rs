@@ -372,11 +372,13 @@ impl DesiredState {
                 }
             }
         }
-        self.entry = Entry::At(draft.number);
-        if self.expected_held().is_some_and(|expected| expected != view.held) {
+        // The read-back may have been required while the call was under way.
+        let differs = self.expected_held().is_some_and(|expected| expected != view.held);
+        if differs || self.needs_read_back() {
             self.entry = Entry::MustReadBack;
             Verdict::Mismatch
         } else {
+            self.entry = Entry::At(draft.number);
             Verdict::Settled
         }
     }
@@ -556,6 +558,18 @@ mod tests {
         assert_eq!((empty.follows, empty.joins.len(), empty.leaves.len()), (Some(lost.number), 0, 0));
         assert_eq!(desired.answered(&empty, &done(2)), Verdict::Settled);
         assert!(!desired.is_dirty());
+    }
+
+    #[test]
+    fn a_read_back_that_is_required_during_a_call_comes_after_it() {
+        let mut desired = holding(&[1]);
+        desired.add(&user(2));
+        let in_flight = next(&mut desired).unwrap();
+        desired.require_read_back();
+        assert_eq!(desired.answered(&in_flight, &done(2)), Verdict::Mismatch);
+        assert!(desired.needs_read_back());
+        let held = HashSet::from([user(1), user(3)]);
+        assert_eq!(desired.reconcile(Some(in_flight.number), &held), Difference { missing: 1, extra: 1 });
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct OwnLease {
     renewals: AtomicU64,
     /// Since this gateway last found that the store lost data, some other gateway has not renewed its lease twice.
     peers_unproven: AtomicBool,
+    /// The lease is late, or the store is away: what other gateways do is not known.
+    out_of_touch: AtomicBool,
     /// A slice answered that it knows nothing of this gateway, and the lease was not renewed since.
     in_doubt: AtomicBool,
 }
@@ -127,6 +129,16 @@ impl OwnLease {
     /// Whether other gateways may not have found yet that the store lost data: figures are in doubt.
     pub fn are_peers_unproven(&self) -> bool {
         self.peers_unproven.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the lease is late, or the store away.
+    pub fn set_out_of_touch(&self, is_out: bool) {
+        self.out_of_touch.store(is_out, Ordering::SeqCst);
+    }
+
+    /// Whether this gateway knows which peers live, and they know what the store holds.
+    pub fn sees_peers(&self) -> bool {
+        !self.are_peers_unproven() && !self.out_of_touch.load(Ordering::SeqCst)
     }
 
     /// Notes that the renewal asked for at `asked` succeeded, and that the store has not lost its data before.

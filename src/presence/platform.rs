@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::conn::Conn;
-use super::slice::{SetSize, Slice};
+use super::slice::{ReadSize, SetSize, Slice};
 use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::{MAX_BATCH, SliceSize};
@@ -192,8 +192,8 @@ impl Platform {
     }
 
     /// As [`Platform::note_size`], for what a check read that expected version `expected`.
-    pub fn note_reading(&self, place: usize, expected: u64, read: SliceSize, now: Millis) {
-        self.slices[place].note_reading(expected, read, now, &self.online);
+    pub fn note_reading(&self, place: usize, read: ReadSize) {
+        self.slices[place].note_reading(read, &self.online);
     }
 }
 

@@ -29,7 +29,7 @@ use super::room_arrivals::RoomArrivals;
 use super::room_info::RoomInfo;
 use super::room_peaks::RoomPeaks;
 use super::seats::Seats;
-use super::slice::{SetSize, Slice};
+use super::slice::{ReadSize, SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
 use super::throttle::Throttle;
 use super::uniques::Uniques;
@@ -314,8 +314,8 @@ impl Room {
     }
 
     /// As [`Room::note_size`], for what a check read that expected version `expected`.
-    pub fn note_reading(&self, place: usize, expected: u64, read: SliceSize, now: Millis) -> bool {
-        let news = self.slices[place].note_reading(expected, read, now, self.sum_of(place));
+    pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
+        let news = self.slices[place].note_reading(read, self.sum_of(place));
         self.note_peaks();
         news
     }
@@ -327,8 +327,8 @@ impl Room {
 
     /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the peaks.
     pub fn note_peaks(&self) -> Peaks {
-        if self.quality() == Quality::Exact && !self.own.are_peers_unproven() {
-            let Figures { viewers, fans } = self.figures();
+        let Figures { viewers, fans } = self.figures();
+        if self.quality() == Quality::Exact && self.own.sees_peers() {
             self.peaks.lock().note(Peaks { viewers, fans }, self.own.renewals());
         }
         self.peaks()
@@ -380,14 +380,18 @@ impl Room {
         self.fans.is_in_doubt() || self.viewers.is_in_doubt()
     }
 
-    /// Whether everything is in doubt: no check, or no call to some slice, has shown since that all is right.
+    /// Whether everything that the store said of this live is in doubt.
     pub fn is_unproven(&self) -> bool {
+        self.check.doubted_since().is_some()
+    }
+
+    /// Ends that doubt if a check, and a call or a check of each slice, have shown since that all is right. True if it
+    /// ended.
+    pub fn end_doubt(&self) -> bool {
         let Some(since) = self.check.doubted_since() else { return false };
-        let proven = self.check.is_checked_since(since) && self.slices.iter().all(|slice| slice.is_proven_since(since));
-        if proven {
-            self.check.end_doubt(since);
-        }
-        !proven
+        let is_proven =
+            self.check.is_checked_since(since) && self.slices.iter().all(|slice| slice.is_proven_since(since));
+        is_proven && self.check.end_doubt(since)
     }
 
     pub fn unconfirmed_since(&self) -> Option<Instant> {

@@ -14,6 +14,7 @@ use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
+use super::slice::ReadSize;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::{Config, Switch};
@@ -170,7 +171,10 @@ impl Rooms {
 
     /// Queues every room for its dashboards: how far figures can be trusted may have changed.
     pub fn count_all(&self) {
-        self.all().iter().for_each(|room| self.show(room));
+        for room in self.all() {
+            room.note_peaks();
+            self.show(&room);
+        }
     }
 
     /// Takes in what a back end wrote about a live, as the store has it.
@@ -337,14 +341,33 @@ impl Rooms {
         self.note_doubt(&room.into(), place, was_in_doubt);
     }
 
-    /// Takes in what a check read of a slice that expected version `expected`.
-    pub fn note_reading(&self, audience: &Audience, place: usize, expected: u64, read: SliceSize, now: Millis) {
+    /// Takes in what a check read of a slice.
+    pub fn note_reading(&self, audience: &Audience, place: usize, read: ReadSize) {
         let was_in_doubt = audience.slices()[place].size().in_doubt;
-        let is_news = audience.note_reading(place, expected, read, now);
+        let is_news = audience.note_reading(place, read);
         if let Some(room) = audience.room().filter(|_| is_news) {
             self.count(room);
         }
         self.note_doubt(audience, place, was_in_doubt);
+    }
+
+    /// Notes that a call or a check that was sent at `asked` showed that the store holds of a slice what it should.
+    pub fn note_proven(&self, audience: &Audience, place: usize, asked: Millis) {
+        audience.slices()[place].note_proven(asked);
+        audience.room().iter().for_each(|room| self.end_doubt(room));
+    }
+
+    /// Notes that the store answered a check of a room that was sent at `asked`.
+    pub fn note_checked(&self, room: &Arc<Room>, asked: Millis) {
+        room.check.note_checked(asked);
+        self.end_doubt(room);
+    }
+
+    fn end_doubt(&self, room: &Arc<Room>) {
+        if room.end_doubt() {
+            room.note_peaks();
+            self.count(room);
+        }
     }
 
     /// Has what this gateway holds of the platform looked at again: another gateway found what only another program can
@@ -353,16 +376,20 @@ impl Rooms {
         let Some(platform) = &self.platform else { return };
         for (place, slice) in platform.slices().iter().enumerate() {
             slice.lock().look_again();
-            self.flush(&Audience::Platform(platform.clone()), place);
+            self.flush(Audience::Platform(platform.clone()), place);
         }
     }
 
-    /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at once.
+    /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at once; the latter once
+    /// more when the doubt ends, since another program may have gone on writing meanwhile.
     fn note_doubt(&self, audience: &Audience, place: usize, was_in_doubt: bool) {
         let slice = &audience.slices()[place];
-        if slice.size().in_doubt && !was_in_doubt {
+        let is_in_doubt = slice.size().in_doubt;
+        if is_in_doubt != was_in_doubt {
             slice.lock().look_again();
             self.flush(audience, place);
+        }
+        if is_in_doubt && !was_in_doubt {
             self.in_doubt.push(audience.clone());
         }
     }

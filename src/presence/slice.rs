@@ -21,6 +21,16 @@ pub struct Slice {
     proven: AtomicU64,
 }
 
+/// The size that a check read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadSize {
+    /// The version that this gateway knew before.
+    pub expected: u64,
+    pub size: SliceSize,
+    /// When it was read.
+    pub at: Millis,
+}
+
 /// The size over all gateways, as the store last said.
 #[derive(Debug, Default)]
 struct Size {
@@ -39,19 +49,24 @@ pub struct SetSize {
 
 impl SetSize {
     pub fn members(&self) -> u64 {
-        self.members.load(Ordering::Relaxed)
+        self.members.load(Ordering::SeqCst)
     }
 
     pub fn is_in_doubt(&self) -> bool {
-        self.doubts.load(Ordering::Relaxed) > 0
+        self.doubts.load(Ordering::SeqCst) > 0
     }
 
     /// The caller holds the lock of the slice: two differences of one slice in the wrong order could make the sum
     /// negative for a moment.
     fn replace(&self, before: SliceSize, after: SliceSize) {
-        self.members.fetch_add(after.card.wrapping_sub(before.card), Ordering::Relaxed);
-        let doubts = u64::from(after.in_doubt).wrapping_sub(u64::from(before.in_doubt));
-        self.doubts.fetch_add(doubts, Ordering::Relaxed);
+        // Whoever reads the members first, and then the doubts, never takes doubtful members for certain ones.
+        if after.in_doubt && !before.in_doubt {
+            self.doubts.fetch_add(1, Ordering::SeqCst);
+        }
+        self.members.fetch_add(after.card.wrapping_sub(before.card), Ordering::SeqCst);
+        if before.in_doubt && !after.in_doubt {
+            self.doubts.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -79,11 +94,11 @@ impl Slice {
         told.version >= size.there.version && size.set(told, now, sum)
     }
 
-    /// Takes in what a check read that expected version `expected`. The reading wins even with a lower version, since a
-    /// store that lost data starts again from a low one. It is ignored if another version was heard of meanwhile.
-    pub fn note_reading(&self, expected: u64, read: SliceSize, now: Millis, sum: &SetSize) -> bool {
+    /// Takes in what a check read. The reading wins even with a lower version, since a store that lost data starts
+    /// again from a low one. It is ignored if another version was heard of meanwhile.
+    pub fn note_reading(&self, read: ReadSize, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
-        size.there.version == expected && size.set(read, now, sum)
+        size.there.version == read.expected && size.set(read.size, read.at, sum)
     }
 
     /// The size as the store last told it.
@@ -192,7 +207,7 @@ mod tests {
     fn a_reading_wins_unless_another_version_was_heard_of_meanwhile() {
         let slice = slice();
         note(&slice, size(5, 100), 10);
-        let read = |expected, read| slice.note_reading(expected, read, 20, &sum_of(&slice));
+        let read = |expected, size| slice.note_reading(ReadSize { expected, size, at: 20 }, &sum_of(&slice));
         assert!(!read(99, size(7, 101)));
         assert!(read(100, size(0, 3)), "the store lost its data");
         assert_eq!(slice.size(), size(0, 3));

@@ -16,7 +16,7 @@ use super::own_lease::Incarnation;
 use super::resync_at::ResyncAt;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, USERS_SLICES, UserId};
-use crate::store::{Chain, TellWhereabouts};
+use crate::store::{Chain, MAX_WHEREABOUTS, TellWhereabouts};
 
 /// Users of one call.
 const USERS_A_CALL: usize = 500;
@@ -39,8 +39,8 @@ pub struct Moved {
 /// What follows from an answer of the store.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Noted {
-    /// The store lost something or came back with something older: [`Whereabouts::found`] must be told whom it names.
-    pub lost: bool,
+    /// What the store has must be read, and [`Whereabouts::found`] be told.
+    pub must_read: bool,
     pub moved: Moved,
 }
 
@@ -75,9 +75,9 @@ struct Slice {
     doubted: bool,
     /// The incarnation that told the store, and the number of its last call that was answered.
     told: Option<(u32, u64)>,
-    /// The store lost words, came back with older ones, or knows this gateway by another id; and what it has was not
-    /// read since.
-    lost: bool,
+    /// The store may have other words of this gateway than it was told: it lost some, came back with older ones, knows
+    /// this gateway by another id, or another program wrote there. What it has was not read since.
+    must_read: bool,
     /// When what it has may be read.
     resync_at: ResyncAt,
 }
@@ -146,7 +146,7 @@ impl Whereabouts {
         if slice.told.is_some_and(|(incarnation, _)| incarnation != own.number) {
             // The store knows nothing of the new id.
             slice.told = None;
-            (slice.lost, slice.doubted) = (true, true);
+            (slice.must_read, slice.doubted) = (true, true);
         }
         let doubted = std::mem::take(&mut slice.doubted) && (slice.told.is_some() || !slice.lives.is_empty());
         if slice.untold.is_empty() && !doubted {
@@ -165,44 +165,75 @@ impl Whereabouts {
         Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, known, users })
     }
 
-    /// Notes that the store was told. If the store lost something, [`Self::found`] is to be called once
+    /// Notes that the store was told. If what it has must be read, [`Self::found`] is to be called once
     /// [`Self::resync_at`] says so.
     pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, chain: Chain) -> Noted {
         let mut slice = self.slice(call.slice).lock();
-        slice.lost |= chain == Chain::Broken;
+        slice.must_read |= chain == Chain::Broken;
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);
         let told =
             |(user, lives): &(UserId, Vec<LiveId>)| lives.iter().map(|live| (live.clone(), user.clone())).collect();
         users.extend(call.users.iter().flat_map(|there| -> Vec<_> { told(there) }));
-        let (lost, more) = (slice.lost, !slice.untold.is_empty());
-        let anybody = !lost && !more && std::mem::take(&mut slice.forgot_moves);
+        let (must_read, more) = (slice.must_read, !slice.untold.is_empty());
+        let anybody = !must_read && !more && std::mem::take(&mut slice.forgot_moves);
         drop(slice);
         if more {
             self.changed.notify_one();
         }
-        Noted { lost, moved: Moved { users, anybody } }
+        Noted { must_read, moved: Moved { users, anybody } }
     }
 
-    /// When what the store has of a slice that lost something may be read, and all who are here told again; `None` is
-    /// now. See [`ResyncAt::take`].
+    /// When what the store has of a slice may be read, and told again where it is wrong; `None` is now. See
+    /// [`ResyncAt::take`].
     pub fn resync_at(&self, index: u32, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
         let mut slice = self.slice(index).lock();
         let users = slice.lives.len();
         slice.resync_at.take(users, now, book)
     }
 
-    /// Takes in of whom the store has a word of this gateway in a slice, after it lost something. Those and all who are
-    /// here are told again.
-    pub fn found(&self, index: u32, users: Vec<UserId>) {
+    /// Takes in the words of this gateway that the store has in a slice, of each user in order. Where they are not as
+    /// they should be, they are told again. How many users those are.
+    pub fn found(&self, index: u32, mut words: HashMap<UserId, Vec<LiveId>>) -> usize {
         let mut slice = self.slice(index).lock();
-        slice.lost = false;
-        slice.tell_all();
-        for user in users {
-            slice.untold.entry(user).or_default();
+        slice.must_read = false;
+        let mut wrong = Vec::new();
+        for (user, lives) in &slice.lives {
+            let said = words.remove(user).unwrap_or_default();
+            // Of a user in very many lives, the store keeps the last ones.
+            if said != to_tell(lives) && (said.len() < MAX_WHEREABOUTS || !to_tell(lives).ends_with(&said)) {
+                wrong.push(user.clone());
+            }
         }
+        wrong.extend(words.into_keys());
+        // Who is on the way to the store is not wrong there.
+        wrong.retain(|user| !slice.untold.contains_key(user));
+        if !wrong.is_empty() {
+            // It is not known what the store named before.
+            slice.forgot_moves = true;
+        }
+        let found = wrong.len();
+        slice.untold.extend(wrong.into_iter().map(|user| (user, Vec::new())));
         drop(slice);
         self.changed.notify_one();
+        found
+    }
+
+    /// Has what the store has read in some slices, about `most` users of this gateway, from a slice on: another program
+    /// may have written there and left the number of users as it was. Returns the slice to go on with.
+    pub fn read_back(&self, from: u32, most: usize) -> u32 {
+        let mut users = 0;
+        let mut index = from;
+        for _ in 0..USERS_SLICES {
+            let mut slice = self.slice(index).lock();
+            (slice.must_read, slice.doubted) = (true, true);
+            users += slice.lives.len();
+            index = index % USERS_SLICES + 1;
+            if users >= most {
+                break;
+            }
+        }
+        index
     }
 
     /// Has a slice asked again: what the store names could not be read.
@@ -224,20 +255,12 @@ impl Whereabouts {
 }
 
 impl Slice {
-    fn tell_all(&mut self) {
-        for user in self.lives.keys() {
-            self.untold.entry(user.clone()).or_default();
-        }
-        // It is not known what the store named before.
-        self.forgot_moves = true;
-    }
-
     /// Has the store told of a user, who left these lives.
     fn must_tell(&mut self, user: &UserId, left: Vec<LiveId>) {
         if self.untold.len() >= MOST_UNTOLD.max(2 * self.lives.len()) {
             // The store is away for long.
             self.untold.clear();
-            (self.lost, self.doubted, self.forgot_moves) = (true, true, true);
+            (self.must_read, self.doubted, self.forgot_moves) = (true, true, true);
         }
         let known = self.untold.entry(user.clone()).or_default();
         for live in left {
@@ -292,8 +315,8 @@ mod tests {
     /// What the store is told now of the user, if anything.
     fn told(whereabouts: &Whereabouts, own: &Incarnation, chain: Chain) -> Option<Vec<Vec<LiveId>>> {
         let call = whereabouts.calls(own).pop()?;
-        if whereabouts.noted(&call, own, chain).lost {
-            whereabouts.found(call.slice, Vec::new());
+        if whereabouts.noted(&call, own, chain).must_read {
+            whereabouts.found(call.slice, HashMap::new());
         }
         Some(call.users.into_iter().map(|(_, lives)| lives).collect())
     }
@@ -392,7 +415,7 @@ mod tests {
                 whereabouts.left(&user, &live);
                 unanswered(&whereabouts, &own, &store);
             }
-            assert!(!answered(&whereabouts, &own, &store).lost, "round {round}");
+            assert!(!answered(&whereabouts, &own, &store).must_read, "round {round}");
         }
     }
 
@@ -402,15 +425,15 @@ mod tests {
         let (own, (user, live)) = (own(1), id("1"));
         let other = of_slice(user.slice_index(USERS_SLICES)).find(|other| *other != user).unwrap();
         whereabouts.joined(&user, &live);
-        assert!(!answered(&whereabouts, &own, &store).lost);
+        assert!(!answered(&whereabouts, &own, &store).must_read);
         whereabouts.joined(&other, &live);
         unanswered(&whereabouts, &own, &store);
         lose(&store, &own, &user);
         unanswered(&whereabouts, &own, &store);
         unanswered(&whereabouts, &own, &store);
-        assert!(answered(&whereabouts, &own, &store).lost);
-        whereabouts.found(user.slice_index(USERS_SLICES), Vec::new());
-        assert!(!answered(&whereabouts, &own, &store).lost);
+        assert!(answered(&whereabouts, &own, &store).must_read);
+        whereabouts.found(user.slice_index(USERS_SLICES), HashMap::new());
+        assert!(!answered(&whereabouts, &own, &store).must_read);
         let words = |user| store.whereabouts_of(std::slice::from_ref(user)).now_or_never().unwrap().unwrap().remove(0);
         assert_eq!([words(&user), words(&other)], [vec![(own.id.clone(), live.clone())], vec![(own.id.clone(), live)]]);
     }
@@ -440,12 +463,12 @@ mod tests {
         assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![]]));
         whereabouts.doubt_all();
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, Chain::Broken).lost, "the first call is the last that it knows");
+        assert!(whereabouts.noted(&call, &own, Chain::Broken).must_read, "the first call is the last that it knows");
         // What it names could not be read.
         whereabouts.doubt(call.slice);
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).lost);
-        whereabouts.found(call.slice, vec![user.clone()]);
+        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).must_read);
+        whereabouts.found(call.slice, HashMap::from([(user.clone(), vec![live.clone()])]));
         let moved = moved(&whereabouts, &own);
         assert_eq!(moved, Moved { users: vec![], anybody: true }, "where the user was is not known");
         assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
@@ -458,16 +481,16 @@ mod tests {
         assert!(told(&whereabouts, &own, Chain::Unbroken).is_some());
         whereabouts.doubt_all();
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, Chain::Broken).lost);
+        assert!(whereabouts.noted(&call, &own, Chain::Broken).must_read);
         assert_eq!(whereabouts.resync_at(call.slice, 10, |users| 1_000 * Millis::from(users)), Some(1_010));
         assert_eq!(whereabouts.resync_at(call.slice, 500, |_| panic!("it has a time")), Some(1_010));
         // A change is told meanwhile.
         whereabouts.left(&user, &live);
         let call = whereabouts.calls(&own).pop().unwrap();
         assert_eq!(call.users, [(user.clone(), vec![])]);
-        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).lost, "nobody has read what the store has");
+        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).must_read, "nobody has read what the store has");
         assert_eq!(whereabouts.resync_at(call.slice, 1_010, |_| panic!("it has a time")), None);
-        whereabouts.found(call.slice, vec![user]);
+        whereabouts.found(call.slice, HashMap::from([(user, vec![live])]));
         assert_eq!(told(&whereabouts, &own, Chain::Unbroken), Some(vec![vec![]]));
     }
 
@@ -481,9 +504,9 @@ mod tests {
         }
         assert!(whereabouts.slice(1).lock().untold.len() <= MOST_UNTOLD);
         let call = whereabouts.call(1, &own).unwrap();
-        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).lost, "the store must say whom it names");
+        assert!(whereabouts.noted(&call, &own, Chain::Unbroken).must_read, "the store must say whom it names");
         let (stale, _) = id("42");
-        whereabouts.found(1, vec![stale.clone()]);
+        whereabouts.found(1, HashMap::from([(stale.clone(), vec![live])]));
         let mut told = Vec::new();
         while let Some(call) = whereabouts.call(1, &own) {
             whereabouts.noted(&call, &own, Chain::Unbroken);

@@ -113,6 +113,8 @@ impl Slice {
     fn compare_size(&mut self, known: u64, now: UnixMillis) {
         if known > self.version {
             self.doubt = self.doubt.max(Some(now + millis(DOUBT_AFTER_LOSS)));
+            // The next version is newer than every one that gateways know, even if the clock is behind.
+            self.version = known;
         } else if self.counted != self.card() {
             self.doubt = self.doubt.or(Some(0));
         }

@@ -87,8 +87,8 @@ impl Apply {
     }
 }
 
-/// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found that out and written
-/// again whom it holds.
+/// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found that out and
+/// written again whom it holds.
 pub const DOUBT_AFTER_LOSS: Duration = Duration::from_secs(10);
 
 /// The size of a slice, over all gateways.
@@ -360,8 +360,8 @@ pub trait Slices: Sync {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage>;
 
-    /// Looks through a page of the times since when members of a slice are there, from cursor 0 on, and removes those of
-    /// users who are not in the slice. The slice keeps such times.
+    /// Looks through a page of the times since when members of a slice are there, from cursor 0 on, and removes those
+    /// of users who are not in the slice. The slice keeps such times.
     async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes>;
 
     /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those

@@ -19,7 +19,7 @@ use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::{Gateways, Roster};
-use crate::presence::{Audience, Platform, Room, Rooms};
+use crate::presence::{Audience, Platform, ReadSize, Room, Rooms};
 use crate::store::{
     CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
     Store, StoreError, StoreResult, both,
@@ -86,11 +86,8 @@ impl Checker {
                 Ok(swept) => {
                     Metrics::count_result(&self.metrics.checks, "done");
                     room.check.answered();
-                    let was_in_doubt = room.check.is_unheard() || room.check.doubted_since().is_some();
-                    room.check.note_checked(began);
-                    // They may have been in doubt when they were heard.
-                    room.note_peaks();
-                    if was_in_doubt {
+                    self.rooms.note_checked(room, began);
+                    if room.check.is_unheard() {
                         // Its figures may be exact now.
                         self.rooms.show(room);
                     }
@@ -99,10 +96,14 @@ impl Checker {
                 Err(StoreError::Nonsense(what)) => {
                     Metrics::count_result(&self.metrics.checks, "failed");
                     tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
+                    let mut removed = false;
                     for slice in room.slices() {
-                        self.mender.drop_foreign_keys(&slice.id).await;
+                        removed |= self.mender.drop_foreign_keys(&slice.id).await;
                     }
-                    self.check_again(&room.into());
+                    // Otherwise a check a second later would find the same.
+                    if removed {
+                        self.check_again(&room.into());
+                    }
                 }
                 Err(why) => {
                     Metrics::count_result(&self.metrics.checks, "failed");
@@ -273,7 +274,7 @@ impl Checker {
         for ((place, version), _) in places.iter().zip(&as_expected).filter(|(_, same)| **same) {
             let slice = &room.slices()[*place];
             slice.confirm_version(*version, now);
-            slice.note_proven(began);
+            self.rooms.note_proven(&room.into(), *place, began);
         }
         self.write_again(room, now);
         result
@@ -297,7 +298,8 @@ impl Checker {
         // Without a fence, only a call can begin the doubt.
         let is_evidence = is_older && expected.entry.is_some();
         if !is_evidence {
-            self.rooms.note_reading(audience, place, version, size, self.clock.now());
+            let read = ReadSize { expected: version, size, at: self.clock.now() };
+            self.rooms.note_reading(audience, place, read);
         }
         if let Some(room) = audience.room().filter(|_| matches!(slice.id.set, OnlineSet::Viewers(_))) {
             // Nothing else but messages tells of them, and one may have been missed.

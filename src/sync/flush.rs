@@ -367,10 +367,10 @@ impl Flusher {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
                 audience.note_left_told(place, &call.leaves, left.as_deref());
-                if verdict == Verdict::Settled {
-                    slice.note_proven(asked);
-                }
                 self.rooms.note_size(audience, place, view.size, self.clock.now());
+                if verdict == Verdict::Settled {
+                    self.rooms.note_proven(audience, place, asked);
+                }
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
                     let listed = (&call.joins[invisible..], &call.leaves[invisible_leaves..]);
                     events.note(room, &slice.id.set, listed);

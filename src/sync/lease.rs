@@ -16,7 +16,7 @@ use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::store::{Lease, LeaseReply, RenewLease, Store};
+use crate::store::{Health, Lease, LeaseReply, RenewLease, Store};
 use crate::sync::seen::SeenUsers;
 
 /// A renewal that takes longer was not waiting for the store: its call has a shorter deadline.
@@ -47,6 +47,7 @@ impl LeaseKeeper {
                 self.gateways.own.note_attempt(self.clock.now());
             }
             let late = self.gateways.own_lease_is_late(self.clock.now());
+            self.gateways.own.set_out_of_touch(late || *self.store.health().borrow() == Health::Down);
             if std::mem::replace(&mut was_late, late) != late {
                 self.rooms.count_all();
                 self.report(late);

@@ -17,9 +17,9 @@ use crate::sync::sweep::Sweeper;
 /// the slice goes on.
 const MOST_REPAIRS: u32 = 3;
 
-/// A doubt that has just begun is repaired after this time, in ms. By then all gateways that hold the slice have heard of
-/// it, and look at what they hold.
-pub const UNTIL_HEARD: Millis = 1_000;
+/// A doubt that has just begun is repaired after this time, in ms. By then all gateways that hold the slice have heard
+/// of it, and look at what they hold.
+const UNTIL_HEARD: Millis = 1_000;
 
 pub struct Mender {
     pub gateways: Arc<Gateways>,
@@ -111,15 +111,17 @@ impl Mender {
     }
 
     /// Removes what another program put in the place of a slice's keys, since no call on the slice is answered any
-    /// more. The checks find that the slice lacks what was there.
-    pub async fn drop_foreign_keys(&self, slice: &SliceId) {
+    /// more. The checks find that the slice lacks what was there. True if there were such keys.
+    pub async fn drop_foreign_keys(&self, slice: &SliceId) -> bool {
         match self.store.drop_foreign_keys(slice).await {
-            Ok(keys) if keys.is_empty() => {}
+            Ok(keys) if keys.is_empty() => false,
             Ok(keys) => {
                 tracing::warn!(set = %slice.set, slice = slice.index, ?keys, "removed keys that another program wrote");
+                true
             }
             Err(why) => {
                 tracing::debug!(set = %slice.set, slice = slice.index, error = %why, "could not look for foreign keys");
+                false
             }
         }
     }

@@ -45,6 +45,7 @@ impl Sweeper {
 
     /// Removes all members that a dead gateway holds in a slice, call by call.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
+        self.compare(slice).await?;
         let mut released = 0;
         let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), self.last_heard(gateway));
         let result = loop {
@@ -73,6 +74,17 @@ impl Sweeper {
             "swept a dead gateway"
         );
         result
+    }
+
+    /// Begins a doubt if the store came back with an older slice than this gateway knows. Otherwise the sweep would
+    /// give the older slice a newer version.
+    async fn compare(&self, slice: &SliceId) -> StoreResult<()> {
+        let Some((audience, place)) = self.place_of(slice) else { return Ok(()) };
+        let known = audience.slices()[place].size().version;
+        if let Some(compared) = self.store.compare(slice, audience.epoch(), known).await? {
+            self.note_size(slice, compared.size);
+        }
+        Ok(())
     }
 
     /// When a dead gateway gave its last sign of life: the last renewal of its lease. It cannot be later than a lease
@@ -116,14 +128,19 @@ impl Sweeper {
 
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
     pub(super) fn note_size(&self, slice: &SliceId, size: SliceSize) {
+        if let Some((audience, place)) = self.place_of(slice) {
+            self.rooms.note_size(&audience, place, size, self.clock.now());
+        }
+    }
+
+    /// Where this gateway has a slice, if it does.
+    fn place_of(&self, slice: &SliceId) -> Option<(Audience, usize)> {
         let audience = match slice.live() {
             Some(live) => self.rooms.get(live).map(Audience::Room),
             None => self.rooms.platform.clone().map(Audience::Platform),
-        };
-        let Some(audience) = audience else { return };
-        if let Some(place) = audience.place_of(slice) {
-            self.rooms.note_size(&audience, place, size, self.clock.now());
-        }
+        }?;
+        let place = audience.place_of(slice)?;
+        Some((audience, place))
     }
 }
 

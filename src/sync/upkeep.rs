@@ -25,8 +25,8 @@ use crate::sync::seen::SeenUsers;
 /// A room that nobody has used for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Slices that came into doubt are looked at after a time in this range, in ms. By then all gateways that hold them have
-/// heard of the doubt.
+/// Slices that came into doubt are looked at after a time in this range, in ms. By then all gateways that hold them
+/// have heard of the doubt.
 const LOOK_AT_DOUBT: Range<Millis> = 500..1_500;
 
 /// Calls under way at a time; checks beyond that wait for a moment.
@@ -157,6 +157,7 @@ impl Upkeep {
             Health::Down => {
                 tracing::warn!("the store is away; sockets are kept, counts are stale");
                 self.metrics.store_up.set(0);
+                self.gateways.own.set_out_of_touch(true);
             }
             Health::Up => {
                 tracing::info!("the store is back");

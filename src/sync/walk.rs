@@ -32,7 +32,7 @@ use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
 use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
-use crate::sync::mend::{Mender, UNTIL_HEARD};
+use crate::sync::mend::Mender;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::{Searched, Sweeper};
 use crate::sync::user_upkeep::UserUpkeep;
@@ -484,13 +484,12 @@ impl Walk {
         Ok(WalkedSlice { id: slice, epoch, gateways, members: card, held })
     }
 
-    /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt after a loss is left to the next
-    /// walk.
+    /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt that has just begun is left to the
+    /// gateways that have one, and to the next walk.
     async fn mend(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let wait = self.mender.mend(slice, epoch, 0).await?;
-        if wait > 0 && wait <= UNTIL_HEARD {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-            self.mender.mend(slice, epoch, 0).await?;
+        if let Some(live) = slice.live().filter(|_| wait > 0) {
+            self.outbox.doubt(live);
         }
         Ok(())
     }

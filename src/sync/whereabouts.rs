@@ -1,6 +1,6 @@
 //! Tells the store in which lives each user of this gateway is: on change, batched, as absolute values. What the store
-//! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything,
-//! slice by slice under the [`ResyncLimit`]. Changes do not wait for that.
+//! was told is asked for again after a doubt and once in `check-every`, and a part of it is read back then. Where the
+//! store has something else it is told again, slice by slice under the [`ResyncLimit`]. Changes do not wait for that.
 //! Whoever asked for their friends in a live hears of a user who came or left after the store has.
 
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
@@ -24,6 +25,10 @@ use crate::sync::user_upkeep::forget_the_dead;
 
 /// Calls under way at a time.
 const AT_A_TIME: usize = 16;
+
+/// Words that all gateways together read back with each check, at least: the store says what it has, and where that is
+/// not what it was told, it is told again.
+const READ_BACK: usize = 10_000;
 
 /// The wait before failed calls are made again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -39,6 +44,7 @@ pub struct WhereaboutsTeller {
     pub check_every: Duration,
     pub clock: Clock,
     pub resync_limit: Arc<ResyncLimit>,
+    pub metrics: Arc<Metrics>,
 }
 
 /// When a slice has to be looked at again, because its time has not come.
@@ -51,6 +57,7 @@ impl WhereaboutsTeller {
         let mut checks = tokio::time::interval(self.check_every);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failed = false;
+        let mut read_next = 1;
         let mut later: Vec<(Millis, u32)> = Vec::new();
         loop {
             let next = later.iter().map(|(at, _)| *at).min();
@@ -60,7 +67,11 @@ impl WhereaboutsTeller {
                     return;
                 }
                 Some(_) = doubts.next() => whereabouts.doubt_all(),
-                _ = checks.tick() => whereabouts.doubt_all(),
+                _ = checks.tick() => {
+                    whereabouts.doubt_all();
+                    let each = READ_BACK / self.gateways.roster().living.len().max(1);
+                    read_next = whereabouts.read_back(read_next, each);
+                }
                 () = whereabouts.changes() => {}
                 () = tokio::time::sleep(RETRY), if failed => {}
                 () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
@@ -109,14 +120,22 @@ impl WhereaboutsTeller {
             Ok(ToldWhereabouts::Noted(chain)) => {
                 let noted = whereabouts.noted(&call, own, chain);
                 self.pass_on(noted.moved);
-                if noted.lost {
+                if noted.must_read {
                     let now = self.clock.now();
                     if let Some(at) = whereabouts.resync_at(call.slice, now, |users| self.resync_limit.book(users)) {
                         return Ok(Some((at, call.slice)));
                     }
                     let named = self.named(&own.id, call.slice).await;
                     let named = named.inspect_err(|_| whereabouts.doubt(call.slice))?;
-                    whereabouts.found(call.slice, named);
+                    let wrong = whereabouts.found(call.slice, named);
+                    if wrong > 0 {
+                        self.metrics.drifted("missing", wrong as u64);
+                        tracing::warn!(
+                            slice = call.slice,
+                            users = wrong,
+                            "the store did not have where users are as it was told; telling it again"
+                        );
+                    }
                 }
             }
             // The next call has a higher number.
@@ -142,17 +161,23 @@ impl WhereaboutsTeller {
         elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(&live, &users));
     }
 
-    /// Everybody of whom the store has a word of this gateway. Drops what the dead say: a gateway that was buried while
+    /// The words of this gateway that the store has, by user. Drops what the dead say: a gateway that was buried while
     /// it was frozen may have told something under its former id after everybody else had looked for that.
-    async fn named(&self, own: &GatewayId, slice: u32) -> StoreResult<Vec<UserId>> {
-        let (mut all, mut cursor) = (Vec::new(), Some(0));
+    async fn named(&self, own: &GatewayId, slice: u32) -> StoreResult<HashMap<UserId, Vec<LiveId>>> {
+        let mut all: HashMap<UserId, Vec<LiveId>> = HashMap::new();
+        let mut cursor = Some(0);
         while let Some(from) = cursor {
             let page = self.store.whereabouts_page(slice, from).await?;
             // What is read is paid for by the slices that come after.
             self.resync_limit.book(u32::try_from(page.said.len()).unwrap_or(u32::MAX));
             forget_the_dead(self.store.as_ref(), &self.gateways.roster(), slice, &page).await?;
-            let by_own = page.said.into_iter().filter(|(_, words)| words.iter().any(|(gateway, _)| gateway == own));
-            all.extend(by_own.map(|(user, _)| user));
+            for (user, words) in page.said {
+                let lives: Vec<LiveId> =
+                    words.into_iter().filter(|(gateway, _)| gateway == own).map(|(_, live)| live).collect();
+                if !lives.is_empty() {
+                    all.insert(user, lives);
+                }
+            }
             cursor = page.next;
         }
         Ok(all)

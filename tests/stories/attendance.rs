@@ -185,6 +185,10 @@ on_redis! {
         let redis = world.redis();
         let mut kept = BTreeSet::new();
         for key in redis.keys("*42*").await {
+            // The id of a gateway may have these characters, too.
+            if key.starts_with("{online-users_slice") {
+                continue;
+            }
             let ttl = redis.ask(&["TTL", &key]).await.as_i64().unwrap();
             assert!((1..=30 * 86_400).contains(&ttl), "{key} has {ttl}");
             // The history, which there is if counts were written before the close, lasts as long as the record.

@@ -347,7 +347,7 @@ impl Trial {
 
     /// Everything happens at once. All of it is repaired, and in a quiet live nothing wrong is called exact for longer
     /// than that may take.
-    async fn is_repaired(self, pace: Pace) {
+    async fn goes_on_till_repaired(self, pace: Pace) {
         self.back_up_and_go_on().await;
         let bound = bound(&self.worlds[0]);
         let witnesses = self.witnesses().await;
@@ -417,19 +417,19 @@ impl Comer<'_> {
 async fn fans_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
     trial.open_lives(Target::OF_FANS, "online-fans").await;
-    trial.is_repaired(pace).await;
+    trial.goes_on_till_repaired(pace).await;
 }
 
 async fn viewers_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, exact).await;
     trial.open_lives(Target::OF_VIEWERS, "online-viewers").await;
-    trial.is_repaired(pace).await;
+    trial.goes_on_till_repaired(pace).await;
 }
 
 async fn users_online_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
     trial.fill_online_slices(Target::OF_FANS).await;
-    trial.is_repaired(pace).await;
+    trial.goes_on_till_repaired(pace).await;
 }
 
 macro_rules! repaired {
@@ -588,11 +588,11 @@ async fn who_is_invisible_is_listed_no_longer_than_that() {
             let invisible = here.redis().members_of(key).await;
             same((invisible, listed(&here).await), (ghosts.clone(), seen.clone()))
         };
-        until("the ghosts are noted", PATIENCE, || is_right()).await;
+        until("the ghosts are noted", PATIENCE, &is_right).await;
         for meddling in Meddling::OF_THE_INVISIBLE {
             here.redis().meddle(&meddling.command(key)).await;
             sleep(Duration::from_millis(150)).await;
-            until(&format!("who is listed after {meddling:?}"), bound(&here), || is_right()).await;
+            until(&format!("who is listed after {meddling:?}"), bound(&here), &is_right).await;
         }
         here.redis().meddle(&tidy(key)).await;
         nothing_is_wrong(&here.redis().url(), PATIENCE).await;
@@ -635,7 +635,7 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
             }
             if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
         };
-        until("all are found", PATIENCE, || all_right()).await;
+        until("all are found", PATIENCE, &all_right).await;
         let (older, key, live, names) = places.last().unwrap();
         assert_eq!(*older, Meddling::RestoreOlder);
         // The last one was not there yet when the backup was taken.
@@ -646,13 +646,13 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
         .await;
         here.redis().meddle(&back_up(key)).await;
         people.push(there.viewer_in(names.last().unwrap(), live).await);
-        until("all are found", PATIENCE, || all_right()).await;
+        until("all are found", PATIENCE, &all_right).await;
         for (meddling, key, ..) in &places {
             here.redis().meddle(&meddling.command(key)).await;
         }
         sleep(Duration::from_millis(150)).await;
-        until("all are found again", bound(&here), || all_right()).await;
-        throughout("all stay found", here.config.check_every * 2, || all_right()).await;
+        until("all are found again", bound(&here), &all_right).await;
+        throughout("all stay found", here.config.check_every * 2, all_right).await;
         for (_, key, ..) in &places {
             here.redis().meddle(&tidy(key)).await;
         }

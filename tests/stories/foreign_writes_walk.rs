@@ -347,7 +347,7 @@ async fn walk(gateways: usize, n: u64) {
 }
 
 async fn walks(gateways: usize, seed: u64, writes: usize, lives: usize) {
-    let mut walk = Walk::on(gateways, seed, lives, seed % 2 == 0).await;
+    let mut walk = Walk::on(gateways, seed, lives, seed.is_multiple_of(2)).await;
     // A gateway says how good its figures of a live are only if somebody there looks at it.
     let mut witnesses = Vec::new();
     for (live, name) in walk.lives.iter().enumerate() {

@@ -78,6 +78,7 @@ on_both_stores! {
 }
 
 on_redis! {
+    tuned(|config| config.user_rate = 0)
     async fn two_gateways_write_one_history(world) {
         world.open("42").await;
         world.crowd_follows("a", 2).await;

@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use rollcall::store::DOUBT_AFTER_LOSS;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -85,9 +86,9 @@ impl Dashboard {
         self.sees_that(quality, |counts| counts.json["quality"] == quality).await
     }
 
-    /// Waits until the newest `counts` are as wished.
+    /// Waits until the newest `counts` are as wished. After a loss they are in doubt for a while.
     pub async fn sees_that(&mut self, what: &str, wish: impl Fn(&Counts) -> bool) -> Counts {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DOUBT_AFTER_LOSS + PATIENCE;
         loop {
             self.catch_up(Instant::now()).await;
             if let Some(newest) = self.log.last().filter(|newest| wish(newest)) {

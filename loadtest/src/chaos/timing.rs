@@ -9,8 +9,8 @@ use rollcall::store::DOUBT_AFTER_LOSS;
 const SLACK: Duration = Duration::from_millis(750);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts are exact again within this time after Redis lost writes: the slices are in doubt until every gateway has found
-/// that out, and a look at them may be a few seconds late.
+/// Counts are exact again within this time after Redis lost writes: the slices are in doubt until every gateway has
+/// found that out, and a look at them may be a few seconds late.
 pub(crate) const EXACT_AGAIN: Duration = DOUBT_AFTER_LOSS.saturating_add(Duration::from_secs(4));
 
 /// The gateways' times.

@@ -6,8 +6,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::{AT_A_TIME, FoundKeys};
 use crate::base::ids::SliceId;
-use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
+use crate::store::{StoreError, StoreResult};
 
 pub(super) async fn inspect(store: &RedisStore, keys: &FoundKeys) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
@@ -36,7 +36,11 @@ pub(super) async fn confirm(
 }
 
 async fn look(store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
-    let members = store.dots_in_slice(slice).await?;
+    let members = match store.dots_in_slice(slice).await {
+        // The inspection of the slices says what is wrong with the key.
+        Err(StoreError::Nonsense(_)) => return Ok(None),
+        members => members?,
+    };
     if members.is_empty() {
         return Ok(None);
     }

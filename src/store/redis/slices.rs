@@ -296,7 +296,7 @@ impl RedisStore {
     ) -> StoreResult<PutBackPage> {
         let keys = self.keys();
         let on = vec![keys.slice(slice), keys.held(slice, gateway), keys.fence(slice)];
-        let args = args![page.cursor, page.most, epoch];
+        let args = args![page.cursor, page.most, epoch, keys::SLICE_TTL.as_secs()];
         let mut reply = self.router.script(&scripts::PUT_BACK, keys.with_since(slice, on), args).await?;
         let next = reply.number()?;
         let (looked, put_back) = (reply.number()?, reply.number()?);

@@ -57,7 +57,7 @@ impl LivesParts {
         let OpenWish { live, streamer, .. } = wish;
         let full = match self.store.claim_live(streamer, live, limits).await? {
             Claimed::Full(lives) => lives,
-            done => return claimed(done, limits),
+            done => return claimed(&done, limits),
         };
         // A gateway that died while it closed a live left the claim.
         let records = self.store.load_lives(&full).await;
@@ -68,7 +68,7 @@ impl LivesParts {
                 self.store.release_live(streamer, claimed, until).await?;
             }
         }
-        claimed(self.store.claim_live(streamer, live, limits).await?, limits)
+        claimed(&self.store.claim_live(streamer, live, limits).await?, limits)
     }
 
     async fn open_claimed(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
@@ -178,11 +178,11 @@ impl LivesParts {
     }
 }
 
-fn claimed(done: Claimed, limits: ClaimLimits) -> Result<(), LiveError> {
+fn claimed(done: &Claimed, limits: ClaimLimits) -> Result<(), LiveError> {
     match done {
         Claimed::Yes => Ok(()),
         Claimed::Full(_) => Err(LiveError::TooMany(limits.open)),
-        Claimed::TooFast(wait) => Err(LiveError::TooFast(wait)),
+        Claimed::TooFast(wait) => Err(LiveError::TooFast(*wait)),
     }
 }
 

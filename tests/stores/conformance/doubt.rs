@@ -161,7 +161,7 @@ async fn keys_of_another_type_are_removed_and_no_others() {
     let (server, store) = redis().await;
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
-    assert_eq!(store.drop_foreign_keys(&slice()).await.unwrap(), [String::new(); 0]);
+    assert!(store.drop_foreign_keys(&slice()).await.unwrap().is_empty());
     let keys = ["online-fans:42", "{online-fans:42}:held:a", "{online-fans:42}:invisible", "{online-fans:42}:fence"];
     server.cli(&["SET", keys[0], "text"]);
     server.cli(&["SET", keys[1], "text"]);

@@ -12,6 +12,8 @@ local card, before = redis.call('SCARD', KEYS[1]), fence.not_before
 compare_size(fence, card, tonumber(ARGV[2]))
 local version = whole(fence.version)
 if fence.not_before ~= before then
+  -- This write comes first: it needs no memory, so a full Redis accepts the next one (see prelude.lua).
+  redis.call('SREM', KEYS[1], '')
   version = move_on(KEYS[2], fence)
 end
 local wait = math.max(0, (fence.not_before or 0) - clock())

@@ -25,5 +25,13 @@ local fence = redis.call('GET', KEYS[3])
 if fence and not string.match(fence, '^open:%d+:?%d*:?%d*:?%d*$') and not string.match(fence, '^closed:%d+$') then
   redis.call('UNLINK', KEYS[3])
   removed[#removed + 1] = KEYS[3]
+  fence = nil
+end
+-- A script that one of the keys made fail may have done half of its work.
+if #removed > 0 and fence and string.sub(fence, 1, 5) == 'open:' then
+  local open = read_fence(KEYS[3])
+  open.count = open.count or redis.call('SCARD', KEYS[1])
+  open.not_before = open.not_before or 0
+  move_on(KEYS[3], open)
 end
 return removed

@@ -19,13 +19,15 @@ for i = last + 1, #ARGV do
     fields[#fields + 1] = table.concat(words, ',')
   end
 end
+-- If another program wrote here, the next call of a gateway has to find that out.
+local was_counted = is_counted(KEYS[1])
 if #gone > 0 then
   redis.call('HDEL', KEYS[1], unpack(gone))
 end
 if #fields > 0 then
   redis.call('HSET', KEYS[1], unpack(fields))
 end
-if #gone > 0 then
+if #gone > 0 and was_counted then
   count_fields(KEYS[1])
 end
 return 1

@@ -62,6 +62,8 @@ end
 local function compare_size(fence, size, known)
   if known > fence.version then
     fence.not_before = math.max(fence.not_before or 0, clock() + 10000)
+    -- The next version is newer than every one that gateways know, even if the clock is behind.
+    fence.version = known
   elseif fence.count ~= size then
     fence.not_before = fence.not_before or 0
   end
@@ -339,6 +341,13 @@ local function words_without(value, gateways)
     end
   end
   return words
+end
+
+-- Whether a hash of whereabouts has as many fields as the scripts have put there. A former version of this program did
+-- not count them.
+local function is_counted(key)
+  local counted = tonumber(redis.call('HGET', key, '#') or '')
+  return not counted or counted == redis.call('HLEN', key)
 end
 
 -- Notes in the field '#' how many fields a hash of whereabouts has after a change, that field among them.

@@ -1,6 +1,6 @@
 -- Looks through a page of what a gateway holds for users whom the slice lacks, and puts them back.
 -- KEYS  1 slice  2 the gateway's held set  3 fence  4 since when members are there, if the set keeps it
--- ARGV  1 cursor  2 members of a page  3 epoch
+-- ARGV  1 cursor  2 members of a page  3 epoch  4 lifetime, s
 -- Returns  {next cursor, looked at, put back, card, version, 1 while the slice is in doubt, up to 10 of those put back…}
 local fence = read_fence(KEYS[3])
 if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[3]) then
@@ -23,12 +23,13 @@ for first = 1, #members, 1000 do
     for i = 1, math.min(#lacking, 10 - #names) do
       names[#names + 1] = lacking[i]
     end
-    redis.call('EXPIRE', KEYS[1], math.max(1, redis.call('TTL', KEYS[3])))
+    redis.call('EXPIRE', KEYS[1], ARGV[4])
   end
   if KEYS[4] then
     for i, at in ipairs(redis.call('HMGET', KEYS[4], unpack(some))) do
       if not at then
         redis.call('HSET', KEYS[4], some[i], now)
+        redis.call('EXPIRE', KEYS[4], ARGV[4])
       end
     end
   end

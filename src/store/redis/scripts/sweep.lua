@@ -4,13 +4,13 @@
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of stays, or empty
 --       5 when the gateway was there last, ms  6 text | u32 of the users of the platform, otherwise empty
 -- Returns  {released, 1 when nothing is left to sweep, card, version, 1 while the slice is in doubt}
+-- What cannot be read fails before anything is written.
+local fence, before = read_fence(KEYS[4]), redis.call('SCARD', KEYS[1])
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
 local done = redis.call('EXISTS', KEYS[2]) == 0
 if done then
   redis.call('HDEL', KEYS[3], ARGV[1])
 end
-local fence = read_fence(KEYS[4])
-local before = redis.call('SCARD', KEYS[1])
 local card, version = before, whole(fence.version)
 if #gone > 0 then
   local stays = ARGV[4] ~= '' and ARGV[4] .. whole(fence.epoch)

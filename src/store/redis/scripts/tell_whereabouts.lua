@@ -9,8 +9,7 @@ if type(first) == 'table' then
   -- Another program put a key of another type here.
   redis.call('UNLINK', KEYS[1])
 end
-local fields_left, fields_there = tonumber(redis.call('HGET', KEYS[1], '#') or ''), redis.call('HLEN', KEYS[1])
-if fields_left and fields_left ~= fields_there then
+if not is_counted(KEYS[1]) then
   -- Another program added fields or removed some. Without the marks, every gateway finds that its words may be lost,
   -- and says them again.
   local marks = {}
