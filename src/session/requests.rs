@@ -237,7 +237,9 @@ impl<S: Transport> Session<S> {
         if by_socket.max(by_streamer) >= most {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
-        self.charge(Cost::Open)?;
+        // A streamer who comes back opens again what is open.
+        let is_open = self.context.rooms.get(&wish.live).is_some_and(|room| room.record.streamer == wish.streamer);
+        self.charge(if is_open { Cost::Visit } else { Cost::Open })?;
         let record = self.context.lives.open(wish).await?.record;
         // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
         if let Ok(room) = self.context.lives.find(&record.live).await

@@ -59,8 +59,13 @@ pub(super) async fn charge(State(state): State<Arc<AppState>>, mut request: Requ
     match bill.paid_by() {
         BY_CALLER => drop(answer.extensions_mut().insert(Ending::Spared)),
         OPEN if is_charged(answer.status()) => {
-            if let Err(problem) = state.rate_limits.take(payer) {
-                answer = refuse(answer, problem);
+            if let Some(payer) = payer
+                && let Err(wait) = state.rate_limits.charge(&payer)
+            {
+                if answer.status().is_client_error() {
+                    answer = in_place_of(&answer, state.rate_limits.refuse(&payer, wait));
+                }
+                answer.extensions_mut().insert(Ending::BudgetSpent);
             }
         }
         _ => {}
@@ -73,18 +78,14 @@ fn is_charged(status: StatusCode) -> bool {
     status != StatusCode::SWITCHING_PROTOCOLS && !status.is_server_error()
 }
 
-/// What a client gets whose address had no budget left for this answer.
-fn refuse(mut answer: Response, problem: Problem) -> Response {
-    if answer.status().is_client_error() {
-        let mut refused = problem.into_response();
-        // A page may read this refusal if it may read that one.
-        for (name, value) in answer.headers() {
-            if *name == header::VARY || name.as_str().starts_with("access-control-") {
-                refused.headers_mut().append(name, value.clone());
-            }
+/// A problem that is told in place of an answer.
+fn in_place_of(answer: &Response, problem: Problem) -> Response {
+    let mut refused = problem.into_response();
+    // A page may read this refusal if it may read that one.
+    for (name, value) in answer.headers() {
+        if *name == header::VARY || name.as_str().starts_with("access-control-") {
+            refused.headers_mut().append(name, value.clone());
         }
-        answer = refused;
     }
-    answer.extensions_mut().insert(Ending::BudgetSpent);
-    answer
+    refused
 }

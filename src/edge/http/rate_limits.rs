@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::http::Extensions;
 use dashmap::DashMap;
 use governor::clock::Clock as _;
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, NotUntil, Quota, RateLimiter};
 
 use super::problem::{Kind, Problem};
 use crate::base::clock::Clock;
@@ -89,14 +89,28 @@ impl RateLimits {
     /// # Errors
     /// The budget is spent.
     pub(crate) fn take(&self, payer: Option<Payer>) -> Result<(), Problem> {
-        let (Some(budgets), Some(payer)) = (&self.budgets, payer) else { return Ok(()) };
-        self.forget(budgets);
-        budgets.check_key(&payer).map_err(|refused| {
-            let wait = refused.wait_time_from(budgets.clock().now()).as_millis() as u64 + 1;
+        let Some(payer) = payer else { return Ok(()) };
+        self.check(&payer).map_err(|wait| {
             let problem = self.refuse(&payer, wait);
             self.spent.insert(payer, self.clock.now() + wait);
             problem
         })
+    }
+
+    /// Takes one request for an answer that is made already. That a budget is spent by such answers is not noted for
+    /// [`Self::look`]: they do not tell that somebody guesses credentials.
+    ///
+    /// # Errors
+    /// The budget is spent; how long, in ms.
+    pub(crate) fn charge(&self, payer: &Payer) -> Result<(), u64> {
+        self.check(payer)
+    }
+
+    fn check(&self, payer: &Payer) -> Result<(), u64> {
+        let Some(budgets) = &self.budgets else { return Ok(()) };
+        self.forget(budgets);
+        let wait = |refused: NotUntil<_>| refused.wait_time_from(budgets.clock().now()).as_millis() as u64 + 1;
+        budgets.check_key(payer).map_err(wait)
     }
 
     /// Takes nothing, but asks whether the payer's last request found the budget spent, and it still is.
@@ -112,7 +126,8 @@ impl RateLimits {
         }
     }
 
-    fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
+    /// Counts a refusal, and says it.
+    pub(crate) fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
         Metrics::count(&self.metrics.http_limited, payer.label());
         Problem::later(Kind::RateLimited, millis.div_ceil(1_000), "too many requests; try again after Retry-After")
     }

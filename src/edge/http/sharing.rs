@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::bill;
 use super::browsers::{Browsers, Origin, forbidden, scheme};
 use super::pages::CLIENT;
 use super::state::AppState;
@@ -40,7 +41,11 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
     let mut response = match (is_preflight, &allowed) {
         (false, _) if is_foreign_write => forbidden().into_response(),
         (false, _) => serve(browsers, request, next).await,
-        (true, Some(_)) => preflight(),
+        (true, Some(_)) => {
+            // A crowd behind one address sends one each, and it costs next to nothing.
+            bill::of(request.extensions()).settle_by_address();
+            preflight()
+        }
         (true, None) => forbidden().into_response(),
     };
     let headers = response.headers_mut();

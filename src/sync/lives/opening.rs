@@ -30,14 +30,16 @@ impl LivesParts {
         if wish.by == OpenedBy::Service {
             return self.open_claimed(wish).await;
         }
-        if !self.is_open_for(wish).await? {
-            let limits = self.claim_limits.ok_or(LiveError::NotByStreamers)?;
-            self.claim(wish, limits).await.inspect_err(|why| {
-                if matches!(why, LiveError::TooMany(_) | LiveError::TooFast(_)) {
-                    Metrics::count(&self.metrics.limited, "opens");
-                }
-            })?;
+        // Nothing is opened then, also if the live closes meanwhile: what is not claimed is never opened.
+        if let Some(record) = self.own_open_live(wish).await? {
+            return self.settle(record, false, None).await;
         }
+        let limits = self.claim_limits.ok_or(LiveError::NotByStreamers)?;
+        self.claim(wish, limits).await.inspect_err(|why| {
+            if matches!(why, LiveError::TooMany(_) | LiveError::TooFast(_)) {
+                Metrics::count(&self.metrics.limited, "opens");
+            }
+        })?;
         let opened = self.open_claimed(wish).await;
         if let Err(LiveError::Owned(_)) = opened {
             self.store.release_live(&wish.streamer, &wish.live, UnixMillis::MAX).await?;
@@ -45,11 +47,11 @@ impl LivesParts {
         opened
     }
 
-    /// Whether the live is open and the streamer's, so that nothing is opened. The store is asked: the room here may
-    /// not know of a close yet.
-    async fn is_open_for(&self, wish: &OpenWish) -> StoreResult<bool> {
+    /// The record of the live if it is open and the streamer's. The store is asked: the room here may not know of a
+    /// close yet.
+    async fn own_open_live(&self, wish: &OpenWish) -> StoreResult<Option<LiveRecord>> {
         let record = self.store.load_live(&wish.live).await?;
-        Ok(record.is_some_and(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
+        Ok(record.filter(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
     }
 
     /// Counts one more live that the streamer opens.
@@ -94,29 +96,34 @@ impl LivesParts {
                     continue;
                 }
             };
-            // None of these needs the others, and each takes several round trips.
-            let told = announce_or_leave(self.store.as_ref(), &record, self.events_kept);
-            let began = async {
-                if record.terms.attendance {
-                    self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
-                }
-                StoreResult::Ok(())
-            };
-            let shown = async {
-                if created {
-                    self.feeds.opened(&record, followers).await;
-                }
-            };
-            let installed = self.install(record.clone(), created);
-            let ((), installed, began, ()) = tokio::join!(told, installed, began, shown);
-            installed?;
-            began?;
-            if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
-                // The time begins now, and not when the next walk finds the streamer gone.
-                self.streamers.found_absent(&record.live, self.clock.now());
-            }
-            return Ok(Opened { record, created });
+            return self.settle(record, created, followers).await;
         }
+    }
+
+    /// Does what belongs to an opening after its record was written, by this request or an earlier one.
+    async fn settle(&self, record: LiveRecord, created: bool, followers: Option<u64>) -> Result<Opened, LiveError> {
+        // None of these needs the others, and each takes several round trips.
+        let told = announce_or_leave(self.store.as_ref(), &record, self.events_kept);
+        let began = async {
+            if record.terms.attendance {
+                self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+            }
+            StoreResult::Ok(())
+        };
+        let shown = async {
+            if created {
+                self.feeds.opened(&record, followers).await;
+            }
+        };
+        let installed = self.install(record.clone(), created);
+        let ((), installed, began, ()) = tokio::join!(told, installed, began, shown);
+        installed?;
+        began?;
+        if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
+            // The time begins now, and not when the next walk finds the streamer gone.
+            self.streamers.found_absent(&record.live, self.clock.now());
+        }
+        Ok(Opened { record, created })
     }
 
     /// The room of a live that the store says is open.

@@ -395,7 +395,11 @@ export class Rollcall extends EventTarget {
     } catch {
       if (signal.aborted) return {};
       this.#unasked += 1;
-      if (this.#unasked % UNASKED === 0) return null;
+      if (this.#unasked % UNASKED === 0) {
+        // A socket that opens now shows that only the asking fails.
+        this.#unasked = UNASKED;
+        return null;
+      }
       return this.#later("unreachable", "no answer: the gateway is away, or may not be asked from here");
     } finally {
       clearTimeout(giveUp);

@@ -138,8 +138,10 @@ impl Table {
     /// Which connection of a holder is closed for another one of the same holder.
     pub(super) fn idlest_of(&self, holder: Holder, now: Instant) -> Option<u64> {
         let held = self.holders.get(&holder)?;
-        let late = |(since, _): &&(Instant, u64)| now.saturating_duration_since(*since) >= GRACE;
-        let idlest = held.answered.first().or_else(|| held.begun.first().filter(late));
+        let is_older = |(since, _): &&(Instant, u64), grace| now.saturating_duration_since(*since) >= grace;
+        // An answer may still be on its way to the client.
+        let answered = held.answered.first().filter(|entry| is_older(entry, ON_ITS_WAY));
+        let idlest = answered.or_else(|| held.begun.first().filter(|entry| is_older(entry, GRACE)));
         idlest.map(|(_, number)| *number)
     }
 
