@@ -141,7 +141,8 @@ impl Table {
         let is_older = |(since, _): &&(Instant, u64), grace| now.saturating_duration_since(*since) >= grace;
         // An answer may still be on its way to the client.
         let answered = held.answered.first().filter(|entry| is_older(entry, ON_ITS_WAY));
-        let idlest = answered.or_else(|| held.begun.first().filter(|entry| is_older(entry, GRACE)));
+        let begun = held.begun.first().filter(|entry| is_older(entry, GRACE));
+        let idlest = answered.or(begun).or_else(|| held.answered.first());
         idlest.map(|(_, number)| *number)
     }
 
