@@ -2,7 +2,7 @@
 //! is and what would be right. A type that derives `Deserialize` needs nothing more: a field that the type does not
 //! have is refused here, for all types alike.
 //!
-//! No message quotes a text that the request holds: it may be a secret in the wrong place.
+//! No message quotes a value that is a text: it may be a secret in the wrong place.
 
 mod error;
 mod json;

@@ -141,7 +141,8 @@ impl OwnLease {
         !self.are_peers_unproven() && !self.out_of_touch.load(Ordering::SeqCst)
     }
 
-    /// Notes that the renewal asked for at `asked` succeeded, and that the store has not lost its data before.
+    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so who found a loss with
+    /// this renewal notes the doubt first.
     pub fn note_renewal(&self, asked: Millis) {
         self.renewals.fetch_add(1, Ordering::Relaxed);
         self.in_doubt.store(false, Ordering::Relaxed);

@@ -100,7 +100,7 @@ impl Checker {
                     for slice in room.slices() {
                         removed |= self.mender.drop_foreign_keys(&slice.id).await;
                     }
-                    // Otherwise a check a second later would find the same.
+                    // If nothing was removed, a check a second later would find the same.
                     if removed {
                         self.check_again(&room.into());
                     }

@@ -34,7 +34,7 @@ impl Mender {
     pub async fn mend(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Millis> {
         for _ in 0..MOST_REPAIRS {
             let Some(compared) = self.store.compare(slice, epoch, known).await? else {
-                // Nobody holds anybody in a slice without a fence.
+                // Without an open fence of this epoch there is no doubt to end; strays go all the same.
                 self.repair(slice, epoch).await?;
                 return Ok(0);
             };

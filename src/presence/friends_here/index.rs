@@ -36,7 +36,7 @@ pub(super) struct Index {
     pub(super) follows: Arc<Follows>,
     /// Viewers of whom it must be read whom they follow.
     pub(super) to_load: VecDeque<Arc<Asker>>,
-    /// Those among them whose user must wait, each with the time.
+    /// Viewers who go to `to_load` at this time: their user had too much read.
     pub(super) postponed: Vec<(Millis, Arc<Asker>)>,
     /// Followed users of whom it must be read whether they are here.
     pub(super) to_look: HashSet<UserId>,

@@ -30,9 +30,9 @@ impl LivesParts {
         if wish.by == OpenedBy::Service {
             return self.open_claimed(wish).await;
         }
-        // Nothing is opened then, also if the live closes meanwhile: what is not claimed is never opened.
+        // An open live is answered as it is, even if it closes meanwhile: only a claimed live is ever opened.
         if let Some(record) = self.own_open_live(wish).await? {
-            return self.settle(record, false, None).await;
+            return self.finish_opening(record, false, None).await;
         }
         let limits = self.claim_limits.ok_or(LiveError::NotByStreamers)?;
         self.claim(wish, limits).await.inspect_err(|why| {
@@ -96,12 +96,17 @@ impl LivesParts {
                     continue;
                 }
             };
-            return self.settle(record, created, followers).await;
+            return self.finish_opening(record, created, followers).await;
         }
     }
 
     /// Does what belongs to an opening after its record was written, by this request or an earlier one.
-    async fn settle(&self, record: LiveRecord, created: bool, followers: Option<u64>) -> Result<Opened, LiveError> {
+    async fn finish_opening(
+        &self,
+        record: LiveRecord,
+        created: bool,
+        followers: Option<u64>,
+    ) -> Result<Opened, LiveError> {
         // None of these needs the others, and each takes several round trips.
         let told = announce_or_leave(self.store.as_ref(), &record, self.events_kept);
         let began = async {
