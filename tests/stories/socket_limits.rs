@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rollcall::config::Switch;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -397,6 +398,58 @@ on_both_stores! {
             assert!(is_refused || answer["epoch"] == opened["epoch"], "{answer}");
             assert_eq!(world.backend().live(&live).await["epoch"], opened["epoch"]);
         }
+    }
+}
+
+/// What Redis has read and written over the network so far, in bytes, and the CPU that it took, in seconds.
+async fn redis_work(world: &World) -> [f64; 2] {
+    let said = world.redis().ask(&["INFO", "everything"]).await;
+    let said = said.as_str().unwrap().to_owned();
+    let value = |name: &str| -> f64 {
+        let line = said.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let bytes = value("total_net_input_bytes") + value("total_net_output_bytes");
+    [bytes, value("used_cpu_sys") + value("used_cpu_user")]
+}
+
+on_redis! {
+    tuned(|config| config.message_rate = 0)
+    async fn twenty_sockets_of_a_user_cost_redis_at_most_twice_as_much_as_one(world) {
+        const SPAN: Duration = Duration::from_secs(6);
+        for live in ["1", "2"] {
+            world.open(live).await;
+        }
+        for user in ["alone", "many"] {
+            let mut words = vec!["ZADD".to_owned(), format!("following:{user}")];
+            words.extend((0..1_000).flat_map(|n| ["1".to_owned(), format!("friend{n}")]));
+            world.redis().ask(&words.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        }
+        let mut costs = Vec::new();
+        for (user, count) in [("alone", 1), ("many", 20)] {
+            let mut sockets = Vec::new();
+            for _ in 0..count {
+                sockets.push(world.viewer(user).await);
+            }
+            let before = redis_work(&world).await;
+            let until = Instant::now() + SPAN;
+            let busy = sockets.iter_mut().map(async |viewer| {
+                while Instant::now() < until {
+                    switches(viewer, 2, &json!({"friends": true})).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            });
+            join_all(busy).await;
+            let after = redis_work(&world).await;
+            costs.push([after[0] - before[0], after[1] - before[1]]);
+            for viewer in sockets {
+                viewer.close().await;
+            }
+        }
+        let [[bytes, cpu], [more_bytes, more_cpu]] = [costs[0], costs[1]];
+        assert!(more_bytes <= 2.0 * bytes, "{more_bytes} bytes instead of {bytes}");
+        // The clock of the CPU has steps of 10 ms.
+        assert!(more_cpu <= 2.0 * cpu + 0.05, "{more_cpu} s of CPU instead of {cpu}");
     }
 }
 
