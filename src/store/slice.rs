@@ -158,13 +158,7 @@ impl Slice {
             self.compare_size(0, now);
             self.move_on(now);
         }
-        PutBackPage {
-            looked: users.len() as u64,
-            put_back: lacking.len() as u64,
-            names: lacking.into_iter().take(MAX_NAMES).collect(),
-            next,
-            size: self.size(),
-        }
+        PutBackPage { put_back: lacking.len() as u64, next, size: self.size() }
     }
 
     /// Ends the doubt about the slice; see [`super::Slices::settle`].
@@ -285,7 +279,6 @@ impl Slice {
             self.move_on(now);
         }
         StraysPage {
-            looked: users.len() as u64,
             strays: found.len() as u64,
             names: found.into_iter().take(MAX_NAMES).collect(),
             next,
@@ -530,7 +523,7 @@ mod tests {
         let (mut slice, _) = meddled_with();
         for strays in [Strays::Count, Strays::Drop] {
             let page = slice.strays(0, MAX_BATCH, strays, 5);
-            assert_eq!((page.looked, page.strays, page.names, page.held), (2, 1, vec![user("stray")], 2));
+            assert_eq!((page.strays, page.names, page.held), (1, vec![user("stray")], 2));
         }
         assert!(slice.contains(&user("u1")) && !slice.contains(&user("stray")));
         assert_eq!(slice.strays(0, MAX_BATCH, Strays::Count, 5).strays, 0);

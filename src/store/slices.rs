@@ -247,9 +247,7 @@ pub enum Strays {
 /// wrote them, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StraysPage {
-    /// Members looked at.
-    pub looked: u64,
-    /// Strays among them.
+    /// Strays among the members of the page.
     pub strays: u64,
     /// Up to ten of the strays.
     pub names: Vec<UserId>,
@@ -265,12 +263,8 @@ pub struct StraysPage {
 /// program took them out, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutBackPage {
-    /// Users looked at.
-    pub looked: u64,
     /// Those who were put back into the slice.
     pub put_back: u64,
-    /// Up to ten of them.
-    pub names: Vec<UserId>,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
     /// The size of the slice after the call.

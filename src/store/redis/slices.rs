@@ -272,10 +272,10 @@ impl RedisStore {
         let on = keys.with_ends(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
-        let (looked, strays) = (reply.number()?, reply.number()?);
+        let strays = reply.number()?;
         let (card, held) = (reply.number()?, reply.number()?);
         let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
-        Ok(StraysPage { looked, strays, names: users(reply), next: (next != 0).then_some(next), size, held })
+        Ok(StraysPage { strays, names: users(reply), next: (next != 0).then_some(next), size, held })
     }
 
     async fn do_compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
@@ -299,9 +299,9 @@ impl RedisStore {
         let args = args![page.cursor, page.most, epoch, keys::SLICE_TTL.as_secs()];
         let mut reply = self.router.script(&scripts::PUT_BACK, keys.with_since(slice, on), args).await?;
         let next = reply.number()?;
-        let (looked, put_back) = (reply.number()?, reply.number()?);
+        let put_back = reply.number()?;
         let size = read_size(&mut reply)?;
-        Ok(PutBackPage { looked, put_back, names: users(reply), next: (next != 0).then_some(next), size })
+        Ok(PutBackPage { put_back, next: (next != 0).then_some(next), size })
     }
 
     async fn do_settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {

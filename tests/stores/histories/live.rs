@@ -495,7 +495,7 @@ impl Side {
             }
             Step::Strays { slice: place } => {
                 let page = self.store.strays(&slice(*place), 0, 100, Strays::Drop).await.unwrap();
-                format!("{} {} {} {} {:?}", page.looked, page.strays, page.size.card, page.held, page.next)
+                format!("{} {} {} {:?}", page.strays, page.size.card, page.held, page.next)
             }
             Step::Renew { gateway: who, held, burials } => self.renew(*who, *held, burials).await,
             Step::End { gateway: who } => {

@@ -1,13 +1,13 @@
 -- Looks through a page of what a gateway holds for users whom the slice lacks, and puts them back.
 -- KEYS  1 slice  2 the gateway's held set  3 fence  4 since when members are there, if the set keeps it
 -- ARGV  1 cursor  2 members of a page  3 epoch  4 lifetime, s
--- Returns  {next cursor, looked at, put back, card, version, 1 while the slice is in doubt, up to 10 of those put back…}
+-- Returns  {next cursor, put back, card, version, 1 while the slice is in doubt}
 local fence = read_fence(KEYS[3])
 if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[3]) then
-  return { '0', 0, 0, redis.call('SCARD', KEYS[1]), whole(fence.version), 0 }
+  return { '0', 0, redis.call('SCARD', KEYS[1]), whole(fence.version), 0 }
 end
 local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
-local members, names, put_back = page[2], {}, 0
+local members, put_back = page[2], 0
 local now = whole((clock()))
 -- SSCAN returns a set that Redis stores in one block as one page, however large.
 for first = 1, #members, 1000 do
@@ -20,9 +20,6 @@ for first = 1, #members, 1000 do
   end
   if #lacking > 0 then
     put_back = put_back + redis.call('SADD', KEYS[1], unpack(lacking))
-    for i = 1, math.min(#lacking, 10 - #names) do
-      names[#names + 1] = lacking[i]
-    end
     redis.call('EXPIRE', KEYS[1], ARGV[4])
   end
   if KEYS[4] then
@@ -39,4 +36,4 @@ if put_back > 0 then
   compare_size(fence, card, 0)
   version = move_on(KEYS[3], fence)
 end
-return { page[1], #members, put_back, card, version, doubt_flag(fence), unpack(names) }
+return { page[1], put_back, card, version, doubt_flag(fence) }

@@ -3,8 +3,8 @@
 --       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop  5 prefix of stays, or empty
 --       6 text | u32 of the users of the platform, otherwise empty
--- Returns  {next cursor, looked at, strays, card, members of all held sets, version,
---           1 while the slice is in doubt, up to 10 strays…}
+-- Returns  {next cursor, strays, card, members of all held sets, version, 1 while the slice is in doubt,
+--           up to 10 strays…}
 local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
 local next, members = page[1], page[2]
 local names, strays = {}, 0
@@ -35,4 +35,4 @@ local held = 0
 for _, gateway in ipairs(redis.call('HKEYS', KEYS[2])) do
   held = held + redis.call('SCARD', ARGV[3] .. gateway)
 end
-return { next, #members, strays, card, held, version, doubt_flag(fence), unpack(names) }
+return { next, strays, card, held, version, doubt_flag(fence), unpack(names) }
