@@ -34,7 +34,8 @@ pub(crate) struct NotJson {
 /// Reads an object into a type.
 ///
 /// # Errors
-/// Names the first field that is wrong, or every field of an object that the type does not have.
+/// Names a field that an object has twice, or the first field that is wrong, or every field of an object that the type
+/// does not have.
 pub(crate) fn from_json<T: DeserializeOwned>(json: &Json) -> Result<T, FieldError> {
     json.check_fields()?;
     T::deserialize(json)

@@ -150,16 +150,21 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 
 /// Any JSON in which no object has a field twice.
 pub(super) fn json(text: &[u8]) -> Result<Json, Problem> {
-    let json = Json::parse(text).map_err(|NotJson { line, column }| {
-        let detail = format!("the body is no JSON that can be read; look at line {line}, column {column}");
-        Problem::new(Kind::BadMessage, detail)
-    })?;
+    let json = parse(text)?;
     json.check_fields().map_err(|error| Problem::of_body(&error))?;
     Ok(json)
 }
 
+/// Any JSON. Whether an object has a field twice is not known yet.
+fn parse(text: &[u8]) -> Result<Json, Problem> {
+    Json::parse(text).map_err(|NotJson { line, column }| {
+        let detail = format!("the body is no JSON that can be read; look at line {line}, column {column}");
+        Problem::new(Kind::BadMessage, detail)
+    })
+}
+
 fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let json = json(text)?;
+    let json = parse(text)?;
     if !matches!(json, Json::Object(_)) {
         return Err(Problem::new(Kind::BadMessage, format!("the body must be a JSON object, not {}", json.kind())));
     }
