@@ -93,12 +93,12 @@ impl Checker {
                     }
                     self.note_swept(room, &swept);
                 }
-                Err(StoreError::Nonsense(what)) => {
+                Err(why @ StoreError::Nonsense(_)) => {
                     Metrics::count_result(&self.metrics.checks, "failed");
-                    tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
+                    tracing::warn!(live_id = %room.record.live, error = %why, "a live cannot be checked");
                     let mut removed = false;
                     for slice in room.slices() {
-                        removed |= self.mender.drop_foreign_keys(&slice.id).await;
+                        removed |= self.mender.heal(&slice.id, &why).await;
                     }
                     // If nothing was removed, a check a second later would find the same.
                     if removed {
@@ -389,9 +389,7 @@ impl Checker {
                 Ok(Some(reading)) => self.handle_slice(&audience, (place, expected), &reading).await,
                 Ok(None) => Ok(()),
                 Err(why) => {
-                    if matches!(why, StoreError::Nonsense(_)) {
-                        self.mender.drop_foreign_keys(&expected.slice).await;
-                    }
+                    self.mender.heal(&expected.slice, &why).await;
                     Err(why)
                 }
             };

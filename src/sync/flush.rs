@@ -180,8 +180,8 @@ impl Flusher {
                     set = %slice.id.set, slice = slice.id.index, error = %why,
                     "flush failed, will try again"
                 );
-                if matches!(why, FlushError::Store(StoreError::Nonsense(_))) {
-                    self.mender.drop_foreign_keys(&slice.id).await;
+                if let FlushError::Store(why) = why {
+                    self.mender.heal(&slice.id, why).await;
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
-use crate::store::{HeldFrom, MAX_BATCH, Settled, Store, StoreResult};
+use crate::store::{HeldFrom, MAX_BATCH, Settled, Store, StoreError, StoreResult};
 use crate::sync::sweep::Sweeper;
 
 /// After so many repairs in a row, of which each found something, another program writes all the time. The next look at
@@ -110,9 +110,13 @@ impl Mender {
         Ok(())
     }
 
-    /// Removes what another program put in the place of a slice's keys, since no call on the slice is answered any
-    /// more. The checks find that the slice lacks what was there. True if there were such keys.
-    pub async fn drop_foreign_keys(&self, slice: &SliceId) -> bool {
+    /// Does what the failure of a call on a slice asks for. If the store answered nonsense, another program may have
+    /// put keys in the place of the slice's, and no call is answered as long as they are there: this removes them. The
+    /// checks find that the slice lacks what was there. True if there were such keys.
+    pub async fn heal(&self, slice: &SliceId, why: &StoreError) -> bool {
+        if !matches!(why, StoreError::Nonsense(_)) {
+            return false;
+        }
         match self.store.drop_foreign_keys(slice).await {
             Ok(keys) if keys.is_empty() => false,
             Ok(keys) => {

@@ -497,8 +497,8 @@ impl Walk {
     /// What was read of a slice. A slice that cannot be read because another program wrote there is repaired, so that
     /// the next walk can read it.
     async fn read_or_repair(&self, slice: &SliceId, found: StoreResult<SliceSurvey>) -> StoreResult<SliceSurvey> {
-        if matches!(found, Err(StoreError::Nonsense(_))) {
-            self.mender.drop_foreign_keys(slice).await;
+        if let Err(why) = &found {
+            self.mender.heal(slice, why).await;
         }
         found
     }
