@@ -99,6 +99,11 @@ impl SliceState {
         self.invisible.retain(|user| !desired.is_rid_of(user));
     }
 
+    /// Tells the store again who is invisible.
+    fn resend_invisible(&mut self) {
+        self.desired.resend(&Vec::from_iter(self.invisible.iter().cloned()));
+    }
+
     /// Whether a user is in no list, until the store knows that the user left.
     pub fn is_invisible(&self, user: &UserId) -> bool {
         self.invisible.contains(user)
@@ -253,7 +258,7 @@ impl SliceState {
         self.drift = difference.total();
         self.forget_all_invisible();
         // A store that came back with older data may hold them as users whom everybody may see.
-        self.desired.resend(&Vec::from_iter(self.invisible.iter().cloned()));
+        self.resend_invisible();
         difference
     }
 
@@ -280,7 +285,7 @@ impl SliceState {
     /// See [`super::slice::Slice::expect`]: the entry and how many users are held.
     pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, u64)> {
         // Only the gateways know who is invisible. So each says it again, in case another program removed somebody.
-        self.desired.resend(&Vec::from_iter(self.invisible.iter().cloned()));
+        self.resend_invisible();
         let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
         let held = self.desired.held().filter(|_| is_settled);
         if held.is_none() {
