@@ -155,8 +155,8 @@ fn resume(cursor: &str) -> Result<Seen, Problem> {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct Users {
     /// At most 1,000.
-    #[schema(max_items = 1_000)]
-    user_ids: Vec<UserId>,
+    #[schema(value_type = Vec<UserId>, max_items = 1_000)]
+    user_ids: Vec<String>,
 }
 
 impl Users {
@@ -166,8 +166,13 @@ impl Users {
             let detail = format!("must be {MAX_BATCH} users at most");
             return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("user_ids")));
         }
+        let mut users = Vec::with_capacity(self.user_ids.len());
+        for (index, user) in self.user_ids.iter().enumerate() {
+            users.push(UserId::parse(user).map_err(|why| Problem::from(why).at(Place::item("user_ids", index)))?);
+        }
         let mut known = HashSet::new();
-        Ok(self.user_ids.into_iter().filter(|user| known.insert(user.clone())).collect())
+        users.retain(|user| known.insert(user.clone()));
+        Ok(users)
     }
 }
 
@@ -202,7 +207,7 @@ pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResul
     Ok(UserStatus::of(state, users.into_iter().zip(known)))
 }
 
-refusals!(QueryRefused = BadMessage, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
+refusals!(QueryRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
 
 /// Ask whether users are online, in which live, and when they were seen last
 ///

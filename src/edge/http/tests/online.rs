@@ -33,7 +33,12 @@ async fn a_beat_is_a_sign_of_life_and_a_wrong_one_is_refused() {
     assert_eq!(world.count("?window_s=60").await, (3, true));
     world.post("/v1/beat", "").await.is_problem(400, "invalid_id");
     world.post("/v1/beat?user_id=%7B", "").await.is_problem(400, "invalid_id");
-    world.post("/v1/online/seen", r#"{"user_ids":["a b"]}"#).await.is_problem(400, "bad_message");
+    for path in ["/v1/online/seen", "/v1/online/query"] {
+        let refused = world.post(path, r#"{"user_ids":["u1","a b"]}"#).await;
+        refused.is_problem(400, "invalid_id");
+        assert_eq!(refused.json()["pointer"], "/user_ids/1");
+    }
+    world.post("/v1/online/seen", r#"{"user_ids":[7]}"#).await.is_problem(400, "bad_message");
     let many = |n: usize| json!({"user_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string();
     assert_eq!(world.post("/v1/online/seen", &many(1_000)).await.status, 204);
     world.post("/v1/online/seen", &many(1_001)).await.is_problem(400, "bad_message");
