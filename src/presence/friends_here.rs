@@ -137,18 +137,11 @@ impl FriendsHere {
         !to_look.is_empty()
     }
 
-    /// A viewer who asked follows others by now.
-    pub fn load_again(&self, asker: &Arc<Asker>) {
-        let Some(mut index) = self.index() else { return };
-        if index.has(asker) && !index.to_load.iter().any(|other| Arc::ptr_eq(other, asker)) {
-            index.to_load.push_back(asker.clone());
-        }
-    }
-
-    /// Lets a viewer wait until this time before it is read whom the viewer follows.
-    pub fn postpone(&self, asker: &Arc<Asker>, until: Millis) {
-        if let Some(mut index) = self.index().filter(|index| index.has(asker)) {
-            index.postponed.push((until, asker.clone()));
+    /// Has it read whom a viewer who asked follows, from this time on. A viewer who waits for that already keeps the
+    /// place.
+    pub fn load_at(&self, asker: &Arc<Asker>, at: Millis) {
+        if let Some(mut index) = self.index().filter(|index| index.has(asker) && !index.waits_to_load(asker)) {
+            index.postponed.push((at, asker.clone()));
         }
     }
 

@@ -226,7 +226,7 @@ impl Rooms {
         self.recent_follows.forget(user);
         let there = self.askers.get(user).map(|there| there.clone()).unwrap_or_default();
         for (room, asker) in there {
-            room.friends.load_again(&asker);
+            room.friends.load_at(&asker, 0);
             self.befriend(&room);
         }
     }

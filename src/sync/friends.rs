@@ -159,7 +159,7 @@ impl FriendsTask {
         let (user, now) = (asker.user(), self.clock.now());
         let may_read_at = self.budgets.may_read_at(user, now);
         if may_read_at > now {
-            room.friends.postpone(asker, may_read_at);
+            room.friends.load_at(asker, may_read_at);
             return Ok(());
         }
         let recent = &self.rooms.recent_follows;

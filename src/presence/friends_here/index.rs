@@ -36,7 +36,7 @@ pub(super) struct Index {
     pub(super) follows: Arc<Follows>,
     /// Viewers of whom it must be read whom they follow.
     pub(super) to_load: VecDeque<Arc<Asker>>,
-    /// Viewers who go to `to_load` at this time: their user had too much read.
+    /// Viewers who go to `to_load` at this time.
     pub(super) postponed: Vec<(Millis, Arc<Asker>)>,
     /// Followed users of whom it must be read whether they are here.
     pub(super) to_look: HashSet<UserId>,
@@ -66,6 +66,12 @@ fn take(users: &mut HashSet<UserId>, most: usize) -> Vec<UserId> {
 impl Index {
     pub(super) fn has(&self, asker: &Arc<Asker>) -> bool {
         self.askers.contains(&ByAddress(asker.clone()))
+    }
+
+    /// Whether it is to be read soon whom a viewer follows.
+    pub(super) fn waits_to_load(&self, asker: &Arc<Asker>) -> bool {
+        let mut waiting = self.to_load.iter().chain(self.postponed.iter().map(|(_, asker)| asker));
+        waiting.any(|other| Arc::ptr_eq(other, asker))
     }
 
     /// Ends the wait of viewers whose time has come.

@@ -148,7 +148,7 @@ fn a_follow_and_an_unfollow_change_what_is_kept() {
     here.friends.hears();
     here.work(&["a", "b"], &["a", "b"]);
     assert_eq!(here.told(&asker), Some(users(&["a", "b"])));
-    here.friends.load_again(&asker);
+    here.friends.load_at(&asker, 0);
     assert_eq!(here.work(&["b", "c"], &["a", "b", "c"]), 1);
     here.now += EVERY;
     assert_eq!(here.told(&asker), Some(users(&["b", "c"])));
@@ -295,7 +295,7 @@ fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_c
     let (greedy, other) = (here.add("greedy"), here.add("other"));
     let Work::Load(both) = here.next() else { panic!("two viewers wait") };
     assert_eq!(both.len(), 2);
-    here.friends.postpone(&greedy, 50);
+    here.friends.load_at(&greedy, 50);
     assert_eq!(here.friends.loaded(&other, &read(&["a"])), 1);
     assert!(matches!(here.next(), Work::Look(_)));
     here.looked(&users(&["a"]), |_| Sighting::Here);
@@ -305,7 +305,9 @@ fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_c
     let Work::Load(some) = here.next() else { panic!("the wait is over") };
     assert!(Arc::ptr_eq(&some[0], &greedy));
     assert_eq!(here.friends.loaded(&greedy, &read(&["a"])), 0, "it is known where this friend is");
-    here.friends.postpone(&greedy, 70);
+    here.friends.load_at(&greedy, 70);
+    here.friends.load_at(&greedy, 0);
+    assert!(matches!(here.next(), Work::Wait(70)), "a follow does not end the wait");
     here.friends.remove(&greedy);
     assert!(matches!(here.next(), Work::Nothing), "the viewer has left");
 }
