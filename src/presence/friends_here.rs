@@ -21,7 +21,7 @@ use self::asker::ByAddress;
 pub use self::follows::Follows;
 use self::index::Index;
 pub use self::index::Sighting;
-pub use self::recent::{FollowsRead, RecentFollows};
+pub use self::recent::{FollowsRead, Reading, Recent, RecentFollows};
 pub use self::work::{Pace, Work};
 use super::conn::Conn;
 use super::pushed_counts::EVERY;

@@ -14,10 +14,10 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::{GatewayId, LiveId};
+use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
-use crate::presence::friends_here::{Asker, FollowsRead, Pace, Sighting, Work};
+use crate::presence::friends_here::{Asker, FollowsRead, Pace, Reading, Recent, Sighting, Work};
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::{Room, Rooms};
@@ -37,6 +37,9 @@ const DOUBTED_PER_MS: u64 = 20;
 
 /// While there is work, viewers are told about this often, in ms.
 const TELL_EVERY: Millis = 100;
+
+/// The wait for what another socket of the same user has read, in ms.
+const UNTIL_READ: Millis = 50;
 
 pub struct FriendsTask {
     pub rooms: Arc<Rooms>,
@@ -162,15 +165,14 @@ impl FriendsTask {
             room.friends.load_at(asker, may_read_at);
             return Ok(());
         }
-        let recent = &self.rooms.recent_follows;
-        let (read, from_store) = match recent.get(user, now) {
-            Some(read) => (read, 0),
-            None => {
-                let reading = recent.begin(user, now);
-                let (users, partial) = followed(self.store.as_ref(), user).await?;
-                let read = FollowsRead { users: users.into(), partial };
-                recent.end(user, &reading, &read, self.clock.now());
-                self.note_read(read.users.len());
+        let (read, from_store) = match self.rooms.recent_follows.get(user, now) {
+            Recent::Read(read) => (read, 0),
+            Recent::UnderWay => {
+                room.friends.load_at(asker, now + UNTIL_READ);
+                return Ok(());
+            }
+            Recent::Unknown(reading) => {
+                let read = self.read_follows(user, &reading).await?;
                 let count = read.users.len().max(1);
                 (read, count)
             }
@@ -178,6 +180,21 @@ impl FriendsTask {
         let to_look = room.friends.loaded(asker, &read);
         self.budgets.note_read(user, from_store + to_look, now);
         Ok(())
+    }
+
+    async fn read_follows(&self, user: &UserId, reading: &Reading) -> StoreResult<FollowsRead> {
+        let recent = &self.rooms.recent_follows;
+        let (users, partial) = match followed(self.store.as_ref(), user).await {
+            Ok(read) => read,
+            Err(why) => {
+                recent.give_up(user, reading);
+                return Err(why);
+            }
+        };
+        let read = FollowsRead { users: users.into(), partial };
+        recent.end(user, reading, &read, self.clock.now());
+        self.note_read(read.users.len());
+        Ok(read)
     }
 
     async fn ask(&self, room: &Arc<Room>) -> StoreResult<()> {

@@ -1,5 +1,6 @@
-//! Whom viewers follow, as it was read within the last seconds: a viewer who switches from live to live, or has several
-//! sockets, costs one read. A change of a follow that this gateway hears of drops what was read before it.
+//! Whom viewers follow, as it was read within the last seconds, and of whom it is being read: a viewer who switches
+//! from live to live, or has several sockets, costs one read. A change of a follow that this gateway hears of drops
+//! what was read before it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,9 +23,19 @@ pub struct FollowsRead {
     pub partial: bool,
 }
 
-/// One read of a viewer's follows that is under way.
+/// One read of a viewer's follows that is under way. It ends with [`RecentFollows::end`] or [`RecentFollows::give_up`].
 #[derive(Debug)]
 pub struct Reading(u64);
+
+/// What is known of whom a viewer follows.
+#[derive(Debug)]
+pub enum Recent {
+    Read(FollowsRead),
+    /// Somebody else is reading it.
+    UnderWay,
+    /// The caller has to read it.
+    Unknown(Reading),
+}
 
 #[derive(Debug)]
 enum Entry {
@@ -46,29 +57,37 @@ struct Kept {
 }
 
 impl RecentFollows {
-    pub fn get(&self, user: &UserId, now: Millis) -> Option<FollowsRead> {
-        match self.0.lock().by_user.get(user)? {
-            Entry::Read(read, at) if now < at + FRESH => Some(read.clone()),
-            _ => None,
-        }
-    }
-
-    /// Notes that a read begins.
-    pub fn begin(&self, user: &UserId, now: Millis) -> Reading {
+    /// What is known of whom a user follows. If nothing is, and nobody is reading it, a read begins.
+    pub fn get(&self, user: &UserId, now: Millis) -> Recent {
         let mut kept = self.0.lock();
+        match kept.by_user.get(user) {
+            Some(Entry::Read(read, at)) if now < at + FRESH => return Recent::Read(read.clone()),
+            Some(Entry::Reading(_)) => return Recent::UnderWay,
+            _ => {}
+        }
         kept.forget_old(now);
         kept.last += 1;
         let reading = kept.last;
         kept.put(user, Entry::Reading(reading));
-        Reading(reading)
+        Recent::Unknown(Reading(reading))
     }
 
     /// Takes in what was read, unless the follows changed since the read began.
     pub fn end(&self, user: &UserId, reading: &Reading, read: &FollowsRead, now: Millis) {
         let mut kept = self.0.lock();
-        let is_valid = matches!(kept.by_user.get(user), Some(Entry::Reading(number)) if *number == reading.0);
-        if is_valid && kept.follows + read.users.len() <= MOST_KEPT {
-            kept.put(user, Entry::Read(read.clone(), now));
+        if kept.is_under_way(user, reading) {
+            kept.take(user);
+            if kept.follows + read.users.len() <= MOST_KEPT {
+                kept.put(user, Entry::Read(read.clone(), now));
+            }
+        }
+    }
+
+    /// Notes that a read failed.
+    pub fn give_up(&self, user: &UserId, reading: &Reading) {
+        let mut kept = self.0.lock();
+        if kept.is_under_way(user, reading) {
+            kept.take(user);
         }
     }
 
@@ -86,6 +105,11 @@ impl RecentFollows {
 }
 
 impl Kept {
+    /// False if the follows changed since the read began.
+    fn is_under_way(&self, user: &UserId, reading: &Reading) -> bool {
+        matches!(self.by_user.get(user), Some(Entry::Reading(number)) if *number == reading.0)
+    }
+
     fn put(&mut self, user: &UserId, entry: Entry) {
         self.take(user);
         self.follows += size(&entry);
@@ -103,8 +127,10 @@ impl Kept {
             return;
         }
         self.forgot_at = now;
-        // A reading that failed is among them.
-        self.by_user.retain(|_, entry| matches!(entry, Entry::Read(_, at) if now < *at + FRESH));
+        self.by_user.retain(|_, entry| match entry {
+            Entry::Reading(_) => true,
+            Entry::Read(_, at) => now < *at + FRESH,
+        });
         self.by_user.shrink_to_fit();
         self.follows = self.by_user.values().map(size).sum();
     }
@@ -129,8 +155,18 @@ mod tests {
         FollowsRead { users: (0..count).map(|n| user(&n.to_string())).collect(), partial: false }
     }
 
+    fn begins(recent: &RecentFollows, id: &str, now: Millis) -> Reading {
+        let Recent::Unknown(reading) = recent.get(&user(id), now) else { panic!("nothing is to be read of {id}") };
+        reading
+    }
+
+    fn known(recent: &RecentFollows, id: &str, now: Millis) -> usize {
+        let Recent::Read(read) = recent.get(&user(id), now) else { panic!("the follows of {id} are not known") };
+        read.users.len()
+    }
+
     fn reads(recent: &RecentFollows, id: &str, count: usize, now: Millis) {
-        let reading = recent.begin(&user(id), now);
+        let reading = begins(recent, id, now);
         recent.end(&user(id), &reading, &follows(count), now);
     }
 
@@ -138,9 +174,24 @@ mod tests {
     fn what_was_read_is_used_for_some_seconds() {
         let recent = RecentFollows::default();
         reads(&recent, "u1", 3, 10);
-        assert_eq!(recent.get(&user("u1"), FRESH + 9).unwrap().users.len(), 3);
-        assert!(recent.get(&user("u1"), FRESH + 10).is_none());
-        assert!(recent.get(&user("u2"), 10).is_none());
+        assert_eq!(known(&recent, "u1", FRESH + 9), 3);
+        begins(&recent, "u1", FRESH + 10);
+        begins(&recent, "u2", 10);
+    }
+
+    #[test]
+    fn what_is_being_read_is_not_read_by_another() {
+        let recent = RecentFollows::default();
+        let reading = begins(&recent, "u1", 0);
+        reads(&recent, "u2", 3, 3 * FRESH);
+        assert!(matches!(recent.get(&user("u1"), 3 * FRESH), Recent::UnderWay));
+        recent.end(&user("u1"), &reading, &follows(3), 3 * FRESH);
+        assert_eq!(known(&recent, "u1", 3 * FRESH), 3);
+        let failed = begins(&recent, "u1", 4 * FRESH);
+        recent.give_up(&user("u1"), &failed);
+        reads(&recent, "u1", 4, 4 * FRESH);
+        recent.give_up(&user("u1"), &failed);
+        assert_eq!(known(&recent, "u1", 4 * FRESH), 4);
     }
 
     #[test]
@@ -148,15 +199,14 @@ mod tests {
         let recent = RecentFollows::default();
         reads(&recent, "u1", 3, 0);
         recent.forget(&user("u1"));
-        assert!(recent.get(&user("u1"), 1).is_none());
-        let under_way = recent.begin(&user("u1"), 1);
+        let first = begins(&recent, "u1", 1);
         recent.forget(&user("u1"));
-        recent.end(&user("u1"), &under_way, &follows(3), 2);
-        assert!(recent.get(&user("u1"), 2).is_none());
-        let under_way = recent.begin(&user("u1"), 3);
+        let second = begins(&recent, "u1", 2);
+        recent.end(&user("u1"), &first, &follows(3), 3);
+        assert!(matches!(recent.get(&user("u1"), 3), Recent::UnderWay));
         recent.clear();
-        recent.end(&user("u1"), &under_way, &follows(3), 4);
-        assert!(recent.get(&user("u1"), 4).is_none());
+        recent.end(&user("u1"), &second, &follows(3), 4);
+        begins(&recent, "u1", 4);
     }
 
     #[test]
@@ -166,9 +216,8 @@ mod tests {
             reads(&recent, &n.to_string(), 5_000, 0);
         }
         assert_eq!(recent.0.lock().follows, MOST_KEPT);
-        assert!(recent.get(&user("49"), 0).is_none());
         reads(&recent, "49", 5_000, FRESH);
-        assert!(recent.get(&user("49"), FRESH).is_some());
+        assert_eq!(known(&recent, "49", FRESH), 5_000);
         assert_eq!(recent.0.lock().by_user.len(), 1);
     }
 }
