@@ -363,8 +363,9 @@ pub trait Slices: Sync {
     async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled>;
 
     /// Removes keys of a slice that have another type than theirs, and a fence that says nothing: another program put
-    /// them there, and no call on the slice is answered any more. Returns the keys that were removed.
-    async fn drop_foreign_keys(&self, slice: &SliceId) -> StoreResult<Vec<String>>;
+    /// them there, and calls on the slice are answered no longer. The held sets are those of the gateways with an entry
+    /// and of the calling one. Returns the keys that were removed.
+    async fn drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>>;
 
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
     /// newer epoch is left alone.

@@ -117,7 +117,7 @@ impl Mender {
         if !matches!(why, StoreError::Nonsense(_)) {
             return false;
         }
-        match self.store.drop_foreign_keys(slice).await {
+        match self.store.drop_foreign_keys(slice, &self.gateways.id()).await {
             Ok(keys) if keys.is_empty() => false,
             Ok(keys) => {
                 tracing::warn!(set = %slice.set, slice = slice.index, ?keys, "removed keys that another program wrote");

@@ -273,7 +273,7 @@ answered_by_the_embedded_store! {
         fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
         fn drop_times(&self, slice: &SliceId, cursor: u64) -> DroppedTimes;
         fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
-        fn drop_foreign_keys(&self, slice: &SliceId) -> Vec<String>;
+        fn drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String>;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
         fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;

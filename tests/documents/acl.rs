@@ -184,7 +184,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.put_back(&slice, record.epoch, &other, from).await.unwrap();
     let compared = store.compare(&slice, record.epoch, 0).await.unwrap().unwrap();
     store.settle(&slice, record.epoch, compared.difference).await.unwrap();
-    assert!(store.drop_foreign_keys(&slice).await.unwrap().is_empty());
+    assert!(store.drop_foreign_keys(&slice, &one).await.unwrap().is_empty());
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
     assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
     store.since_of(&slice, &fans).await.unwrap();

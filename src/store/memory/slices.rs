@@ -157,7 +157,7 @@ impl Slices for MemoryStore {
     }
 
     /// No other program reaches this store.
-    async fn drop_foreign_keys(&self, _: &SliceId) -> StoreResult<Vec<String>> {
+    async fn drop_foreign_keys(&self, _: &SliceId, _: &GatewayId) -> StoreResult<Vec<String>> {
         Ok(Vec::new())
     }
 

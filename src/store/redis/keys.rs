@@ -281,7 +281,12 @@ impl Keys {
     /// ZSET: `<user> <number>`, each session of an epoch of a live with attendance, scored by its begin in Unix
     /// milliseconds. Outlasts the close, as attendance does.
     pub fn sessions(&self, slice: &SliceId, epoch: Epoch) -> String {
-        self.beside(&self.slice(slice), format_args!("sessions@{epoch}"))
+        format!("{}{epoch}", self.sessions_prefix(slice))
+    }
+
+    /// What the sessions of all epochs of a slice begin with.
+    pub(super) fn sessions_prefix(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "sessions@")
     }
 
     /// HASH: what is known of an epoch with attendance: `streamer_id`, `slices`, `opened_at` and, after the close,

@@ -318,10 +318,10 @@ impl RedisStore {
         })
     }
 
-    async fn do_drop_foreign_keys(&self, slice: &SliceId) -> StoreResult<Vec<String>> {
+    async fn do_drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
         let keys = self.keys();
-        let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
-        let args = args![keys.held_prefix(slice)];
+        let on = keys.with_companions(slice, self.slice_keys(slice, gateway));
+        let args = args![keys.held_prefix(slice), keys.stays_prefix(slice), keys.sessions_prefix(slice)];
         Ok(self.router.script(&scripts::DROP_FOREIGN_KEYS, on, args).await?.texts().collect())
     }
 }
@@ -408,8 +408,8 @@ impl Slices for RedisStore {
         self.router.call("settle", self.do_settle(slice, epoch, difference)).await
     }
 
-    async fn drop_foreign_keys(&self, slice: &SliceId) -> StoreResult<Vec<String>> {
-        self.router.call("drop_foreign_keys", self.do_drop_foreign_keys(slice)).await
+    async fn drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
+        self.router.call("drop_foreign_keys", self.do_drop_foreign_keys(slice, gateway)).await
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {

@@ -161,7 +161,7 @@ async fn keys_of_another_type_are_removed_and_no_others() {
     let (server, store) = redis().await;
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
-    assert!(store.drop_foreign_keys(&slice()).await.unwrap().is_empty());
+    assert!(store.drop_foreign_keys(&slice(), &a.name).await.unwrap().is_empty());
     let keys = ["online-fans:42", "{online-fans:42}:held:a", "{online-fans:42}:invisible", "{online-fans:42}:fence"];
     server.cli(&["SET", keys[0], "text"]);
     server.cli(&["SET", keys[1], "text"]);
@@ -169,13 +169,24 @@ async fn keys_of_another_type_are_removed_and_no_others() {
     server.cli(&["SET", keys[3], "text"]);
     let next = a.next(a.entry, &users(3, 4), &[]);
     store.apply(&next).await.unwrap_err();
-    let mut removed = store.drop_foreign_keys(&slice()).await.unwrap();
+    let mut removed = store.drop_foreign_keys(&slice(), &a.name).await.unwrap();
     removed.sort();
     let mut expected = keys.map(str::to_owned);
     expected.sort();
     assert_eq!(removed, expected);
     server.cli(&["SET", "{online-fans:42}:gateways", "text"]);
-    assert_eq!(store.drop_foreign_keys(&slice()).await.unwrap(), ["{online-fans:42}:gateways"]);
+    assert_eq!(store.drop_foreign_keys(&slice(), &a.name).await.unwrap(), ["{online-fans:42}:gateways"]);
     a.registers(&users(0, 4)).await;
     assert_eq!(fans(&store, &slice()).await, users(0, 4));
+}
+
+#[tokio::test]
+async fn a_held_set_of_another_type_is_removed_although_its_gateway_has_no_entry() {
+    let (server, store) = redis().await;
+    let mut a = Caller::new(&store, "a");
+    server.cli(&["SET", "{online-fans:42}:held:a", "text"]);
+    store.read_slice(&slice(), &a.name).await.unwrap_err();
+    assert_eq!(store.drop_foreign_keys(&slice(), &a.name).await.unwrap(), ["{online-fans:42}:held:a"]);
+    a.registers(&users(0, 3)).await;
+    assert_eq!(fans(&store, &slice()).await, users(0, 3));
 }

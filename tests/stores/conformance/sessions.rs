@@ -13,6 +13,7 @@ use rollcall::store::{
     Store, Strays,
 };
 
+use super::former::redis;
 use super::{Caller, gateway, live, on_each, user, users};
 
 /// Over how many slices the viewers are spread.
@@ -191,6 +192,28 @@ async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn Store>) 
     store.forget_attendance(&of(7), Some(&attended(Some(3_000)))).await.unwrap();
     assert_eq!(times(&store, 7).await, []);
     assert_eq!(times(&store, 8).await.len(), 1);
+}
+
+#[tokio::test]
+async fn sessions_of_another_type_are_removed_so_that_users_can_join_again() {
+    let (server, store) = redis().await;
+    let mut a = Gateway::new(&store, "a", 7);
+    a.changes(1_000, &users(0, 4), &[]).await;
+    for part in &mut a.parts {
+        let slice = format!("{{online-viewers:42_slice{}}}", part.slice.index);
+        let keys = [format!("{slice}:sessions@7"), format!("{slice}:stays@7")];
+        keys.iter().for_each(|key| drop(server.cli(&["SET", key, "text"])));
+        let mut call = part.next(part.entry, &users(4, 5), &[]);
+        (call.since, call.left) = (vec![2_000], Some(Vec::new()));
+        store.apply(&call).await.unwrap_err();
+        part.entry = Some(part.number);
+        let mut removed = store.drop_foreign_keys(&part.slice, &part.name).await.unwrap();
+        removed.sort();
+        assert_eq!(removed, keys);
+    }
+    a.changes(3_000, &users(5, 7), &[]).await;
+    a.changes(4_000, &[], &users(0, 6)).await;
+    assert_eq!(times(&store, 7).await, [(user(5), 3_000, Some(4_000)), (user(6), 3_000, None)]);
 }
 
 async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Store>) {
