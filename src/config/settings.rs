@@ -744,9 +744,10 @@ pub const SETTINGS: &[Setting] = &[
         hint: "PER_SECOND",
         default: Some("10"),
         doc: "What one user may ask of the store per second, over all sockets on this gateway; 0: no limit",
-        more: "Four times as much at once. A join, a switch to another live or a watch counts one, a close two, an\n\
-               open five; beyond that, rate_limited. What is read to find friends, a thousand users a unit, has as\n\
-               much again; beyond that, it comes later. The role service has no limit.",
+        more: "Four times as much at once. A join, a switch to another live, a watch or a question for friends counts\n\
+               one, a close two, an open five, or one if this gateway has the live open already; beyond that,\n\
+               rate_limited. What is read to find friends, a thousand users a unit, has as much again; beyond that,\n\
+               it comes later. The role service has no limit.",
         take: |c, text| set(&mut c.user_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },
