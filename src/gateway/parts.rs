@@ -304,6 +304,7 @@ impl Parts {
             feeds,
             follows,
             outbox,
+            checks,
             streamer_timeout,
             clock,
             lease,

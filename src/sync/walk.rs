@@ -18,6 +18,7 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH
 use crate::config::Switch;
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
+use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
@@ -70,6 +71,7 @@ pub struct Walk {
     pub feeds: Arc<Feeds>,
     pub follows: Arc<Follows>,
     pub outbox: Arc<Outbox>,
+    pub checks: Arc<Checks>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if it is not tracked who is online on the platform.
     pub users: Option<UserUpkeep>,
@@ -495,12 +497,29 @@ impl Walk {
     }
 
     /// What was read of a slice. A slice that cannot be read because another program wrote there is repaired, so that
-    /// the next walk can read it.
+    /// the next walk can read it, and the gateways with users there write them again.
     async fn read_or_repair(&self, slice: &SliceId, found: StoreResult<SliceSurvey>) -> StoreResult<SliceSurvey> {
-        if let Err(why) = &found {
-            self.mender.heal(slice, why).await;
+        if let Err(why) = &found
+            && self.mender.heal(slice, why).await
+        {
+            self.have_checked(slice);
         }
         found
+    }
+
+    /// Has all gateways, this one too, check the set of a slice soon.
+    fn have_checked(&self, slice: &SliceId) {
+        let rooms = &self.sweeper.rooms;
+        match slice.live() {
+            Some(live) => {
+                self.outbox.doubt(live);
+                self.checks.check_soon(rooms.get(live).into_iter().collect());
+            }
+            None => {
+                self.outbox.doubt_platform();
+                rooms.look_again_at_platform();
+            }
+        }
     }
 
     async fn look_after(
@@ -744,6 +763,16 @@ mod tests {
                 assert!(!parts.walk.gateways.unswept().is_empty());
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_live_whose_foreign_keys_were_removed_is_checked_at_once() {
+        let (parts, store) = beside_a_dead_one();
+        let room = open_live(&parts.app.sessions, "42").await;
+        store.garbles(&room.slices()[0].id);
+        room.check.take_doubt();
+        parts.walk.take_turn(&mut WalkState::default()).await;
+        assert!(room.check.take_doubt());
     }
 
     #[tokio::test]
