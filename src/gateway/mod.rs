@@ -4,10 +4,11 @@
 //! This file spawns and names the long-lived tasks; one that ends early ends the process. The listener spawns the tasks
 //! of sockets, and a tracker counts them. Starting may fail; once started, nothing here does.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::{Extension, Router};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -27,7 +28,7 @@ use crate::base::metrics::Metrics;
 use crate::base::telemetry::Log;
 use crate::cli::check_config::wrong_files;
 use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
-use crate::edge::client_address::TrustedProxies;
+use crate::edge::client_address::{ClientAddress, TrustedProxies};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::listener::pending_connections::PerAddress;
@@ -35,7 +36,7 @@ use crate::edge::listener::tls::{Certificate, CertificateError};
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
-use crate::presence::figures::Figures;
+use crate::presence::figures::{Figures, Quality};
 use crate::session::drain::{self, Stages};
 use crate::session::{self, Handshake};
 use crate::store::fans::FanSetupError;
@@ -196,17 +197,11 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
-    let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
     let key_fetcher = match key_fetcher {
         Some(fetcher) => Some(fetcher.first(config.wait_for_store).await.map_err(KeysError::Url)?),
         None => None,
     };
     let store = open_store(&config, &metrics).await?;
-    if config.track_online == Switch::On {
-        fix_seen_ids(&config, store.as_ref()).await?;
-    }
-    fix_attendance_form(&config, store.as_ref()).await?;
-    let sockets = TaskTracker::new();
     let mut other_files: Vec<Arc<dyn FromFiles>> = Vec::new();
     if let Some(certificate) = &certificate {
         other_files.push(certificate.clone());
@@ -215,7 +210,48 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
         other_files.push(receiver.clone());
     }
     let verifiers = Verifiers { tokens, api_keys, other_files };
-    let parts = Parts::new(&config, verifiers, &store, &metrics, &sockets)?;
+    let mut gateway = run(id, &config, verifiers, store, metrics).await?;
+    if let Some(key_fetcher) = key_fetcher {
+        let stop = gateway.readers.stop.clone();
+        gateway.readers.spawn("key fetcher", &gateway.failed, key_fetcher.run(stop));
+    }
+    if let Some(receiver) = webhook {
+        let sender = webhook_sender(&config, receiver, &gateway.app);
+        let stop = gateway.readers.stop.clone();
+        gateway.readers.spawn("webhooks", &gateway.failed, sender.run(stop));
+    }
+    gateway.addr = addr;
+    gateway.admin_addr = admin.as_ref().map(|(_, addr)| *addr);
+    gateway.serve_ports(&config, certificate, public, admin.map(|(listener, _)| listener));
+    let sockets_at_most = gateway.app.admission.limits.sockets;
+    let (gateway_id, store) = (gateway.id(), gateway.app.store.kind());
+    tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
+    Ok(gateway)
+}
+
+/// Starts a gateway without a port, on a store of the caller's: its ways in are [`Gateway::router`] and
+/// [`Gateway::serve`]. No credentials are asked for, and no webhook is sent.
+///
+/// # Errors
+/// The store was used with other settings before.
+pub async fn start_without_ports(config: &Config, store: Arc<dyn Store>) -> Result<Gateway, StartError> {
+    run(GatewayId::random(), config, Verifiers::default(), store, Arc::default()).await
+}
+
+/// Makes the parts of a gateway and starts its tasks, but for those that need a file or a port.
+async fn run(
+    id: GatewayId,
+    config: &Config,
+    verifiers: Verifiers,
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+) -> Result<Gateway, StartError> {
+    if config.track_online == Switch::On {
+        fix_seen_ids(config, store.as_ref()).await?;
+    }
+    fix_attendance_form(config, store.as_ref()).await?;
+    let sockets = TaskTracker::new();
+    let parts = Parts::new(config, verifiers, &store, &metrics, &sockets)?;
     let app = parts.app;
     app.gateways.own.begin_as(id);
 
@@ -238,9 +274,6 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     if let Some(fan_asker) = parts.fan_asker {
         readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
     }
-    if let Some(key_fetcher) = key_fetcher {
-        readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
-    }
     readers.spawn("reloader", &failed, app.reloader.clone().watch(readers.stop.clone()));
     readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
     readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
@@ -251,44 +284,13 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     if let Some(fan_events) = &parts.fan_events {
         readers.spawn("fan events", &failed, fan_events.clone().run(readers.stop.clone()));
     }
-    if let Some(receiver) = &webhook {
-        let sender = webhook_sender(&config, receiver.clone(), &app);
-        readers.spawn("webhooks", &failed, sender.run(readers.stop.clone()));
-    }
-
-    let settings = PortSettings {
-        pending: app.admission.limits.pending,
-        per_address: PerAddress::Share,
-        handshake_timeout: config.handshake_timeout,
-        timeout: config.timeout,
-        certificate,
-        proxy_protocol: config.proxy_protocol,
-        trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
-        metrics: app.metrics.clone(),
-    };
-    let inner = PortSettings {
-        // Back ends keep many connections open.
-        per_address: PerAddress::Unlimited,
-        certificate: None,
-        proxy_protocol: ProxyProtocol::Off,
-        ..settings.clone()
-    };
-    let serve =
-        |settings, listener, router| listener::serve(settings, listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(settings, public, http::routes::public(&app, admin.is_some())));
-    if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(inner, admin, http::routes::admin(&app)));
-    }
-    let sockets_at_most = app.admission.limits.sockets;
-    let (gateway_id, store) = (app.gateways.id(), app.store.kind());
-    tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
     Ok(Gateway {
         app,
         drain: config.drain,
         publisher: parts.publisher,
         fan_events: parts.fan_events,
-        addr,
-        admin_addr,
+        addr: config.listen,
+        admin_addr: None,
         intake,
         readers,
         flusher,
@@ -422,12 +424,60 @@ impl Gateway {
 
     /// Closes a live, as the HTTP API does.
     pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
-        self.app.lives.close(live, reason).await
+        self.app.lives.close(live, None, reason).await
     }
 
     /// The counts of a live that this gateway holds.
     pub fn figures(&self, live: &LiveId) -> Option<Figures> {
         Some(self.app.rooms.get(live)?.figures())
+    }
+
+    /// How far to trust these counts.
+    pub fn quality(&self, live: &LiveId) -> Option<Quality> {
+        let room = self.app.rooms.get(live)?;
+        Some(self.app.sessions.trust.quality(&room))
+    }
+
+    /// The routes of the internal port, for calls within this process. They come from this machine.
+    pub fn router(&self) -> Router {
+        let client = ClientAddress::Peer(Ipv4Addr::LOCALHOST.into());
+        http::routes::admin(&self.app).layer(Extension(client))
+    }
+
+    /// Listens until the intake stops.
+    fn serve_ports(
+        &self,
+        config: &Config,
+        certificate: Option<Arc<Certificate>>,
+        public: TcpListener,
+        admin: Option<TcpListener>,
+    ) {
+        let settings = PortSettings {
+            pending: self.app.admission.limits.pending,
+            per_address: PerAddress::Share,
+            handshake_timeout: config.handshake_timeout,
+            timeout: config.timeout,
+            certificate,
+            proxy_protocol: config.proxy_protocol,
+            trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
+            metrics: self.app.metrics.clone(),
+        };
+        let inner = PortSettings {
+            // Back ends keep many connections open.
+            per_address: PerAddress::Unlimited,
+            certificate: None,
+            proxy_protocol: ProxyProtocol::Off,
+            ..settings.clone()
+        };
+        let serve = |settings, listener, router| {
+            listener::serve(settings, listener, router, self.intake.stop.clone(), self.sockets.clone())
+        };
+        let public = serve(settings, public, http::routes::public(&self.app, admin.is_some()));
+        self.intake.spawn("listener", &self.failed, public);
+        if let Some(admin) = admin {
+            let admin = serve(inner, admin, http::routes::admin(&self.app));
+            self.intake.spawn("admin listener", &self.failed, admin);
+        }
     }
 
     /// Serves one socket over a transport of the caller's, until the socket ends.

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::base::clock::millis;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::presence::Room;
 use crate::store::{CloseReason, LiveRecord, LiveState, PastLive, StoreError, StoreResult, Summary};
 
@@ -85,13 +85,22 @@ impl Lives {
         (found, began)
     }
 
-    /// Closes the epoch of a live that is open now, for good. Closing a closed live returns its record. If the store
-    /// fails, a later walk over the open lives, or another close, finishes a close that has begun.
-    pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+    /// Closes the latest epoch of a live, for good: [`LiveError::NotOpen`] if the caller means another one. Closing a
+    /// closed live returns its record. If the store fails, a later walk over the open lives, or another close, finishes
+    /// a close that has begun.
+    pub async fn close(
+        &self,
+        live: &LiveId,
+        epoch: Option<Epoch>,
+        reason: CloseReason,
+    ) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
         carry_out(&self.parts.tasks, async move {
             // The epoch is fixed first: a call that arrives late must not close the next epoch.
             let record = known_record(parts.store.as_ref(), &parts.rooms, &live).await?;
+            if epoch.is_some_and(|epoch| epoch != record.epoch) {
+                return Err(LiveError::NotOpen(live));
+            }
             parts.close(&record, reason).await
         })
         .await

@@ -8,18 +8,18 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::{OnlyOwn, OwnLive};
-use super::bounded::{Text, Within};
+use super::bounded::{Text, Whole, Within};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, JsonObject, in_body};
+use super::requests::{InPath, InQuery, JsonObject, in_body};
 use super::state::AppState;
-use crate::base::ids::{LiveId, MAX_SLICES, UserId};
+use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
 use crate::presence::figures::Quality;
 use crate::presence::room::Room;
 use crate::store::{CloseReason, Figures, LiveRecord, LiveState, OpenedBy, Summary, Terms};
-use crate::sync::lives::OpenWish;
+use crate::sync::lives::{LiveError, OpenWish};
 
 /// A request to open a live.
 #[derive(Deserialize, ToSchema)]
@@ -301,23 +301,37 @@ async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> b
         .is_ok_and(|record| record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance)
 }
 
-refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
+refusals!(CloseRefused = InvalidId, BadMessage, LiveNotFound, LiveNotOpen, StoreUnavailable);
+
+/// Which opening is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CloseQuery {
+    /// Only this opening of the live; the present one if this is left out.
+    #[param(inline)]
+    epoch: Option<Whole>,
+}
 
 /// Close a live
 ///
 /// The gateways delete its slices and tell every socket in it. Closing a closed live gives the same answer again.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
-    params(("live_id" = LiveId, Path, description = "The live", example = "42")),
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), CloseQuery),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
 pub(super) async fn close(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
+    InQuery(query): InQuery<CloseQuery>,
     own: Option<Extension<OwnLive>>,
 ) -> Result<Json<Live>, Problem> {
+    let epoch = query.epoch.map(|epoch| Epoch(epoch.0));
     let record = match own {
         // The next epoch may belong to another streamer.
-        Some(Extension(OwnLive(record))) => state.lives.close_epoch(&record, CloseReason::Requested).await?,
-        None => state.lives.close(&live, CloseReason::Requested).await?,
+        Some(Extension(OwnLive(record))) if epoch.is_none_or(|epoch| epoch == record.epoch) => {
+            state.lives.close_epoch(&record, CloseReason::Requested).await?
+        }
+        Some(_) => return Err(LiveError::NotOpen(live).into()),
+        None => state.lives.close(&live, epoch, CloseReason::Requested).await?,
     };
     Ok(Json(record.into()))
 }

@@ -7,6 +7,24 @@ use serde_json::json;
 use super::world::World;
 
 #[tokio::test]
+async fn a_close_that_names_its_opening_closes_no_later_one() {
+    let world = World::new();
+    world.opens("42", 1).await;
+    let first = world.get("/v1/lives/42").await.is(200)["epoch"].as_u64().unwrap();
+    let close_first = format!("/v1/lives/42?epoch={first}");
+    for _ in 0..2 {
+        assert_eq!(world.delete(&close_first).await.is(200)["state"], "closed");
+    }
+    world.opens("42", 1).await;
+    world.delete(&close_first).await.is_problem(409, "live_not_open");
+    let second = world.get("/v1/lives/42").await.is(200);
+    assert_eq!(second["state"], "open");
+    let close_second = format!("/v1/lives/42?epoch={}", second["epoch"]);
+    assert_eq!(world.delete(&close_second).await.is(200)["state"], "closed");
+    world.delete("/v1/lives/42?epoch=last").await.is_problem(400, "bad_message");
+}
+
+#[tokio::test]
 async fn a_back_end_opens_and_closes_a_live() {
     let world = World::new();
     world.get("/v1/lives/42").await.is_problem(404, "live_not_found");
