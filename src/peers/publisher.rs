@@ -5,7 +5,7 @@
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,9 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
-use crate::store::{AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, SliceSize, Store, StoreResult};
+use crate::store::{
+    AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, LiveEpoch, SliceSize, Store, StoreResult,
+};
 
 /// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
 const MAX_JOBS: usize = 128;
@@ -78,14 +80,14 @@ impl Work {
     }
 }
 
-/// Rooms with users whom the store does not count yet, by their address.
+/// Rooms with users whom the store does not count yet.
 #[derive(Default)]
-struct ToCount(HashMap<usize, Arc<Room>>);
+struct ToCount(BTreeMap<LiveEpoch, Arc<Room>>);
 
 impl ToCount {
     /// Adds those of some rooms that have such users, and drops the rooms that have none by now or have ended.
     fn add(&mut self, rooms: &[Arc<Room>]) {
-        self.0.extend(rooms.iter().map(|room| (address(room), room.clone())));
+        self.0.extend(rooms.iter().map(|room| (room.record.live_epoch(), room.clone())));
         let waits = |room: &Room| room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
         self.0.retain(|_, room| waits(room) && room.end().is_none());
     }

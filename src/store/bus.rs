@@ -100,6 +100,11 @@ pub trait Bus {
 pub struct BusEvents(broadcast::Receiver<BusEvent>);
 
 impl BusEvents {
+    /// Receives what is sent there.
+    pub fn from(events: broadcast::Receiver<BusEvent>) -> Self {
+        Self(events)
+    }
+
     /// The next event; `None` when the store is gone. May be dropped while it waits.
     pub async fn next(&mut self) -> Option<BusEvent> {
         match self.0.recv().await {
@@ -209,6 +214,6 @@ impl Subscriptions {
     }
 
     pub(super) fn events(&self) -> BusEvents {
-        BusEvents(self.out.subscribe())
+        BusEvents::from(self.out.subscribe())
     }
 }

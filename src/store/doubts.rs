@@ -52,7 +52,8 @@ impl Doubts {
         Self(None)
     }
 
-    pub(super) fn from(doubts: broadcast::Receiver<Doubt>) -> Self {
+    /// Receives what is sent there.
+    pub fn from(doubts: broadcast::Receiver<Doubt>) -> Self {
         Self(Some(doubts))
     }
 

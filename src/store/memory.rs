@@ -6,6 +6,7 @@
 
 mod attendance;
 mod attended;
+pub mod backup;
 mod bus;
 mod checks;
 mod claimed_lives;
@@ -34,6 +35,7 @@ mod viewers;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -68,6 +70,8 @@ pub struct MemoryStore {
     clock: Clock,
     /// Unix time when `clock` stood at 0.
     epoch_start: UnixMillis,
+    /// How far the store's clock was stepped, in ms.
+    clock_error: AtomicI64,
     lives: Mutex<Records>,
     slices: DashMap<Place, Slice>,
     /// Closed slices in the order in which they are due to be forgotten.
@@ -96,6 +100,7 @@ impl MemoryStore {
         Self {
             clock,
             epoch_start: clock.unix().saturating_sub(clock.now()),
+            clock_error: AtomicI64::new(0),
             lives: Mutex::default(),
             slices: DashMap::new(),
             forgetting: Mutex::default(),
@@ -114,9 +119,9 @@ impl MemoryStore {
         }
     }
 
-    /// The store's time: monotonic, in Unix milliseconds.
+    /// The store's time, in Unix milliseconds: monotonic, unless somebody steps its clock.
     fn now(&self) -> UnixMillis {
-        self.epoch_start + self.clock.now()
+        (self.epoch_start + self.clock.now()).saturating_add_signed(self.clock_error.load(Ordering::Relaxed))
     }
 }
 

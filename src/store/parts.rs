@@ -35,7 +35,7 @@ impl Parts {
 
     /// The part of each slot, and whether each part answers. The owner of a slot that nobody serves is the number after
     /// the last part: such slots form a part of their own, which never answers.
-    pub(super) fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
+    pub fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
         if owners.iter().any(|part| usize::from(*part) >= up.len()) {
             up.push(false);
         }

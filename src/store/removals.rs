@@ -155,7 +155,7 @@ pub trait Moderation {
 }
 
 /// The removals of one epoch: what the two keys beside a live's record hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RemovalLog {
     last: u64,
     by_number: BTreeMap<u64, (UserId, Happened)>,

@@ -334,6 +334,16 @@ impl Slice {
         self.members.contains(user)
     }
 
+    /// Another program adds a member. Only tests do this.
+    pub fn add_stranger(&mut self, user: &UserId) {
+        self.members.insert(user);
+    }
+
+    /// Another program removes a member. Only tests do this.
+    pub fn take_out(&mut self, user: &UserId) {
+        self.members.remove(user);
+    }
+
     /// Loses the set but not the held sets, as if it was evicted or deleted. Only tests do this.
     pub fn lose_set(&mut self) {
         self.members = Members::default();

@@ -109,6 +109,7 @@ impl Eq for ByAddress {}
 
 impl Hash for ByAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
+        // Not the address: with that, the order in a set would be another one in each process.
+        self.0.conn.identity.user.hash(state);
     }
 }

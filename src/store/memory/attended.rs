@@ -7,7 +7,7 @@ use crate::base::ids::UserId;
 use crate::store::Attended;
 
 /// What is kept of one epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) attended: Option<Attended>,
     /// By part.

@@ -8,7 +8,7 @@ use crate::base::ids::LiveId;
 use crate::store::streamers::A_DAY;
 use crate::store::{ClaimLimits, Claimed};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ClaimedLives {
     /// Each with the time of its last claim.
     open: BTreeMap<LiveId, UnixMillis>,

@@ -9,7 +9,7 @@ use crate::base::ids::GatewayId;
 use crate::store::{DeadEvent, EntryId, Event, ReadEvents, ReadFrom, SenderTurn, StreamEvent};
 
 /// A capped stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Stream<T> {
     pub(super) entries: BTreeMap<EntryId, T>,
     last: EntryId,
@@ -37,7 +37,7 @@ impl<T: Clone> Stream<T> {
 }
 
 /// What the senders have read.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Group {
     last: EntryId,
     pub(super) unacknowledged: BTreeSet<EntryId>,
@@ -46,7 +46,7 @@ pub(super) struct Group {
 }
 
 /// All that is known of events.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct EventLog {
     stream: Stream<Event>,
     pub(super) dead: Stream<DeadEvent>,
@@ -55,6 +55,11 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
+    /// Every event, the oldest first.
+    pub(super) fn events(&self) -> Vec<Event> {
+        self.stream.entries.values().cloned().collect()
+    }
+
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
         let oldest = self.stream.entries.first_key_value().map(|(entry, _)| *entry);
         self.stream.append(event, kept, now);

@@ -8,7 +8,7 @@ use crate::base::ids::UserId;
 use crate::store::{Edge, Followed};
 
 /// One user's neighbours in one direction, by time.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Neighbours {
     since: HashMap<UserId, UnixMillis>,
     by_time: BTreeSet<(UnixMillis, UserId)>,
@@ -29,7 +29,7 @@ impl Neighbours {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Graph {
     following: HashMap<UserId, Neighbours>,
     followers: HashMap<UserId, Neighbours>,

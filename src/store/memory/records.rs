@@ -16,7 +16,7 @@ use crate::store::{
 };
 
 /// A record, and what belongs to its epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) record: LiveRecord,
     /// The number of the last event that was noted.
@@ -54,7 +54,7 @@ pub(super) fn watched_until(now: UnixMillis, record: &mut LiveRecord, counted: O
 }
 
 /// The list of open lives, each once, by the time of its opening.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct List {
     since: HashMap<LiveId, UnixMillis>,
     /// By which figures a live is ranked, if not by zeros.
@@ -116,7 +116,7 @@ impl List {
 }
 
 /// Every record of the store.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Records {
     pub(super) kept: HashMap<LiveId, Kept>,
     pub(super) listed: List,

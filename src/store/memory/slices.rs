@@ -69,6 +69,15 @@ impl MemoryStore {
         changed
     }
 
+    /// Carries a call out, which is late if it makes an entry after `not_after`, by the store's clock.
+    pub fn apply_until(&self, call: &Apply, not_after: UnixMillis) -> ApplyReply {
+        let now = self.now();
+        let changed = || call.joins.iter().chain(&call.leaves).cloned().collect();
+        let left: HashMap<_, _> = call.times_left().collect();
+        let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
+        self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, not_after, now))
+    }
+
     /// Changes a slice without a word about when users were seen.
     fn repair<T>(&self, slice: &SliceId, repair: impl FnOnce(&mut Slice) -> T) -> T {
         self.change(slice, (|_: &Slice| Vec::new(), |_: &UserId| 0), repair)
@@ -94,12 +103,8 @@ impl MemoryStore {
 #[async_trait]
 impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let now = self.now();
-        let changed = || call.joins.iter().chain(&call.leaves).cloned().collect();
-        let left: HashMap<_, _> = call.times_left().collect();
-        let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
         // No call is delayed here, so none is late.
-        Ok(self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, now, now)))
+        Ok(self.apply_until(call, UnixMillis::MAX))
     }
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {

@@ -7,7 +7,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{ListName, UserId};
 use crate::store::{Entry, Post, StatusId, TakenJob, Timeline};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Feeds {
     pub(super) timelines: HashMap<Timeline, BTreeSet<Entry>>,
     /// By the text of the status id.
@@ -48,7 +48,7 @@ impl Feeds {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Jobs {
     pub(super) numbers: u64,
     pub(super) waiting: VecDeque<Unfinished>,

@@ -10,7 +10,7 @@ use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::store::{Chain, MAX_WHEREABOUTS, Seen, Span, TellWhereabouts, ToldWhereabouts};
 
 /// What is known of the users of one slice.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct UserSlice {
     pub(super) seen: HashMap<UserId, UnixMillis>,
     pub(super) by_time: BTreeSet<(UnixMillis, UserId)>,

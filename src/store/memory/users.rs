@@ -6,7 +6,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
 use crate::store::{Profile, PutProfile};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Users {
     profiles: HashMap<UserId, Profile>,
     /// By the folded login.

@@ -1,0 +1,155 @@
+//! What happens to a store from outside, for tests: it is looked at, copied, set back to a copy, written to by another
+//! program, and its clock is stepped. No gateway calls this.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+
+use super::event_log::EventLog;
+use super::place::Place;
+use super::records::Records;
+use super::timelines::Feeds;
+use super::user_slice::UserSlice;
+use super::users::Users;
+use super::{MemoryStore, attended, claimed_lives};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
+use crate::store::slice::Slice;
+use crate::store::{Event, LeaseTable, LiveEpoch, LiveRecord};
+
+/// A copy of all data of a store, except who follows whom.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    lives: Records,
+    slices: Vec<(Place, Slice)>,
+    forgetting: VecDeque<(UnixMillis, Place, Epoch)>,
+    leases: LeaseTable,
+    streamers: HashMap<UserId, BTreeSet<GatewayId>>,
+    claims: HashMap<UserId, claimed_lives::ClaimedLives>,
+    attendance: HashMap<LiveEpoch, attended::Kept>,
+    feeds: Feeds,
+    users: Users,
+    user_slices: Vec<UserSlice>,
+    events: EventLog,
+}
+
+impl MemoryStore {
+    /// Copies all data, except who follows whom.
+    pub fn back_up(&self) -> Backup {
+        Backup {
+            lives: self.lives.lock().clone(),
+            slices: self.slices.iter().map(|slice| (slice.key().clone(), slice.value().clone())).collect(),
+            forgetting: self.forgetting.lock().clone(),
+            leases: self.leases.lock().clone(),
+            streamers: self.streamers.lock().clone(),
+            claims: self.claims.lock().clone(),
+            attendance: self.attendance.lock().clone(),
+            feeds: self.feeds.lock().clone(),
+            users: self.users.lock().clone(),
+            user_slices: self.user_slices.iter().map(|slice| slice.lock().clone()).collect(),
+            events: self.events.lock().clone(),
+        }
+    }
+
+    /// Sets all data back to a copy, except who follows whom.
+    pub fn restore(&self, backup: Backup) {
+        *self.lives.lock() = backup.lives;
+        self.slices.clear();
+        for (place, slice) in backup.slices {
+            self.slices.insert(place, slice);
+        }
+        *self.forgetting.lock() = backup.forgetting;
+        *self.leases.lock() = backup.leases;
+        *self.streamers.lock() = backup.streamers;
+        *self.claims.lock() = backup.claims;
+        *self.attendance.lock() = backup.attendance;
+        *self.feeds.lock() = backup.feeds;
+        *self.users.lock() = backup.users;
+        for (slice, kept) in self.user_slices.iter().zip(backup.user_slices) {
+            *slice.lock() = kept;
+        }
+        *self.events.lock() = backup.events;
+    }
+
+    /// Loses all data, except who follows whom.
+    pub fn lose_everything(&self) {
+        self.restore(Self::new(self.clock).back_up());
+    }
+
+    /// Sets one slice back to a copy; a slice that the copy does not have is lost.
+    pub fn restore_slice(&self, backup: &Backup, slice: &SliceId) {
+        let place = Place::from(slice);
+        match backup.slices.iter().find(|(kept, _)| *kept == place) {
+            Some((_, kept)) => drop(self.slices.insert(place, kept.clone())),
+            None => drop(self.slices.remove(&place)),
+        }
+    }
+
+    /// Loses a slice with all that belongs to it.
+    pub fn lose_slice(&self, slice: &SliceId) {
+        self.slices.remove(&Place::from(slice));
+    }
+
+    /// Changes a slice as another program does, if there is one.
+    pub fn write_as_another_program(&self, slice: &SliceId, write: impl FnOnce(&mut Slice)) {
+        if let Some(mut slice) = self.slices.get_mut(&Place::from(slice)) {
+            write(&mut slice);
+        }
+    }
+
+    /// What the store's clock shows.
+    pub fn time(&self) -> UnixMillis {
+        self.now()
+    }
+
+    /// Steps the store's clock by so many ms.
+    pub fn step_clock(&self, by: i64) {
+        self.clock_error.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The members of every set of online users, over all slices. A member of two slices comes twice.
+    pub fn members(&self) -> BTreeMap<String, Vec<UserId>> {
+        let mut members: BTreeMap<String, Vec<UserId>> = BTreeMap::new();
+        for slice in &self.slices {
+            members.entry(slice.key().set.to_string()).or_default().extend(slice.members().cloned());
+        }
+        members
+    }
+
+    /// Every slice, with its set.
+    pub fn all_slices(&self) -> Vec<(OnlineSet, Slice)> {
+        self.slices.iter().map(|slice| (slice.key().set.clone(), slice.value().clone())).collect()
+    }
+
+    /// Every record of a live.
+    pub fn records(&self) -> BTreeMap<LiveId, LiveRecord> {
+        let records = self.lives.lock();
+        records.kept.iter().map(|(live, kept)| (live.clone(), kept.record.clone())).collect()
+    }
+
+    /// Whether the list of open lives has the live.
+    pub fn is_listed(&self, live: &LiveId) -> bool {
+        self.lives.lock().listed.contains(live.as_str())
+    }
+
+    /// The gateways that have a lease.
+    pub fn living(&self) -> Vec<GatewayId> {
+        self.leases.lock().living()
+    }
+
+    /// In which lives each user is, as gateways said.
+    pub fn whereabouts(&self) -> BTreeMap<UserId, Vec<(GatewayId, LiveId)>> {
+        let slices = self.user_slices.iter().map(|slice| slice.lock().lives.clone());
+        slices.flatten().filter(|(_, lives)| !lives.is_empty()).collect()
+    }
+
+    /// The gateways on which each streamer has a socket.
+    pub fn streamers_here(&self) -> BTreeMap<UserId, BTreeSet<GatewayId>> {
+        let streamers = self.streamers.lock();
+        streamers.iter().map(|(user, gateways)| (user.clone(), gateways.clone())).collect()
+    }
+
+    /// Every event of the stream, the oldest first.
+    pub fn stream(&self) -> Vec<Event> {
+        self.events.lock().events()
+    }
+}
