@@ -10,12 +10,12 @@ mod audit_command;
 mod backend;
 pub(crate) mod dashboards;
 mod device;
-pub(crate) mod expectation;
 mod faults;
 pub(crate) mod findings;
 mod gateway;
 pub(crate) mod keys;
 mod observer;
+mod pace;
 mod person;
 pub(crate) mod reader;
 mod report;
@@ -24,7 +24,6 @@ pub(crate) mod run_state;
 mod store;
 mod support;
 pub(crate) mod testbed;
-pub(crate) mod timing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,11 +35,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use self::faults::{GATEWAYS, Kind, Sequence};
+pub(crate) use self::pace::Pace;
 use self::report::{Report, Settings};
 use self::run::Until;
 use self::run_state::{Crowded, Plan};
 use self::testbed::{Testbed, TestbedSetup};
-use self::timing::{Pace, Timing};
+use simulation::timing::Timing;
+pub(crate) use simulation::{expectation, timing};
 
 /// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(300);

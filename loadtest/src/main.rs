@@ -25,6 +25,7 @@ mod plan;
 mod proc_stats;
 mod redis_stats;
 mod report;
+mod simulate;
 mod soak;
 mod storm;
 mod tally;
@@ -75,6 +76,8 @@ enum Command {
     FanSourceOutage(fan_source_outage::OutageArgs),
     /// A streamer with very many followers goes on air, and a gateway is killed while it tells followers
     Fanout(fanout::FanoutArgs),
+    /// Whole gateways in simulated histories, one seed after the other: one thread, one clock, every fault
+    Simulate(simulate::SimulateArgs),
     /// A day in the life of two gateways: does memory grow, and does anything stay behind?
     Soak(soak::SoakArgs),
     /// A crowd of which most lose their connection at once and all come back
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Hostile(args) => hostile::main(&args),
         Command::FanSourceOutage(args) => fan_source_outage::main(&args),
         Command::Fanout(args) => fanout::main(&args),
+        Command::Simulate(args) => simulate::main(&args),
         Command::Soak(args) => soak::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::Webhooks(args) => webhooks::main(&args),

@@ -26,9 +26,9 @@ use tokio::time::timeout;
 use self::report::{Report, Settings};
 use self::run::Course;
 use crate::bench::servers::Programs;
+use crate::chaos::Pace;
 use crate::chaos::run_state::{Crowded, Plan};
 use crate::chaos::testbed::{Testbed, TestbedSetup};
-use crate::chaos::timing::Pace;
 use crate::proc_stats::open_files_limit;
 
 /// A run that hangs ends so long after the time that it was given.

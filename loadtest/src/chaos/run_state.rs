@@ -261,11 +261,12 @@ impl RunState {
         let start = endpoint.start.load(Ordering::SeqCst);
         let mut truth = self.truth();
         truth.dead.insert((gateway, start));
-        let (at, timing) = (Instant::now(), self.timing);
-        for live in &mut truth.lives {
-            live.expectations
-                .values_mut()
-                .for_each(|expectation| expectation.gateway_ended((gateway, start), at, how, &timing));
+        let at = Instant::now();
+        let Truth { lives, rules, .. } = &mut *truth;
+        for live in lives {
+            for expectation in live.expectations.values_mut() {
+                expectation.gateway_ended((gateway, start), at, how, rules);
+            }
         }
         truth.believes.retain(|place, _| (place.gateway, place.start) != (gateway, start));
         truth.online.retain(|place, _| (place.gateway, place.start) != (gateway, start));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use rollcall::store::DOUBT_AFTER_LOSS;
 
 /// A flush may take this much longer, because the crowd and the gateways share the cores of the machine.
@@ -11,42 +10,32 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Counts are exact again within this time after Redis lost writes: the slices are in doubt until every gateway has
 /// found that out, and a look at them may be a few seconds late.
-pub(crate) const EXACT_AGAIN: Duration = DOUBT_AFTER_LOSS.saturating_add(Duration::from_secs(4));
-
-/// The gateways' times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Pace {
-    /// The gateway's defaults
-    Normal,
-    /// Short ones, for a quick look
-    Fast,
-}
-
-impl Pace {
-    pub(crate) fn timing(self) -> Timing {
-        match self {
-            Self::Normal => Timing::NORMAL,
-            Self::Fast => Timing::FAST,
-        }
-    }
-}
+pub const EXACT_AGAIN: Duration = DOUBT_AFTER_LOSS.saturating_add(Duration::from_secs(4));
 
 /// Every gateway of a run gets these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timing {
-    pub(crate) heartbeat: Duration,
-    pub(crate) timeout: Duration,
-    pub(crate) flush: Duration,
-    pub(crate) lease: Duration,
-    pub(crate) refresh: Duration,
-    pub(crate) check_every: Duration,
-    pub(crate) streamer_timeout: Duration,
-    pub(crate) drain: Duration,
+pub struct Timing {
+    /// How often a client sends a heartbeat.
+    pub heartbeat: Duration,
+    /// A client that is silent for so long is gone.
+    pub timeout: Duration,
+    /// How often a gateway writes.
+    pub flush: Duration,
+    /// A gateway that renews nothing for so long is buried.
+    pub lease: Duration,
+    /// How often a gateway renews its lease.
+    pub refresh: Duration,
+    /// How often a gateway checks a live.
+    pub check_every: Duration,
+    /// A live closes when its streamer has been away for so long.
+    pub streamer_timeout: Duration,
+    /// How long a gateway takes to stop.
+    pub drain: Duration,
 }
 
 impl Timing {
     /// The gateway's defaults, except for the drain and the streamer timeout, which would make every run longer.
-    pub(crate) const NORMAL: Self = Self {
+    pub const NORMAL: Self = Self {
         heartbeat: Duration::from_secs(5),
         timeout: Duration::from_secs(15),
         flush: Duration::from_millis(250),
@@ -58,7 +47,7 @@ impl Timing {
     };
 
     /// At most a third of the normal times, for quick runs.
-    pub(crate) const FAST: Self = Self {
+    pub const FAST: Self = Self {
         heartbeat: Duration::from_secs(1),
         timeout: Duration::from_secs(3),
         flush: Duration::from_millis(100),
@@ -69,7 +58,8 @@ impl Timing {
         drain: Duration::from_secs(6),
     };
 
-    pub(crate) fn flags(&self) -> Vec<String> {
+    /// The settings of a gateway, as its command line has them.
+    pub fn flags(&self) -> Vec<String> {
         let named = [
             ("--heartbeat", self.heartbeat),
             ("--timeout", self.timeout),
@@ -84,62 +74,62 @@ impl Timing {
     }
 
     /// Redis has a join or a clean leave within this time.
-    pub(crate) fn settled(&self) -> Duration {
+    pub fn settled(&self) -> Duration {
         self.flush + SLACK
     }
 
     /// A viewer who vanished without a message is out of Redis within this time.
-    pub(crate) fn vanished(&self) -> Duration {
+    pub fn vanished(&self) -> Duration {
         self.timeout + SECOND
     }
 
     /// The viewers of a killed gateway are out of Redis within this time.
-    pub(crate) fn killed(&self) -> Duration {
+    pub fn killed(&self) -> Duration {
         self.lease + 2 * SECOND
     }
 
     /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest reconnect delay that a
     /// gateway names, and a flush.
-    pub(crate) fn moved(&self) -> Duration {
+    pub fn moved(&self) -> Duration {
         Duration::from_millis(2_500) + self.settled()
     }
 
     /// Everything is right within this time after Redis, its data or the link to it is back. A shorter refresh does not
     /// help below six seconds, because no setting speeds up the pings by which a gateway notices.
-    pub(crate) fn healed(&self) -> Duration {
+    pub fn healed(&self) -> Duration {
         (self.refresh + SECOND).max(6 * SECOND)
     }
 
     /// A state that has been right for this time stays right.
-    pub(crate) fn steady(&self) -> Duration {
+    pub fn steady(&self) -> Duration {
         self.refresh + SECOND
     }
 
     /// A dashboard shows the right figures of other gateways within this time: two refreshes and the throttle.
-    pub(crate) fn told(&self) -> Duration {
+    pub fn told(&self) -> Duration {
         2 * self.refresh + SECOND
     }
 
     /// Counts are right within this time after a gateway was killed: its viewers count for one lease, and the counts
     /// are partial for another.
-    pub(crate) fn forgotten(&self) -> Duration {
+    pub fn forgotten(&self) -> Duration {
         2 * self.lease + 2 * SECOND
     }
 
     /// What another program wrote is repaired within this time: gateways look once per `check-every`, each at its own
     /// time.
-    pub(crate) fn repaired(&self) -> Duration {
+    pub fn repaired(&self) -> Duration {
         self.check_every + 15 * SECOND
     }
 
     /// All is right within this time after Redis is back with older data. A gateway that was living then and has gone
     /// since is buried once more, after a lease.
-    pub(crate) fn returned(&self) -> Duration {
+    pub fn returned(&self) -> Duration {
         self.forgotten().max(self.healed())
     }
 
     /// A time from `from` to `to` leases; `at`, from 0 to 1, says where in between.
-    pub(crate) fn leases(&self, from: f64, to: f64, at: f64) -> Duration {
+    pub fn leases(&self, from: f64, to: f64, at: f64) -> Duration {
         self.lease.mul_f64(from + (to - from) * at)
     }
 }

@@ -12,21 +12,26 @@ use tokio::time::Instant;
 
 use super::timing::Timing;
 
-pub(crate) type User = u32;
-pub(crate) type Live = usize;
+/// A user's number.
+pub type User = u32;
+
+/// A live's number.
+pub type Live = usize;
 
 /// One socket on one gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
-    pub(crate) socket: u64,
-    pub(crate) gateway: usize,
+pub struct Place {
+    /// Its number.
+    pub socket: u64,
+    /// The gateway.
+    pub gateway: usize,
     /// Which start of that gateway.
-    pub(crate) start: u32,
+    pub start: u32,
 }
 
 /// How a stay ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum How {
     /// A leave, a swipe, or a clean close.
     Left,
     /// The socket ended with no close frame.
@@ -61,30 +66,34 @@ struct Gone {
 
 /// One user in one live.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Expectation {
+pub struct Expectation {
     holds: Vec<Hold>,
     gone: Vec<Gone>,
 }
 
 /// A time in which a gateway cannot keep its promises.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Trouble {
-    pub(crate) since: Instant,
-    pub(crate) until: Option<Instant>,
+pub struct Trouble {
+    /// When it began.
+    pub since: Instant,
+    /// When it ended; `None` as long as it lasts.
+    pub until: Option<Instant>,
     /// The whole process is frozen, and its clocks with it.
-    pub(crate) frozen: bool,
+    pub frozen: bool,
 }
 
+/// What is promised now.
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
-    pub(crate) timing: Timing,
+pub struct Rules {
+    /// How long each promise may take.
+    pub timing: Timing,
     /// By gateway.
-    pub(crate) troubles: Vec<Option<Trouble>>,
+    pub troubles: Vec<Option<Trouble>>,
 }
 
 /// What is wrong with a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Wrong {
+pub enum Wrong {
     /// In the set, and should not be.
     Ghost,
     /// Not in the set, and should be.
@@ -93,18 +102,18 @@ pub(crate) enum Wrong {
 
 /// The verdict over one user in one live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// Wrong, whatever excuse there is: it counts for the time to correct.
-    pub(crate) wrong: Option<Wrong>,
+    pub wrong: Option<Wrong>,
     /// Wrong for so long beyond what was promised.
-    pub(crate) overdue: Option<Duration>,
+    pub overdue: Option<Duration>,
 }
 
 const RIGHT: Verdict = Verdict { wrong: None, overdue: None };
 
 impl Expectation {
     /// The socket may hold the user from now on.
-    pub(crate) fn joining(&mut self, place: Place) {
+    pub fn joining(&mut self, place: Place) {
         match self.holds.iter_mut().find(|hold| hold.place == place) {
             Some(hold) => (hold.since, hold.asking) = (None, true),
             None => self.holds.push(Hold { place, since: None, asking: true }),
@@ -112,7 +121,7 @@ impl Expectation {
     }
 
     /// The socket surely holds the user.
-    pub(crate) fn joined(&mut self, place: Place, at: Instant) {
+    pub fn joined(&mut self, place: Place, at: Instant) {
         self.joining(place);
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             (hold.since, hold.asking) = (Some(at), false);
@@ -120,14 +129,14 @@ impl Expectation {
     }
 
     /// The socket has begun to leave.
-    pub(crate) fn leaving(&mut self, place: Place) {
+    pub fn leaving(&mut self, place: Place) {
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             (hold.since, hold.asking) = (None, false);
         }
     }
 
     /// The socket holds the user no more.
-    pub(crate) fn ended(&mut self, place: Place, at: Instant, how: How) {
+    pub fn ended(&mut self, place: Place, at: Instant, how: How) {
         let before = self.holds.len();
         self.holds.retain(|hold| hold.place != place);
         if self.holds.len() < before {
@@ -136,7 +145,7 @@ impl Expectation {
     }
 
     /// The live closed, and all users are out. A gateway may still carry out an unanswered join, in the next epoch.
-    pub(crate) fn closed(&mut self, at: Instant) {
+    pub fn closed(&mut self, at: Instant) {
         self.gone.retain(|gone| gone.how == How::Unanswered);
         let out = self.holds.extract_if(.., |hold| !hold.asking);
         self.gone.extend(out.map(|Hold { place: Place { gateway, start, .. }, .. }| Gone {
@@ -148,43 +157,68 @@ impl Expectation {
     }
 
     /// That start of a gateway has ended, with everything that it had not yet written to Redis.
-    pub(crate) fn gateway_ended(&mut self, (gateway, start): (usize, u32), at: Instant, how: How, timing: &Timing) {
+    pub fn gateway_ended(&mut self, (gateway, start): (usize, u32), at: Instant, how: How, rules: &Rules) {
         let places: Vec<Place> = self.holds.iter().map(|hold| hold.place).collect();
         for place in places.into_iter().filter(|place| (place.gateway, place.start) == (gateway, start)) {
             self.ended(place, at, how);
         }
         for gone in self.gone.iter_mut().filter(|gone| (gone.gateway, gone.start) == (gateway, start)) {
-            if how == How::Killed && gone.how != How::Closed && gone.at + allowance(gone.how, timing) >= at {
+            let may_be_unwritten = gone.promised(rules).is_none_or(|by| by >= at);
+            if how == How::Killed && gone.how != How::Closed && may_be_unwritten {
                 (gone.at, gone.how) = (at, How::Killed);
             }
         }
     }
 
     /// Forgets ends that are too old to matter.
-    pub(crate) fn tidy(&mut self, before: Instant) {
+    pub fn tidy(&mut self, before: Instant) {
         self.gone.retain(|gone| gone.at >= before);
     }
 
     /// Whether a socket is, or may be, there.
-    pub(crate) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         !self.holds.is_empty()
     }
 
     /// Whether nothing is known of the user here any more.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.holds.is_empty() && self.gone.is_empty()
     }
 
     /// Whether every socket there is, or may be, or may still count, is on this gateway.
-    pub(crate) fn only_on(&self, gateway: usize, at: Instant, rules: &Rules) -> bool {
+    pub fn only_on(&self, gateway: usize, at: Instant, rules: &Rules) -> bool {
         let elsewhere = |gone: &Gone| gone.gateway != gateway && gone.natural(rules) >= at;
         self.is_held()
             && self.holds.iter().all(|hold| hold.place.gateway == gateway)
             && !self.gone.iter().any(elsewhere)
     }
 
+    /// On how many gateways that are well the user surely is, and has been for so long.
+    pub fn surely_on(&self, at: Instant, long: Duration, rules: &Rules) -> usize {
+        let is_well = |gateway: usize| {
+            let trouble = rules.troubles[gateway];
+            trouble.is_none_or(|trouble| trouble.until.is_some_and(|until| until + rules.timing.healed() + long < at))
+        };
+        let is_sure = |hold: &&Hold| hold.since.is_some_and(|since| since + long < at) && is_well(hold.place.gateway);
+        let mut gateways: Vec<usize> = self.holds.iter().filter(is_sure).map(|hold| hold.place.gateway).collect();
+        gateways.sort_unstable();
+        gateways.dedup();
+        gateways.len()
+    }
+
+    /// On how many gateways the user may be, or may have been so long ago.
+    pub fn possibly_on(&self, at: Instant, long: Duration, rules: &Rules) -> usize {
+        let held = self.holds.iter().map(|hold| (hold.place.gateway, hold.place.start));
+        let may_be = |gone: &&Gone| gone.promised(rules).is_none_or(|by| by + long >= at);
+        let gone = self.gone.iter().filter(may_be).map(|gone| (gone.gateway, gone.start));
+        let mut gateways: Vec<(usize, u32)> = held.chain(gone).collect();
+        gateways.sort_unstable();
+        gateways.dedup();
+        gateways.len()
+    }
+
     /// The gateways with a socket that surely holds the user, each once.
-    pub(crate) fn gateways(&self) -> Vec<usize> {
+    pub fn gateways(&self) -> Vec<usize> {
         let mut all: Vec<usize> =
             self.holds.iter().filter(|hold| hold.since.is_some()).map(|hold| hold.place.gateway).collect();
         all.sort_unstable();
@@ -193,12 +227,12 @@ impl Expectation {
     }
 
     /// When the last end's promise runs out.
-    pub(crate) fn out_by(&self, rules: &Rules) -> Option<Instant> {
+    pub fn out_by(&self, rules: &Rules) -> Option<Instant> {
         self.gone.iter().filter_map(|gone| gone.promised(rules)).max()
     }
 
     /// The records in words, as of that time.
-    pub(crate) fn tell(&self, at: Instant) -> String {
+    pub fn tell(&self, at: Instant) -> String {
         let ago = |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
         let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since, .. }| match since {
             Some(since) => format!("on gateway {gateway} for {}", ago(*since)),
@@ -210,7 +244,7 @@ impl Expectation {
     }
 
     /// Judges a set that has, or has not, the user at that time.
-    pub(crate) fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> Verdict {
+    pub fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> Verdict {
         if in_set { self.judge_present(at, rules) } else { self.judge_absent(at, rules) }
     }
 
@@ -301,7 +335,8 @@ fn overdue(at: Instant, by: Instant) -> Option<Duration> {
     at.checked_duration_since(by).filter(|over| !over.is_zero())
 }
 
-pub(crate) type Expectations = HashMap<User, Expectation>;
+/// One live's users.
+pub type Expectations = HashMap<User, Expectation>;
 
 #[cfg(test)]
 mod tests;

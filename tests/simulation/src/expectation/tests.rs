@@ -67,7 +67,7 @@ fn users_of_a_killed_gateway_are_wrong_at_once_and_a_broken_promise_after_the_le
     let (t, rules) = (Instant::now(), rules());
     let mut expectation = Expectation::default();
     expectation.joined(place(1, 0), t);
-    expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules.timing);
+    expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules);
     assert_eq!(expectation.judge(t + s(12), true, &rules), ghost(None));
     assert_eq!(expectation.judge(t + s(30), true, &rules), ghost(Some(s(3))));
 }
@@ -79,9 +79,9 @@ fn a_leave_that_the_killed_gateway_had_not_flushed_waits_for_the_lease() {
     expectation.joined(place(1, 0), t);
     expectation.ended(place(1, 0), t + s(10), How::Left);
     let mut flushed = expectation.clone();
-    expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules.timing);
+    expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules);
     assert_eq!(expectation.judge(t + s(20), true, &rules).overdue, None);
-    flushed.gateway_ended((0, 1), t + s(14), How::Killed, &rules.timing);
+    flushed.gateway_ended((0, 1), t + s(14), How::Killed, &rules);
     assert_eq!(flushed.judge(t + s(20), true, &rules), ghost(Some(s(9))));
 }
 

@@ -1,0 +1,163 @@
+//! The platform's back end: opens and closes lives over HTTP, at one gateway after the other until one has done it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::expectation::{Live, User};
+use crate::network::derived;
+use crate::world::{Mode, World};
+
+/// For how long it tries.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The back end does something each so often, on average, in seconds.
+const PACE: f64 = 30.0;
+
+async fn everybody_goes_home(mode: &mut watch::Receiver<Mode>) {
+    // The sender lives as long as the world.
+    let _ = mode.wait_for(|mode| *mode == Mode::GoHome).await;
+}
+
+pub(crate) struct Backend {
+    world: Arc<World>,
+    rng: StdRng,
+}
+
+impl Backend {
+    pub(crate) fn new(world: &Arc<World>, live: Live) -> Self {
+        let rng = StdRng::seed_from_u64(derived(world.plan.seed, &format!("back end {live}")));
+        Self { world: world.clone(), rng }
+    }
+
+    /// Runs one live: it is open most of the time, until everybody goes home.
+    pub(crate) async fn run(mut self, live: Live) {
+        let mut mode = self.world.mode.subscribe();
+        if !self.open(live).await {
+            return;
+        }
+        loop {
+            let wait = -PACE * (1.0 - self.rng.random::<f64>()).ln();
+            tokio::select! {
+                biased;
+                () = everybody_goes_home(&mut mode) => {
+                    self.close(live).await;
+                    return;
+                }
+                () = sleep(Duration::from_secs_f64(wait)) => {}
+            }
+            if *mode.borrow() != Mode::Wander {
+                continue;
+            }
+            if self.rng.random_bool(0.7) {
+                self.moderate(live).await;
+                continue;
+            }
+            if !self.close(live).await {
+                return;
+            }
+            sleep(Duration::from_millis(self.rng.random_range(1..8_000))).await;
+            if !self.open(live).await {
+                return;
+            }
+        }
+    }
+
+    async fn open(&mut self, live: Live) -> bool {
+        let slices = 1 << self.rng.random_range(0..3);
+        let body = json!({"streamer_id": self.world.streamer_id(live).to_string(), "slices": slices});
+        self.world.truth().lives[live].changes = true;
+        let Some(opened) = self.ask(&Method::PUT, live, "", &body).await else { return false };
+        let epoch = opened["epoch"].as_u64();
+        let slices = opened["slices"].as_u64().unwrap_or(1) as u32;
+        let mut truth = self.world.truth();
+        let there = &mut truth.lives[live];
+        (there.epoch, there.slices, there.changes) = (epoch, slices, false);
+        there.epochs.extend(epoch.map(|epoch| (epoch, false)));
+        true
+    }
+
+    async fn close(&mut self, live: Live) -> bool {
+        let epoch = {
+            let mut truth = self.world.truth();
+            truth.lives[live].changes = true;
+            truth.lives[live].epoch.take()
+        };
+        let which = epoch.map_or_else(String::new, |epoch| format!("?epoch={epoch}"));
+        if self.ask(&Method::DELETE, live, &which, &Value::Null).await.is_none() {
+            return false;
+        }
+        let now = Instant::now();
+        let mut truth = self.world.truth();
+        let there = &mut truth.lives[live];
+        there.changes = false;
+        there.banned.clear();
+        there.epochs.extend(epoch.map(|epoch| (epoch, true)));
+        truth.lives[live].expectations.values_mut().for_each(|expectation| expectation.closed(now));
+        true
+    }
+
+    /// Bans somebody, or has somebody follow the streamer or end it.
+    async fn moderate(&mut self, live: Live) {
+        let user: User = self.rng.random_range(0..self.world.plan.people.max(1) as u32);
+        let gateway = self.rng.random_range(0..self.world.plan.gateways);
+        let world = self.world.clone();
+        let user_id = world.user_id(user);
+        if self.rng.random_bool(0.5) {
+            let path = format!("/v1/lives/{}/viewers/{user_id}", world.live_id(live));
+            let ban = Duration::from_secs(self.rng.random_range(10..60));
+            let epoch = world.epoch(live);
+            let body = json!({"ban_s": ban.as_secs()});
+            let answer = world.http(gateway, Method::DELETE, &path, &body).await;
+            let now = Instant::now();
+            let mut truth = world.truth();
+            let there = &mut truth.lives[live];
+            if answer.is_some_and(|(status, _)| status == 200) && epoch.is_some() && there.epoch == epoch {
+                there.banned.insert(user, (now, now + ban));
+            }
+        } else {
+            let path = format!("/v1/users/{user_id}/following/{}", world.streamer_id(live));
+            let follows = !world.is_fan(user, live);
+            let method = if follows { Method::PUT } else { Method::DELETE };
+            world.follows(user, live, follows);
+            // Until it has an answer, nobody knows.
+            for _ in 0..200 {
+                let answer = world.http(gateway, method.clone(), &path, &Value::Null).await;
+                world.follows(user, live, follows);
+                if answer.is_some_and(|(status, _)| status < 300) {
+                    break;
+                }
+                sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
+
+    async fn ask(&mut self, method: &Method, live: Live, query: &str, body: &Value) -> Option<Value> {
+        let world = self.world.clone();
+        let path = format!("/v1/lives/{}{query}", world.live_id(live));
+        let began = Instant::now();
+        let mut last = None;
+        while began.elapsed() < PATIENCE {
+            let gateway = self.rng.random_range(0..world.plan.gateways);
+            match world.http(gateway, method.clone(), &path, body).await {
+                Some((status, answer)) if (200..300).contains(&status) => {
+                    world.trace.tell(Some(gateway), &format!("{method} l{live}"));
+                    return Some(answer);
+                }
+                // The store lost everything while no gateway knew the live.
+                Some((404, answer)) if *method == Method::DELETE => return Some(answer),
+                Some(answer) => last = Some(answer),
+                None => {}
+            }
+            sleep(Duration::from_millis(300)).await;
+        }
+        world.found(format!("{method} of l{live} was not done in {PATIENCE:?}: {last:?}"));
+        None
+    }
+}

@@ -1,0 +1,315 @@
+//! The engine: the processes run in turns on one thread, each for the same length of simulated time. Nothing else
+//! decides what happens next, so a seed is a history.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rollcall::config::{Config, Switch};
+use rollcall::gateway::start_without_ports;
+use rollcall::store::Follows;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use crate::backend::Backend;
+use crate::device::Device;
+use crate::expectation::How;
+use crate::faults::{self, Kind};
+use crate::link::Link;
+use crate::network::{at_once, derived};
+use crate::oracle;
+use crate::plan::{Less, Plan};
+use crate::process::Process;
+use crate::trace::Trace;
+use crate::world::{Mode, Order, Running, World};
+
+/// The panics of the process, each with its place.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Which history is wanted.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Decides everything.
+    pub seed: u64,
+    /// How many gateways; `None`: the seed decides.
+    pub gateways: Option<usize>,
+    /// How many times faults happen and people rest after that.
+    pub rounds: usize,
+    /// Only these faults; none: all.
+    pub kinds: Vec<Kind>,
+    /// What is left out.
+    pub less: Less,
+    /// Whether the last events are told.
+    pub keeps_lines: bool,
+    /// Whether every event is written to standard error.
+    pub prints: bool,
+}
+
+/// What became of a history.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// The simulated time, in ms.
+    pub simulated_ms: u64,
+    /// How many gateways there were.
+    pub gateways: usize,
+    /// How many events there were.
+    pub events: u64,
+    /// The hash of all events, in hexadecimal digits.
+    pub hash: String,
+    /// How many faults of each kind there were.
+    pub faults: BTreeMap<Kind, u64>,
+    /// The numbers of the faults.
+    pub ids: Vec<usize>,
+    /// What was not as promised.
+    pub findings: Vec<String>,
+    /// The last events, if they were wanted.
+    pub table: Option<String>,
+}
+
+/// Simulates a history. `set_clock` sets the clock of the machine, as this thread sees it, to so long after the begin.
+///
+/// # Errors
+/// The machine has no room for another runtime.
+pub fn simulate(wanted: &Wanted, set_clock: fn(Duration)) -> anyhow::Result<Report> {
+    std::panic::set_hook(Box::new(|panic| PANICS.lock().push(panic.to_string())));
+    let all = Kind::all();
+    let kinds = if wanted.kinds.is_empty() { &all } else { &wanted.kinds };
+    let plan = Plan::new(wanted.seed, wanted.gateways, wanted.rounds, kinds, &wanted.less);
+    Engine::new(plan, Trace::new(wanted.keeps_lines, wanted.prints), set_clock)?.run()
+}
+
+struct Engine {
+    around: Process,
+    world: Arc<World>,
+    gateways: Vec<Slot>,
+    /// Machines without power: their processes never run again.
+    unplugged: Vec<Process>,
+    rng: StdRng,
+    set_clock: fn(Duration),
+}
+
+/// Where a gateway runs.
+#[derive(Default)]
+struct Slot {
+    process: Option<Process>,
+    is_frozen: bool,
+    /// It runs in each so many turns.
+    one_in: u32,
+}
+
+impl Engine {
+    fn new(plan: Plan, trace: Trace, set_clock: fn(Duration)) -> anyhow::Result<Self> {
+        let around = Process::start().context("a runtime")?;
+        let gateways = (0..plan.gateways).map(|_| Slot { one_in: 1, ..Slot::default() }).collect();
+        let rng = StdRng::seed_from_u64(derived(plan.seed, "engine"));
+        let world = {
+            let _around = around.handle().enter();
+            Arc::new(World::new(plan, Arc::new(trace)))
+        };
+        Ok(Self { around, world, gateways, unplugged: Vec::new(), rng, set_clock })
+    }
+
+    fn run(mut self) -> anyhow::Result<Report> {
+        let (began, turn) = (Instant::now(), self.world.plan.turn);
+        let is_over = Arc::new(AtomicBool::new(false));
+        self.around.handle().spawn(self.world.network.clone().run());
+        self.around.handle().spawn(oracle::run(self.world.clone()));
+        self.around.handle().spawn(direct(self.world.clone(), is_over.clone()));
+        for gateway in 0..self.world.plan.gateways {
+            self.start(gateway)?;
+        }
+        let mut passed = Duration::ZERO;
+        while !is_over.load(Ordering::Relaxed) {
+            let (since, until) = (began + passed, began + passed + turn);
+            let mut order: Vec<usize> = (0..self.gateways.len()).collect();
+            order.shuffle(&mut self.rng);
+            for gateway in order {
+                let slot = &self.gateways[gateway];
+                let has_its_turn = slot.one_in == 1 || self.rng.random_ratio(1, slot.one_in);
+                if let Some(process) = slot.process.as_ref().filter(|_| has_its_turn && !slot.is_frozen) {
+                    process.run(since, until);
+                }
+            }
+            self.around.run(since, until);
+            passed += turn;
+            (self.set_clock)(passed);
+            for order in self.world.take_orders() {
+                self.obey(order)?;
+            }
+            let panics = std::mem::take(&mut *PANICS.lock());
+            panics.into_iter().for_each(|panic| self.world.truth().findings.push(panic));
+            if !self.world.truth().findings.is_empty() {
+                break;
+            }
+        }
+        Ok(self.report(passed))
+    }
+
+    fn obey(&mut self, order: Order) -> anyhow::Result<()> {
+        match order {
+            Order::Start(gateway) => self.start(gateway)?,
+            Order::Kill(gateway) => drop(self.end(gateway)),
+            Order::Unplug(gateway) => {
+                let process = self.end(gateway);
+                self.unplugged.extend(process);
+            }
+            Order::Freeze(gateway) => self.gateways[gateway].is_frozen = true,
+            Order::Thaw(gateway) => self.gateways[gateway].is_frozen = false,
+            Order::Slow(gateway, one_in) => self.gateways[gateway].one_in = one_in,
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, gateway: usize) -> Option<Process> {
+        let slot = &mut self.gateways[gateway];
+        slot.is_frozen = false;
+        let process = slot.process.take()?;
+        let _around = self.around.handle().enter();
+        let link = {
+            let mut spots = self.world.spots.lock();
+            spots[gateway].running = None;
+            spots[gateway].link
+        };
+        self.world.network.hang_up(link);
+        self.world.ended(gateway, How::Killed);
+        Some(process)
+    }
+
+    fn start(&mut self, gateway: usize) -> anyhow::Result<()> {
+        if self.gateways[gateway].process.is_some() {
+            return Ok(());
+        }
+        let process = Process::start().context("a runtime")?;
+        let link = {
+            let _around = self.around.handle().enter();
+            let link = self.world.network.connect(gateway);
+            self.world.starts(gateway);
+            self.world.spots.lock()[gateway].link = link;
+            link
+        };
+        let world = self.world.clone();
+        let config = config(&world.plan);
+        let handle = process.handle().clone();
+        process.handle().spawn(async move {
+            let store = Arc::new(Link::new(world.network.clone(), link, config.last_seen_ids));
+            match start_without_ports(&config, store).await {
+                Ok(started) => {
+                    let router = started.router();
+                    world.spots.lock()[gateway].running = Some(Running { handle, gateway: started, router });
+                }
+                Err(why) => world.found(format!("gateway {gateway} does not start: {why}")),
+            }
+        });
+        self.gateways[gateway].process = Some(process);
+        Ok(())
+    }
+
+    fn report(mut self, passed: Duration) -> Report {
+        let plan = &self.world.plan;
+        let mut faults = BTreeMap::new();
+        for fault in &plan.faults {
+            *faults.entry(fault.kind).or_default() += 1;
+        }
+        let (events, hash) = self.world.trace.summary();
+        let mut findings = std::mem::take(&mut self.world.truth().findings);
+        let is_told = self.world.trace.keeps_lines();
+        let report = Report {
+            seed: plan.seed,
+            simulated_ms: passed.as_millis() as u64,
+            gateways: plan.gateways,
+            events,
+            hash: format!("{hash:016x}"),
+            faults,
+            ids: plan.faults.iter().map(|fault| fault.id).collect(),
+            findings: std::mem::take(&mut findings),
+            table: is_told.then(|| self.world.trace.table(plan.gateways)),
+        };
+        // Before their processes, to which they belong.
+        self.world.spots.lock().iter_mut().for_each(|spot| spot.running = None);
+        self.gateways.clear();
+        report
+    }
+}
+
+fn config(plan: &Plan) -> Config {
+    let switch = |on: bool| if on { Switch::On } else { Switch::Off };
+    Config {
+        exact_viewers: switch(plan.exact_viewers),
+        track_online: Switch::On,
+        fan_events: Switch::On,
+        count_events: Switch::On,
+        streamer_timeout: None,
+        drain: crate::timing::Timing::NORMAL.drain,
+        // Its clock is the processor's, which nobody simulates.
+        http_rate: 0,
+        ..Config::default()
+    }
+}
+
+/// The course of a history: people come; in each round faults happen, and then everybody rests until all is right; at
+/// the end they go home, and nothing is left.
+async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
+    for live in 0..world.plan.lives {
+        let store = &world.network.truth;
+        let streamer = world.streamer_id(live);
+        for user in (0..world.plan.people as u32).filter(|user| world.is_fan(*user, live)) {
+            // Only an error of the connection is possible, and there is none.
+            let _ = at_once(store.follow(&world.user_id(user), &streamer));
+        }
+    }
+    sleep(Duration::from_secs(1)).await;
+    for live in 0..world.plan.lives {
+        tokio::spawn(Backend::new(&world, live).run(live));
+    }
+    for user in 0..world.plan.people as u32 {
+        let devices = 1 + derived(world.plan.seed, &format!("devices {user}")) % 3;
+        for device in 0..devices as usize {
+            tokio::spawn(Device::new(&world, user, device).run());
+        }
+    }
+    for round in 0..world.plan.rounds {
+        world.mode.send_replace(Mode::Wander);
+        let mut faults = tokio::task::JoinSet::new();
+        for fault in world.plan.faults.iter().filter(|fault| fault.round == round) {
+            faults.spawn(faults::carry_out(world.clone(), fault.clone()));
+        }
+        sleep(Duration::from_secs(20)).await;
+        while faults.join_next().await.is_some() {}
+        sleep(Duration::from_secs(10)).await;
+        world.mode.send_replace(Mode::Rest);
+        until_right(&world, Duration::from_secs(180), oracle::at_rest).await;
+    }
+    world.mode.send_replace(Mode::GoHome);
+    sleep(Duration::from_secs(20)).await;
+    until_right(&world, Duration::from_secs(300), oracle::left_over).await;
+    is_over.store(true, Ordering::Relaxed);
+}
+
+/// Waits until nothing is wrong, and stays so for a while.
+async fn until_right(world: &World, within: Duration, wrong: fn(&World) -> Vec<String>) {
+    let (began, mut right_since) = (Instant::now(), None);
+    loop {
+        sleep(Duration::from_millis(500)).await;
+        let found = wrong(world);
+        if found.is_empty() {
+            let since = *right_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= world.timing.steady() {
+                return;
+            }
+        } else {
+            right_since = None;
+            if began.elapsed() > within {
+                found.into_iter().for_each(|what| world.found(format!("at rest: {what}")));
+                return;
+            }
+        }
+    }
+}

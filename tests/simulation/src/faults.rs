@@ -1,0 +1,260 @@
+//! What goes wrong in a history, and for how long gateways are excused by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use rollcall::base::ids::{OnlineSet, SliceId, UserId};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use crate::expectation::How;
+use crate::network::{Node, Way};
+use crate::plan::Planned;
+use crate::world::{Order, World};
+
+/// A kind of fault. The docs of the variants are the texts of `--help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A gateway is killed, and starts again
+    Kill,
+    /// The machine of a gateway loses power: its sockets stay open and silent
+    PowerLoss,
+    /// A gateway stands still, and goes on
+    Freeze,
+    /// A gateway gets little time to run
+    Starve,
+    /// A gateway is asked to stop, and starts again
+    Drain,
+    /// A gateway cannot reach a node
+    Cut,
+    /// Nothing passes between a gateway and a node; what was sent arrives later
+    Stall,
+    /// A node carries out a gateway's calls, and the answers are lost
+    LoseAnswers,
+    /// A gateway's calls to a node arrive twice, the second time up to seconds later
+    Double,
+    /// A gateway's way to a node is slow
+    Slow,
+    /// A gateway's messages arrive nowhere
+    Mute,
+    /// A gateway receives no messages
+    Deafen,
+    /// A node is down
+    NodeDown,
+    /// A node stands still
+    NodeHangs,
+    /// A node refuses writes because it is full
+    Full,
+    /// A node refuses writes because it became a replica
+    ReadOnly,
+    /// All data is lost
+    LoseAll,
+    /// The data of one slice is lost
+    LoseSlice,
+    /// A failover loses the writes of the last seconds
+    Failover,
+    /// The store comes back with older data
+    OlderData,
+    /// One slice is set back to an older copy
+    OlderSlice,
+    /// Another program writes into a slice
+    ForeignWrite,
+    /// The clock of the store steps
+    ClockStep,
+}
+
+/// Carries a fault out, from its begin to its end.
+pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
+    sleep(fault.at).await;
+    world.trace.tell(Some(fault.victim), &format!("{:?} #{} for {:?}", fault.kind, fault.id, fault.hold));
+    match fault.kind {
+        Kind::Kill => restart(&world, &fault, Order::Kill(fault.victim)).await,
+        Kind::PowerLoss => restart(&world, &fault, Order::Unplug(fault.victim)).await,
+        Kind::Drain => drain(&world, &fault).await,
+        Kind::Freeze => freeze(&world, &fault).await,
+        Kind::Starve => starve(&world, &fault).await,
+        Kind::Cut => way(&world, &fault, Way::Cut).await,
+        Kind::Stall => way(&world, &fault, Way::Stalled).await,
+        Kind::LoseAnswers => way(&world, &fault, Way::AnswersLost).await,
+        Kind::Double => way(&world, &fault, Way::Doubling).await,
+        Kind::Slow => way(&world, &fault, Way::Slow).await,
+        Kind::Mute | Kind::Deafen => silence(&world, &fault).await,
+        Kind::NodeDown => node(&world, &fault, Node::Down).await,
+        Kind::NodeHangs => node(&world, &fault, Node::Hung).await,
+        Kind::Full => {
+            node(&world, &fault, Node::Refusing("OOM command not allowed when used memory > 'maxmemory'.")).await
+        }
+        Kind::ReadOnly => {
+            node(&world, &fault, Node::Refusing("READONLY You can't write against a read only replica.")).await
+        }
+        Kind::LoseAll | Kind::Failover | Kind::OlderData => lose(&world, &fault).await,
+        Kind::LoseSlice | Kind::OlderSlice | Kind::ForeignWrite => meddle(&world, &fault).await,
+        Kind::ClockStep => step_clock(&world, &fault).await,
+    }
+}
+
+async fn restart(world: &World, fault: &Planned, end: Order) {
+    if !world.is_up(fault.victim) {
+        return;
+    }
+    world.trouble(fault.victim, false);
+    world.order(end);
+    sleep(fault.hold).await;
+    world.order(Order::Start(fault.victim));
+    world.well(fault.victim);
+}
+
+async fn drain(world: &World, fault: &Planned) {
+    let Some(running) = world.spots.lock()[fault.victim].running.take() else { return };
+    running.handle.spawn(running.gateway.stop());
+    sleep(world.timing.drain + Duration::from_secs(1)).await;
+    world.ended(fault.victim, How::Moved);
+    world.order(Order::Kill(fault.victim));
+    sleep(fault.hold / 4).await;
+    world.order(Order::Start(fault.victim));
+}
+
+async fn freeze(world: &World, fault: &Planned) {
+    if !world.is_up(fault.victim) {
+        return;
+    }
+    world.trouble(fault.victim, true);
+    world.order(Order::Freeze(fault.victim));
+    // Up to three leases.
+    sleep(fault.hold.mul_f64(1.5)).await;
+    world.order(Order::Thaw(fault.victim));
+    world.well(fault.victim);
+}
+
+async fn starve(world: &World, fault: &Planned) {
+    world.trouble(fault.victim, false);
+    world.order(Order::Slow(fault.victim, 5 + (fault.choice % 60) as u32));
+    sleep(fault.hold).await;
+    world.order(Order::Slow(fault.victim, 1));
+    world.well(fault.victim);
+}
+
+async fn way(world: &World, fault: &Planned, way: Way) {
+    let link = world.spots.lock()[fault.victim].link;
+    let node = fault.choice as usize % world.network.nodes();
+    world.trouble_for_all();
+    world.network.set_way(link, node, way);
+    sleep(fault.hold).await;
+    world.network.set_way(link, node, Way::Well);
+    // What was held back arrives for a while after that.
+    sleep(Duration::from_secs(8)).await;
+    world.all_well();
+}
+
+async fn silence(world: &World, fault: &Planned) {
+    let link = world.spots.lock()[fault.victim].link;
+    let set = |is_silent| match fault.kind {
+        Kind::Mute => world.network.set_mute(link, is_silent),
+        _ => world.network.set_deaf(link, is_silent),
+    };
+    world.trouble_for_all();
+    set(true);
+    sleep(fault.hold).await;
+    set(false);
+    sleep(Duration::from_secs(5)).await;
+    world.all_well();
+}
+
+async fn node(world: &World, fault: &Planned, to: Node) {
+    let node = fault.choice as usize % world.network.nodes();
+    world.trouble_for_all();
+    world.network.set_node(node, to);
+    sleep(fault.hold).await;
+    world.network.set_node(node, Node::Up);
+    sleep(Duration::from_secs(3)).await;
+    world.all_well();
+}
+
+/// The store loses data: all of it, what was written in the last moments, or what was written since a backup.
+async fn lose(world: &World, fault: &Planned) {
+    let backup = match fault.kind {
+        Kind::LoseAll => None,
+        _ => Some(world.network.truth.back_up()),
+    };
+    match fault.kind {
+        Kind::Failover => sleep(Duration::from_millis(100 + fault.choice % 2_000)).await,
+        _ => sleep(fault.hold).await,
+    }
+    world.trouble_for_all();
+    let nodes = world.network.nodes();
+    (0..nodes).for_each(|node| world.network.set_node(node, Node::Down));
+    sleep(Duration::from_millis(200 + fault.choice % 5_000)).await;
+    match backup {
+        Some(backup) => world.network.truth.restore(backup),
+        None => world.network.truth.lose_everything(),
+    }
+    for node in 0..nodes {
+        world.network.set_node(node, Node::Up);
+        world.network.all_doubt(node);
+    }
+    older_data_is_found(world).await;
+}
+
+/// Another program writes into a slice, or a part of the data is lost without a sign.
+async fn meddle(world: &World, fault: &Planned) {
+    let live = fault.choice as usize % world.plan.lives;
+    let slices = world.truth().lives[live].slices.max(1);
+    let index = 1 + (fault.choice >> 8) as u32 % slices;
+    let slice = SliceId { set: OnlineSet::Fans(world.live_id(live)), index, of: slices };
+    let store = &world.network.truth;
+    world.trouble_for_all();
+    match fault.kind {
+        Kind::LoseSlice => store.lose_slice(&slice),
+        Kind::OlderSlice => {
+            let backup = store.back_up();
+            sleep(fault.hold).await;
+            store.restore_slice(&backup, &slice);
+        }
+        _ => store.write_as_another_program(&slice, |slice| {
+            let member = slice.members().next().cloned();
+            if let Some(member) = member.filter(|_| !fault.choice.is_multiple_of(3)) {
+                slice.take_out(&member);
+            }
+            if fault.choice % 3 != 1
+                && let Ok(stranger) = UserId::parse("stranger")
+            {
+                slice.add_stranger(&stranger);
+            }
+        }),
+    }
+    older_data_is_found(world).await;
+}
+
+/// Gateways find what another program or a backup brought within a check and a bit.
+async fn older_data_is_found(world: &World) {
+    let within = world.timing.repaired();
+    world.truth().older_until = Some(Instant::now() + within);
+    sleep(within).await;
+    world.all_well();
+}
+
+async fn step_clock(world: &World, fault: &Planned) {
+    let by = (fault.choice % 240_000) as i64 - 120_000;
+    world.network.truth.step_clock(by);
+    sleep(fault.hold).await;
+    world.network.truth.step_clock(-by);
+}
+
+impl Kind {
+    /// Every kind.
+    pub fn all() -> Vec<Self> {
+        Self::value_variants().to_vec()
+    }
+
+    /// Whether the store has less or other data after it.
+    pub(crate) fn loses_data(self) -> bool {
+        matches!(self, Self::LoseAll | Self::LoseSlice | Self::Failover | Self::OlderData | Self::OlderSlice)
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}

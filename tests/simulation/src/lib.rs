@@ -1,0 +1,24 @@
+//! A simulator of the whole program: one to five whole gateways, made by the production wiring, in one thread, around
+//! one simulated store. Time, randomness, the network, the store and people all follow from one seed.
+//!
+//! `docs/simulation.md` says what is real in it and how a seed is repeated.
+
+mod apart;
+mod backend;
+mod device;
+mod engine;
+pub mod expectation;
+mod faults;
+mod link;
+mod network;
+mod oracle;
+mod plan;
+mod process;
+pub mod timing;
+mod trace;
+mod world;
+
+pub use apart::{arguments, shrink, simulate_apart};
+pub use engine::{Report, Wanted, simulate};
+pub use faults::Kind;
+pub use plan::Less;

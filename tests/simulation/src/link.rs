@@ -1,0 +1,497 @@
+//! The way from one gateway to the store: every call of [`Store`] becomes a message that travels there, is carried out
+//! when it arrives, and is answered.
+
+mod arguments;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rollcall::base::clock::UnixMillis;
+use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, SliceId, UserId};
+use rollcall::config::{AttendanceForm, SeenIds};
+use rollcall::store::memory::MemoryStore;
+use rollcall::store::*;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::arguments::Argument;
+use crate::network::{Call, Network, at_once};
+
+/// The store as one gateway reaches it.
+pub(crate) struct Link {
+    network: Arc<Network>,
+    /// Which gateway, and which start of it.
+    number: usize,
+    seen_ids: SeenIds,
+}
+
+impl Link {
+    pub(crate) fn new(network: Arc<Network>, number: usize, seen_ids: SeenIds) -> Self {
+        Self { network, number, seen_ids }
+    }
+
+    fn slice(&self, slice: &SliceId) -> usize {
+        match &slice.set {
+            OnlineSet::Fans(live) | OnlineSet::Viewers(live) => self.network.node_of((live.to_string(), slice.index)),
+            OnlineSet::Users => self.network.node_of(slice.index),
+        }
+    }
+
+    fn live(&self, live: &LiveId) -> usize {
+        self.network.node_of(live.to_string())
+    }
+
+    fn user(&self, user: &UserId) -> usize {
+        self.network.node_of(user.to_string())
+    }
+
+    fn number(&self, number: u32) -> usize {
+        self.network.node_of(number)
+    }
+
+    /// Where the list of open lives, the leases and the stream of events lie.
+    fn list(&self) -> usize {
+        0
+    }
+
+    /// What a part of a batch meets whose node is away; `None` if all is well.
+    fn part(&self, node: usize) -> Option<StoreError> {
+        self.network.part(self.number, node)
+    }
+}
+
+/// Calls that end as one: they travel to one node.
+macro_rules! calls {
+    ($trait:ident { $([$kind:ident] $name:ident($($arg:ident: $type:ty),*) -> $reply:ty, at $node:ident($($of:expr)?);)* $(else $($written:tt)*)? }) => {
+        #[async_trait]
+        impl $trait for Link {
+            $(async fn $name(&self $(, $arg: $type)*) -> StoreResult<$reply> {
+                let node = self.$node($($of)?);
+                let call = Call { name: stringify!($name), link: self.number, node, writes: calls!(@ $kind) };
+                let owned = ($(Argument::own($arg),)*);
+                let run = move |store: &MemoryStore| {
+                    let ($($arg,)*) = &owned;
+                    at_once(store.$name($(Argument::lend($arg)),*))
+                };
+                self.network.call(call, run, Err).await
+            })*
+            $($($written)*)?
+        }
+    };
+    (@ read) => { false };
+    (@ write) => { true };
+}
+
+/// Calls about several things, each with an answer of its own. A thing on a node that is away has an error.
+macro_rules! batches {
+    ($self:ident, $kind:ident $name:ident($($arg:ident),*), $asked:ident, $node:expr) => {{
+        let each: Vec<StoreError> = vec![StoreError::Timeout; $asked.len()];
+        let nodes: Vec<usize> = $asked.iter().map($node).collect();
+        let node = nodes.iter().copied().find(|node| $self.part(*node).is_none()).unwrap_or_default();
+        let call = Call { name: stringify!($name), link: $self.number, node, writes: calls!(@ $kind) };
+        let owned = ($(Argument::own($arg),)*);
+        let run = move |store: &MemoryStore| {
+            let ($($arg,)*) = &owned;
+            at_once(store.$name($(Argument::lend($arg)),*))
+        };
+        let mut answers = $self.network.call(call, run, move |why| each.iter().map(|_| Err(why.clone())).collect()).await;
+        for (answer, node) in answers.iter_mut().zip(nodes) {
+            if let Some(why) = $self.part(node) {
+                *answer = Err(why);
+            }
+        }
+        answers
+    }};
+}
+
+calls! {
+    LiveStore {
+        [write] open_live(request: &OpenLive) -> OpenReply, at live(&request.live);
+        [read] load_live(live: &LiveId) -> Option<LiveRecord>, at live(live);
+        [write] keep_live(known: &LiveRecord, message: &str) -> Standing, at live(&known.live);
+        [write] write_info(request: &WriteInfo) -> InfoReply, at live(&request.live);
+        [write] list_live(live: &LiveId, opened_at: UnixMillis) -> (), at list();
+        [write] begin_close(request: &CloseLive) -> CloseReply, at live(&request.live);
+        [write] finish_close(live: &LiveId, epoch: Epoch, keep: Duration) -> Option<LiveRecord>, at live(live);
+        [read] lives_page(after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>, at list();
+        [write] delist(live: &LiveId) -> (), at list();
+        [write] take_walk_turn(gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool, at list();
+    }
+}
+
+calls! {
+    Slices {
+        [read] read_slice(slice: &SliceId, gateway: &GatewayId) -> SliceReading, at slice(slice);
+        [write] sweep(slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept, at slice(slice);
+        [write] strays(slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage, at slice(slice);
+        [read] held_page(slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage, at slice(slice);
+        [write] compare(slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>, at slice(slice);
+        [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage, at slice(slice);
+        [write] drop_times(slice: &SliceId, cursor: u64) -> DroppedTimes, at slice(slice);
+        [write] settle(slice: &SliceId, epoch: Epoch, difference: i64) -> Settled, at slice(slice);
+        [write] drop_foreign_keys(slice: &SliceId, gateway: &GatewayId) -> Vec<String>, at slice(slice);
+        [write] close_slice(slice: &SliceId, epoch: Epoch) -> (), at slice(slice);
+        [read] is_fan_online(slice: &SliceId, user: &UserId) -> bool, at slice(slice);
+        [read] are_online(slice: &SliceId, users: &[UserId]) -> Vec<bool>, at slice(slice);
+        [read] are_listed(slice: &SliceId, users: &[UserId]) -> Vec<bool>, at slice(slice);
+        [read] fans_page(slice: &SliceId, cursor: u64) -> MemberPage, at slice(slice);
+        [read] listed_page(slice: &SliceId, cursor: u64) -> MemberPage, at slice(slice);
+        [read] since_of(slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>, at slice(slice);
+        else
+        /// The store refuses a call that makes an entry and arrives late, by its own clock.
+        async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
+            let apply = call.clone();
+            let not_after = self.network.store_time() + LATEST_ENTRY.as_millis() as UnixMillis;
+            let call = Call { name: "apply", link: self.number, node: self.slice(&call.slice), writes: true };
+            self.network.call(call, move |store: &MemoryStore| Ok(store.apply_until(&apply, not_after)), Err).await
+        }
+
+        async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
+            batches!(self, read survey(slices), slices, |slice| self.slice(slice))
+        }
+
+        async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
+            batches!(self, read differ_from_held(slices), slices, |held| self.slice(&held.slice))
+        }
+    }
+}
+
+calls! {
+    Viewers {
+        [write] announce_viewers(call: &AnnounceViewers) -> AnnounceReply, at live(&call.live);
+        [read] view_viewers(live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>, at live(live);
+        [write] forget_viewers(live: &LiveId, dead: &[GatewayId]) -> u64, at live(live);
+        else
+        async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
+            batches!(self, read survey_viewers(lives), lives, |live| self.live(live))
+        }
+    }
+}
+
+calls! {
+    Counts {
+        [write] count_live(request: &CountLive) -> CountReply, at live(&request.live);
+        [write] fold_arrivals(live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool, at live(live);
+        [write] rank_lives(figures: &[(LiveId, Figures)]) -> (), at list();
+        [read] ranked_figures(lives: &[LiveId]) -> Vec<Option<Figures>>, at list();
+        [read] top_lives(rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>, at list();
+    }
+}
+
+calls! {
+    History {
+        [read] history(of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> Vec<Point>, at live(&of.live);
+        [write] add_past_live(summary: &Summary, keep: Duration) -> (), at list();
+        [read] past_lives(streamer: &UserId, after: Option<&PastLive>, limit: usize) -> Vec<Summary>, at user(streamer);
+        [read] past_live(streamer: &UserId, of: &LiveEpoch) -> Option<Summary>, at user(streamer);
+        else
+        async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
+            batches!(self, write count_uniques(of), of, |of| self.live(&of.live))
+        }
+    }
+}
+
+calls! {
+    LeaseStore {
+        [write] renew_lease(renewal: &RenewLease) -> LeaseReply, at list();
+        [write] end_lease(gateway: &GatewayId) -> (), at list();
+    }
+}
+
+#[async_trait]
+impl Checks for Link {
+    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+        let call = Call { name: "check", link: self.number, node: self.first_there(lives), writes: false };
+        let (gateway, living, asked) = (gateway.clone(), living.to_vec(), lives.to_vec());
+        let run = move |store: &MemoryStore| at_once(store.check(&gateway, &living, &asked));
+        let unread = lives.len();
+        let failed = move |why: StoreError| {
+            (0..unread).map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect()
+        };
+        let mut checked = self.network.call(call, run, failed).await;
+        for (expected, checked) in lives.iter().zip(&mut checked) {
+            self.hide_what_is_away(expected, checked);
+        }
+        checked
+    }
+
+    async fn check_slices(
+        &self,
+        gateway: &GatewayId,
+        slices: &[ExpectedSlice],
+    ) -> Vec<StoreResult<Option<SliceReading>>> {
+        batches!(self, read check_slices(gateway, slices), slices, |expected| self.slice(&expected.slice))
+    }
+}
+
+impl Link {
+    fn first_there(&self, lives: &[CheckLive]) -> usize {
+        let nodes = lives.iter().map(|expected| self.live(&expected.live));
+        nodes.into_iter().find(|node| self.part(*node).is_none()).unwrap_or_default()
+    }
+
+    /// A node that is away tells nothing of what lies on it.
+    fn hide_what_is_away(&self, expected: &CheckLive, checked: &mut Checked) {
+        for (place, slice) in expected.slices.iter().enumerate() {
+            if let Some(why) = self.part(self.slice(&slice.slice)) {
+                checked.findings.retain(|finding| !matches!(finding, Finding::Slice(found, _) if *found == place));
+                checked.complete = Err(why);
+            }
+        }
+        if let Some(why) = self.part(self.live(&expected.live)) {
+            checked.findings.retain(|finding| matches!(finding, Finding::Slice(..) | Finding::Unlisted));
+            checked.complete = Err(why);
+        }
+        if expected.listed && self.part(self.list()).is_some() {
+            checked.findings.retain(|finding| *finding != Finding::Unlisted);
+            checked.findings.push(Finding::ListUnread);
+        }
+    }
+}
+
+calls! {
+    Streamers {
+        [write] note_streamer(streamer: &UserId, gateway: &GatewayId, presence: Presence) -> (), at user(streamer);
+        [read] streamer_gateways(streamer: &UserId) -> Vec<GatewayId>, at user(streamer);
+        [write] claim_live(streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> Claimed, at user(streamer);
+        [write] release_live(streamer: &UserId, live: &LiveId, until: UnixMillis) -> (), at user(streamer);
+    }
+}
+
+calls! {
+    Moderation {
+        [write] remove_user(request: &RemoveUser) -> RemoveReply, at live(&request.live);
+        [write] lift_ban(request: &LiftBan) -> LiftReply, at live(&request.live);
+        [read] removals_since(live: &LiveId, epoch: Epoch, since: u64) -> Option<Removals>, at live(live);
+        [read] bans_page(live: &LiveId, after: Option<&Ban>, limit: usize) -> Vec<Ban>, at live(live);
+        [write] restore_bans(live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> (), at live(live);
+    }
+}
+
+calls! {
+    Events {
+        [write] append_events(events: &[Event], kept: u64) -> (), at list();
+        [write] settle_events(appended: &[(LiveId, Vec<u64>)]) -> (), at list();
+        [write] note_counts(live: &LiveId, epoch: Epoch) -> NotedCounts, at live(live);
+        [write] read_events(request: &ReadEvents) -> SenderTurn, at list();
+        [write] acknowledge_events(entries: &[EntryId]) -> (), at list();
+        [write] bury_event(by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> bool, at list();
+        [write] end_sending(gateway: &GatewayId) -> (), at list();
+        [read] dead_events(after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>, at list();
+        [write] replay_event(entry: EntryId) -> bool, at list();
+    }
+}
+
+calls! {
+    Follows {
+        [write] follow(user: &UserId, streamer: &UserId) -> bool, at user(user);
+        [write] unfollow(user: &UserId, streamer: &UserId) -> bool, at user(user);
+        [read] follows(streamer: &UserId, users: &[UserId]) -> Vec<bool>, at user(streamer);
+        [read] follow_count(user: &UserId, edge: Edge) -> u64, at user(user);
+        [read] newest_followed(user: &UserId, most: usize) -> Vec<UserId>, at user(user);
+        [read] follow_page(user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>, at user(user);
+        else
+        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+            batches!(self, read are_following(pairs), pairs, |(_, streamer)| self.user(streamer))
+        }
+    }
+}
+
+calls! {
+    Profiles {
+        [write] put_profile(user: &UserId, login: &Login, name: &str) -> PutProfile, at user(user);
+        [read] profile(user: &UserId) -> Option<Profile>, at user(user);
+        else
+        async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
+            let call = Call { name: "finish_changes", link: self.number, node: self.list(), writes: true };
+            let run = move |store: &MemoryStore| at_once(store.finish_changes());
+            self.network.call(call, run, |why| (FinishedChanges::default(), Err(why))).await
+        }
+    }
+}
+
+calls! {
+    Statuses {
+        [write] put_post(status: &StatusId, post: &Post) -> (), at list();
+        [write] drop_post(status: &StatusId) -> bool, at list();
+        [read] count_posts(author: &UserId) -> u64, at user(author);
+        else
+        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
+            batches!(self, read posts(statuses), statuses, |_| self.list())
+        }
+    }
+}
+
+calls! {
+    Timelines {
+        [read] timeline_len(timeline: &Timeline) -> u64, at list();
+        [write] add_to_timelines(entry: &Entry, to: &[Timeline], looked: Instant) -> (), at list();
+        [write] add_entries(timeline: &Timeline, entries: &[Entry]) -> (), at list();
+        [write] remove_from_timelines(status: &StatusId, from: &[Timeline]) -> (), at list();
+        [write] remove_entries(timeline: &Timeline, statuses: &[StatusId]) -> (), at list();
+        else
+        async fn read_timelines(
+            &self,
+            asked: &[(Timeline, Option<Entry>)],
+            limit: usize,
+        ) -> Vec<StoreResult<Vec<Entry>>> {
+            batches!(self, read read_timelines(asked, limit), asked, |_| self.list())
+        }
+
+        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
+            batches!(self, read are_on_timelines(asked), asked, |_| self.list())
+        }
+    }
+}
+
+calls! {
+    UserLists {
+        [write] put_in_list(owner: &UserId, list: &ListName, member: &UserId) -> PutInList, at user(owner);
+        [write] take_out_of_list(owner: &UserId, list: &ListName, member: &UserId) -> bool, at user(owner);
+        [read] list_members(owner: &UserId, list: &ListName) -> Vec<UserId>, at user(owner);
+    }
+}
+
+calls! {
+    FanoutJobs {
+        [write] enqueue_fanout(job: &Job) -> (), at list();
+        [write] take_fanouts(worker: &GatewayId, most: usize) -> TakenJobs, at list();
+        [write] keep_fanout(worker: &GatewayId, job: &TakenJob) -> bool, at list();
+        [write] finish_fanout(worker: &GatewayId, job: &TakenJob) -> (), at list();
+        [read] is_being_added(status: &StatusId) -> bool, at list();
+        [read] pulled_authors() -> Vec<(UserId, UnixMillis)>, at list();
+        [read] pulled_since(author: &UserId) -> Option<UnixMillis>, at list();
+        [write] set_pulled(author: &UserId, since: Option<UnixMillis>) -> (), at list();
+    }
+}
+
+calls! {
+    LastSeen {
+        [write] fix_seen_ids(ids: SeenIds) -> SeenIds, at list();
+        [write] note_seen(seen: &[(UserId, UnixMillis)], apart: Duration) -> Vec<(UserId, UnixMillis)>, at list();
+        [read] seen_in_slice(slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen>, at number(slice);
+        [write] forget_seen(slice: u32, before: UnixMillis) -> u64, at number(slice);
+        else
+        fn seen_order(&self) -> SeenIds {
+            self.seen_ids
+        }
+    }
+}
+
+calls! {
+    OnlineUsers {
+        [read] count_online(span: Span) -> OnlineCount, at list();
+        [read] presence_of(users: &[UserId]) -> Vec<UserPresence>, at list();
+        [read] whereabouts_of(users: &[UserId]) -> Vec<Vec<(GatewayId, LiveId)>>, at list();
+    }
+}
+
+calls! {
+    Whereabouts {
+        [write] tell_whereabouts(call: &TellWhereabouts) -> ToldWhereabouts, at number(call.slice);
+        [read] whereabouts_page(slice: u32, cursor: u64) -> WhereaboutsPage, at number(slice);
+        [write] forget_whereabouts(slice: u32, gateways: &[GatewayId], users: &[UserId]) -> (), at number(slice);
+    }
+}
+
+calls! {
+    Attendance {
+        [write] fix_attendance_form(form: AttendanceForm) -> AttendanceForm, at list();
+        [write] begin_attendance(of: &LiveEpoch, attended: &Attended) -> (), at live(&of.live);
+        [write] note_attendance(of: &LiveEpoch, users: &[UserId]) -> Vec<UserId>, at live(&of.live);
+        [write] end_attendance(of: &LiveEpoch, closed_at: UnixMillis) -> (), at live(&of.live);
+        [read] attended(of: &LiveEpoch) -> Option<Attended>, at live(&of.live);
+        [read] attended_lives(streamer: &UserId, from: UnixMillis, limit: usize) -> Vec<LiveEpoch>, at user(streamer);
+        [read] attendance_parts(lives: &[LiveEpoch]) -> Vec<u32>, at list();
+        [read] attendees(which: Attending, lives: &[LiveEpoch], part: u32) -> Attendees, at list();
+        [read] have_attended(of: &LiveEpoch, users: &[UserId]) -> Vec<bool>, at live(&of.live);
+        [read] attendance_due(now: UnixMillis, limit: usize) -> Vec<LiveEpoch>, at list();
+        [write] renew_attendance(of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> (), at live(&of.live);
+        [write] forget_attendance(of: &LiveEpoch, attended: Option<&Attended>) -> (), at live(&of.live);
+    }
+}
+
+calls! {
+    Sessions {
+        [read] count_sessions(of: &LiveEpoch, slices: u32, span: Span) -> u64, at live(&of.live);
+        [read] sessions_in_slice(of: (&LiveEpoch, &SliceId), from: UnixMillis, after: Option<&SessionPlace>, limit: usize) -> Vec<Session>, at slice(of.1);
+        [read] latest_sessions(of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>, at live(&of.live);
+        [read] were_there(of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span) -> Vec<bool>, at live(&of.live);
+    }
+}
+
+#[async_trait]
+impl Bus for Link {
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
+        let node = match channel {
+            Channel::Live(live) | Channel::Moves(live) => self.live(live),
+            Channel::Gateways | Channel::Beats(_) => self.list(),
+        };
+        let call = Call { name: "publish", link: self.number, node, writes: false };
+        let (network, from, channel) = (self.network.clone(), self.number, channel.clone());
+        let run = move |_: &MemoryStore| Ok(network.spread(Some(from), &channel, &message));
+        self.network.call(call, run, Err).await
+    }
+
+    fn subscribe(&self, live: &LiveId) {
+        self.network.subscribe(self.number, Channel::Live(live.clone()));
+    }
+
+    fn unsubscribe(&self, live: &LiveId) {
+        self.network.unsubscribe(self.number, &Channel::Live(live.clone()));
+    }
+
+    fn hear_moves(&self, live: &LiveId) {
+        self.network.subscribe(self.number, Channel::Moves(live.clone()));
+    }
+
+    fn ignore_moves(&self, live: &LiveId) {
+        self.network.unsubscribe(self.number, &Channel::Moves(live.clone()));
+    }
+
+    fn ask_ready(&self, channel: &Channel) {
+        self.network.ask_ready(self.number, channel);
+    }
+
+    fn events(&self) -> BusEvents {
+        self.network.events(self.number)
+    }
+
+    fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
+        self.network.unheard(self.number)
+    }
+}
+
+impl Status for Link {
+    fn health(&self) -> watch::Receiver<Health> {
+        self.network.health(self.number)
+    }
+
+    fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.network.parts(self.number)
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.network.doubts(self.number)
+    }
+
+    fn slot_of_live(&self, live: &LiveId) -> Slot {
+        Slot(self.live(live) as u16)
+    }
+
+    fn slot_of_slice(&self, slice: &SliceId) -> Slot {
+        Slot(self.slice(slice) as u16)
+    }
+
+    fn kind(&self) -> &'static str {
+        "simulated"
+    }
+}
+
+impl Store for Link {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
+    }
+}

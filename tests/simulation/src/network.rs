@@ -1,0 +1,633 @@
+//! The network between gateways and the store, and the store at its other end: one [`MemoryStore`], which is the truth,
+//! on one or several nodes. Every fault that a network and a Redis can have happens here.
+//!
+//! What travels is a job with a time of arrival. One task carries the jobs out, in the order of their times.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rollcall::base::clock::{Clock, UnixMillis};
+use rollcall::store::memory::MemoryStore;
+use rollcall::store::{
+    Bus, BusEvent, BusEvents, CALL_DEADLINE, Channel, Doubt, Doubts, Health, Parts, StoreError, StoreResult,
+};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::trace::Trace;
+
+/// As many events wait for a receiver as in the gateway's own bus.
+const BACKLOG: usize = 4_096;
+
+/// A call on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    pub(crate) link: usize,
+    pub(crate) node: usize,
+    pub(crate) writes: bool,
+}
+
+/// How a gateway reaches a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Well,
+    /// Everything takes a few hundred ms more.
+    Slow,
+    /// Connections break, and new ones are refused.
+    Cut,
+    /// Nothing passes, and no connection breaks; what was sent arrives at the end.
+    Stalled,
+    /// Calls pass, answers do not.
+    AnswersLost,
+    /// Each second call arrives twice.
+    Doubling,
+}
+
+/// Where the answer to a call goes.
+struct Reply<R> {
+    to: oneshot::Sender<(StoreResult<R>, Instant)>,
+    /// How long it takes; `None`: it is lost.
+    after: Option<Duration>,
+}
+
+/// How a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Node {
+    Up,
+    Down,
+    /// It reads and answers nothing, until it goes on where it was.
+    Hung,
+    /// It refuses writes with these words.
+    Refusing(&'static str),
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// One start of a gateway, as the network knows it.
+struct LinkState {
+    /// Which gateway it is.
+    gateway: usize,
+    is_alive: bool,
+    ways: Vec<Way>,
+    /// Which nodes the gateway knows to be away.
+    away: Vec<bool>,
+    /// What waits for the end of a stall, by node.
+    held: Vec<(usize, Job)>,
+    /// The subscriptions, and whether each works.
+    wanted: HashMap<Channel, bool>,
+    /// What this gateway publishes arrives nowhere.
+    is_mute: bool,
+    /// What others publish does not arrive here.
+    is_deaf: bool,
+    /// When the last message arrives: messages do not overtake each other.
+    last_message: Instant,
+    events: broadcast::Sender<BusEvent>,
+    doubts: broadcast::Sender<Doubt>,
+    health: watch::Sender<Health>,
+    parts: watch::Sender<Arc<Parts>>,
+    unheard: watch::Sender<Option<Doubt>>,
+}
+
+struct State {
+    rng: StdRng,
+    links: Vec<LinkState>,
+    nodes: Vec<Node>,
+    queue: BTreeMap<(Instant, u64), Job>,
+    jobs: u64,
+}
+
+/// What becomes of a call on its way to the store.
+enum Travel {
+    Fails(Duration, StoreError),
+    /// It arrives when a stall ends.
+    Held,
+    Arrives {
+        at: Instant,
+        again: Option<Instant>,
+        back: Option<Duration>,
+    },
+}
+
+pub(crate) struct Network {
+    pub(crate) truth: Arc<MemoryStore>,
+    published: Mutex<BusEvents>,
+    state: Mutex<State>,
+    changed: Notify,
+    trace: Arc<Trace>,
+}
+
+/// The answer of a call that waits for nothing, as those of the embedded store.
+pub(crate) fn at_once<T>(call: impl Future<Output = T>) -> T {
+    call.now_or_never().unwrap_or_else(|| unreachable!("the embedded store answers at once"))
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64, nodes: usize, trace: Arc<Trace>) -> Self {
+        let truth = Arc::new(MemoryStore::new(Clock::start()));
+        let published = Mutex::new(truth.events());
+        let state = State {
+            rng: StdRng::seed_from_u64(seed),
+            links: Vec::new(),
+            nodes: vec![Node::Up; nodes],
+            queue: BTreeMap::new(),
+            jobs: 0,
+        };
+        Self { truth, published, state: Mutex::new(state), changed: Notify::new(), trace }
+    }
+
+    /// On which node lies what has this name.
+    pub(crate) fn node_of(&self, name: impl Hash) -> usize {
+        let nodes = self.state.lock().nodes.len();
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        name.hash(&mut hasher);
+        (hasher.digest() % nodes as u64) as usize
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.state.lock().nodes.len()
+    }
+
+    pub(crate) fn store_time(&self) -> UnixMillis {
+        self.truth.time()
+    }
+
+    /// A gateway starts. Returns the number of its link.
+    pub(crate) fn connect(self: &Arc<Self>, gateway: usize) -> usize {
+        let mut state = self.state.lock();
+        let nodes = state.nodes.len();
+        let link = state.links.len();
+        state.links.push(LinkState {
+            gateway,
+            is_alive: true,
+            ways: vec![Way::Well; nodes],
+            away: vec![false; nodes],
+            held: Vec::new(),
+            wanted: HashMap::from([(Channel::Gateways, false)]),
+            is_mute: false,
+            is_deaf: false,
+            last_message: Instant::now(),
+            events: broadcast::Sender::new(BACKLOG),
+            doubts: broadcast::Sender::new(64),
+            health: watch::Sender::new(Health::Up),
+            parts: watch::Sender::new(Arc::new(parts_of(&vec![false; nodes]))),
+            unheard: watch::Sender::new(None),
+        });
+        drop(state);
+        for node in 0..nodes {
+            self.look(link, node);
+        }
+        let this = self.clone();
+        self.later(Duration::from_millis(20), move || this.subscribed(link, &Channel::Gateways));
+        link
+    }
+
+    /// The process at the end of a link is gone. What it sent may still arrive.
+    pub(crate) fn hang_up(&self, link: usize) {
+        self.state.lock().links[link].is_alive = false;
+    }
+
+    /// Carries out what arrives, for ever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            let next = self.state.lock().queue.first_key_value().map(|((at, _), _)| *at);
+            match next {
+                Some(at) if at <= Instant::now() => {
+                    let job = self.state.lock().queue.pop_first();
+                    if let Some((_, job)) = job {
+                        job();
+                    }
+                }
+                Some(at) => tokio::select! {
+                    biased;
+                    () = self.changed.notified() => {}
+                    () = sleep_until(at) => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    fn at(&self, at: Instant, job: impl FnOnce() + Send + 'static) {
+        self.state.lock().push(at, Box::new(job));
+        self.changed.notify_one();
+    }
+
+    /// Does something after so long.
+    pub(crate) fn later(&self, wait: Duration, job: impl FnOnce() + Send + 'static) {
+        self.at(Instant::now() + wait, job);
+    }
+
+    /// A call of a gateway, from its sending to its answer.
+    pub(crate) async fn call<R: Send + 'static>(
+        self: &Arc<Self>,
+        call: Call,
+        run: impl Fn(&MemoryStore) -> R + Send + Sync + 'static,
+        failed: impl FnOnce(StoreError) -> R,
+    ) -> R {
+        let sent = Instant::now();
+        let (answer, answered) = oneshot::channel();
+        let run = Arc::new(run);
+        let travel = self.state.lock().travel(call, sent);
+        match travel {
+            Travel::Fails(after, why) => {
+                sleep(after).await;
+                return failed(why);
+            }
+            Travel::Held => {
+                let this = self.clone();
+                let job = move || this.carry_out(call, &*run, None);
+                self.state.lock().links[call.link].held.push((call.node, Box::new(job)));
+            }
+            Travel::Arrives { at, again, back } => {
+                let (this, first) = (self.clone(), run.clone());
+                self.at(at, move || this.carry_out(call, &*first, Some(Reply { to: answer, after: back })));
+                if let Some(again) = again {
+                    let this = self.clone();
+                    self.at(again, move || {
+                        this.carry_out(call, &*run, None);
+                    });
+                }
+            }
+        }
+        let deadline = sent + CALL_DEADLINE;
+        tokio::select! {
+            biased;
+            answered = answered => match answered {
+                Ok((Ok(reply), at)) if at < deadline => {
+                    sleep_until(at).await;
+                    reply
+                }
+                Ok((Err(why), at)) if at < deadline => {
+                    sleep_until(at).await;
+                    failed(why)
+                }
+                Ok(_) => {
+                    sleep_until(deadline).await;
+                    failed(StoreError::Timeout)
+                }
+                Err(_) => {
+                    sleep_until(deadline).await;
+                    failed(StoreError::Timeout)
+                }
+            },
+            () = sleep_until(deadline) => failed(StoreError::Timeout),
+        }
+    }
+
+    /// A call has arrived.
+    fn carry_out<R>(self: &Arc<Self>, call: Call, run: &impl Fn(&MemoryStore) -> R, reply: Option<Reply<R>>) {
+        let (node, gateway, passes) = {
+            let state = self.state.lock();
+            let link = &state.links[call.link];
+            (state.nodes[call.node], link.gateway, link.ways[call.node] != Way::Cut)
+        };
+        let outcome = match node {
+            Node::Down | Node::Hung => return self.trace.note(gateway, call.name, "found nobody"),
+            Node::Refusing(words) if call.writes => Err(StoreError::Refused(words.to_owned())),
+            Node::Up | Node::Refusing(_) => Ok(run(&self.truth)),
+        };
+        self.trace.note(gateway, call.name, if outcome.is_ok() { "done" } else { "refused" });
+        self.spread_published();
+        if let Some(Reply { to, after: Some(after) }) = reply.filter(|_| passes) {
+            // The caller may have given up, or be gone.
+            let _ = to.send((outcome, Instant::now() + after));
+        }
+    }
+
+    /// Brings what the store published to who hears it.
+    fn spread_published(self: &Arc<Self>) {
+        loop {
+            let next = self.published.lock().next().now_or_never().flatten();
+            match next {
+                Some(BusEvent::Message { channel, text }) => drop(self.spread(None, &channel, &text)),
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Brings a message to every link that hears its channel; to how many, as the publisher is told.
+    pub(crate) fn spread(self: &Arc<Self>, from: Option<usize>, channel: &Channel, text: &str) -> u64 {
+        let node = self.channel_node(channel);
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let mut heard_by = 0;
+        let is_mute = from.is_some_and(|from| state.links[from].is_mute);
+        for link in 0..state.links.len() {
+            let there = &state.links[link];
+            let hears = there.is_alive && there.wanted.get(channel) == Some(&true) && there.ways[node] != Way::Cut;
+            if !hears {
+                continue;
+            }
+            heard_by += 1;
+            if is_mute || there.is_deaf || there.ways[node] == Way::Stalled {
+                continue;
+            }
+            let at = (now + state.latency(link, node)).max(state.links[link].last_message);
+            state.links[link].last_message = at;
+            let event = BusEvent::Message { channel: channel.clone(), text: Arc::from(text) };
+            let this = self.clone();
+            state.push(at, Box::new(move || this.deliver(link, event)));
+        }
+        drop(state);
+        self.changed.notify_one();
+        self.trace.note_message(from, text);
+        heard_by
+    }
+
+    fn channel_node(&self, channel: &Channel) -> usize {
+        match channel {
+            Channel::Live(live) | Channel::Moves(live) => self.node_of(live.to_string()),
+            Channel::Gateways | Channel::Beats(_) => 0,
+        }
+    }
+
+    fn deliver(&self, link: usize, event: BusEvent) {
+        let state = self.state.lock();
+        if let BusEvent::Message { channel, .. } = &event
+            && state.links[link].wanted.get(channel) != Some(&true)
+        {
+            return;
+        }
+        // Nobody listens before the gateway has started.
+        let _ = state.links[link].events.send(event);
+    }
+
+    pub(crate) fn subscribe(self: &Arc<Self>, link: usize, channel: Channel) {
+        if self.state.lock().links[link].wanted.insert(channel.clone(), false).is_some() {
+            // It stays as it is: a second call changes nothing.
+            self.state.lock().links[link].wanted.insert(channel, true);
+            return;
+        }
+        match &channel {
+            Channel::Live(live) => self.truth.subscribe(live),
+            Channel::Moves(live) => self.truth.hear_moves(live),
+            Channel::Gateways | Channel::Beats(_) => {}
+        }
+        self.ask_ready(link, &channel);
+    }
+
+    pub(crate) fn unsubscribe(&self, link: usize, channel: &Channel) {
+        self.state.lock().links[link].wanted.remove(channel);
+    }
+
+    pub(crate) fn ask_ready(self: &Arc<Self>, link: usize, channel: &Channel) {
+        let node = self.channel_node(channel);
+        let wait = self.state.lock().latency(link, node);
+        let (this, channel) = (self.clone(), channel.clone());
+        self.later(wait, move || this.subscribed(link, &channel));
+    }
+
+    /// A subscription works from now on, if its node can be reached.
+    fn subscribed(&self, link: usize, channel: &Channel) {
+        let node = self.channel_node(channel);
+        let mut state = self.state.lock();
+        if !state.passes(link, node) {
+            return;
+        }
+        let link = &mut state.links[link];
+        if let Some(works) = link.wanted.get_mut(channel) {
+            *works = true;
+            let _ = link.events.send(BusEvent::Ready(channel.clone()));
+        }
+    }
+
+    pub(crate) fn events(&self, link: usize) -> BusEvents {
+        BusEvents::from(self.state.lock().links[link].events.subscribe())
+    }
+
+    pub(crate) fn unheard(&self, link: usize) -> watch::Receiver<Option<Doubt>> {
+        self.state.lock().links[link].unheard.subscribe()
+    }
+
+    pub(crate) fn health(&self, link: usize) -> watch::Receiver<Health> {
+        self.state.lock().links[link].health.subscribe()
+    }
+
+    pub(crate) fn parts(&self, link: usize) -> watch::Receiver<Arc<Parts>> {
+        self.state.lock().links[link].parts.subscribe()
+    }
+
+    pub(crate) fn doubts(&self, link: usize) -> Doubts {
+        Doubts::from(self.state.lock().links[link].doubts.subscribe())
+    }
+
+    /// What a part of a batch meets on that node; `None` if it is answered.
+    pub(crate) fn part(&self, link: usize, node: usize) -> Option<StoreError> {
+        let state = self.state.lock();
+        (!state.passes(link, node)).then(|| StoreError::Lost("a node is away".to_owned()))
+    }
+
+    /// Changes the way of a gateway to a node.
+    pub(crate) fn set_way(self: &Arc<Self>, link: usize, node: usize, way: Way) {
+        let before = std::mem::replace(&mut self.state.lock().links[link].ways[node], way);
+        if before == Way::Stalled && way != Way::Stalled {
+            self.release(link, node);
+        }
+        self.look(link, node);
+    }
+
+    /// Changes a node.
+    pub(crate) fn set_node(self: &Arc<Self>, node: usize, to: Node) {
+        let before = std::mem::replace(&mut self.state.lock().nodes[node], to);
+        let links = self.state.lock().links.len();
+        for link in 0..links {
+            if before == Node::Hung {
+                self.release(link, node);
+            }
+            self.look(link, node);
+        }
+    }
+
+    /// What was held back arrives now, most of it.
+    fn release(self: &Arc<Self>, link: usize, node: usize) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let held = std::mem::take(&mut state.links[link].held);
+        for (of, job) in held {
+            if of != node {
+                state.links[link].held.push((of, job));
+            } else if state.rng.random_bool(0.8) {
+                let at = now + Duration::from_millis(state.rng.random_range(1..2_000));
+                state.push(at, job);
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The gateway's watchdog looks at a node, and notices after a while how it is.
+    fn look(self: &Arc<Self>, link: usize, node: usize) {
+        let wait = {
+            let mut state = self.state.lock();
+            if state.passes(link, node) {
+                state.rng.random_range(200..1_500)
+            } else {
+                state.rng.random_range(500..3_000)
+            }
+        };
+        let this = self.clone();
+        self.later(Duration::from_millis(wait), move || this.notice(link, node));
+    }
+
+    fn notice(self: &Arc<Self>, link: usize, node: usize) {
+        let mut state = self.state.lock();
+        let is_away = !state.passes(link, node);
+        if !state.links[link].is_alive || state.links[link].away[node] == is_away {
+            return;
+        }
+        state.links[link].away[node] = is_away;
+        let there = &state.links[link];
+        there.parts.send_replace(Arc::new(parts_of(&there.away)));
+        let is_down = there.away.iter().all(|away| *away);
+        let health = if is_down { Health::Down } else { Health::Up };
+        there.health.send_if_modified(|present| std::mem::replace(present, health) != health);
+        let (gateway, channels) = (there.gateway, there.wanted.keys().cloned().collect::<Vec<_>>());
+        drop(state);
+        self.trace.note(gateway, if is_away { "node away" } else { "node back" }, "");
+        if is_away {
+            self.falls_silent(link, node);
+            return;
+        }
+        self.doubt(link, node);
+        let mut here: Vec<Channel> =
+            channels.into_iter().filter(|channel| self.channel_node(channel) == node).collect();
+        here.sort_by_key(ToString::to_string);
+        for channel in here {
+            self.ask_ready(link, &channel);
+        }
+    }
+
+    /// No messages come from a node.
+    fn falls_silent(&self, link: usize, node: usize) {
+        let channels: Vec<Channel> = self.state.lock().links[link].wanted.keys().cloned().collect();
+        let silent: Vec<Channel> = channels.into_iter().filter(|channel| self.channel_node(channel) == node).collect();
+        let doubt = self.doubt_about(node);
+        let mut state = self.state.lock();
+        let link = &mut state.links[link];
+        for channel in silent {
+            link.wanted.insert(channel, false);
+        }
+        let _ = link.events.send(BusEvent::Deaf(doubt));
+    }
+
+    fn doubt_about(&self, node: usize) -> Doubt {
+        match self.nodes() {
+            1 => Doubt::All,
+            _ => Doubt::Slots(Arc::from([node as u16..=node as u16])),
+        }
+    }
+
+    /// The gateway has a reason to doubt what lies on a node.
+    pub(crate) fn doubt(&self, link: usize, node: usize) {
+        let doubt = self.doubt_about(node);
+        let _ = self.state.lock().links[link].doubts.send(doubt);
+    }
+
+    /// Every gateway has a reason to doubt what lies on a node: they notice one after the other.
+    pub(crate) fn all_doubt(self: &Arc<Self>, node: usize) {
+        let links = self.state.lock().links.len();
+        for link in 0..links {
+            let wait = self.state.lock().rng.random_range(50..1_200);
+            let this = self.clone();
+            self.later(Duration::from_millis(wait), move || this.doubt(link, node));
+        }
+    }
+
+    /// Messages of a gateway arrive nowhere, or arrive again.
+    pub(crate) fn set_mute(self: &Arc<Self>, link: usize, is_mute: bool) {
+        self.state.lock().links[link].is_mute = is_mute;
+        self.judge_hearing_later();
+    }
+
+    /// Messages of others do not arrive at a gateway, or arrive again.
+    pub(crate) fn set_deaf(self: &Arc<Self>, link: usize, is_deaf: bool) {
+        self.state.lock().links[link].is_deaf = is_deaf;
+        self.judge_hearing_later();
+    }
+
+    /// Stores find out within two renewals whom they do not hear.
+    fn judge_hearing_later(self: &Arc<Self>) {
+        let this = self.clone();
+        self.later(Duration::from_millis(4_500), move || this.judge_hearing());
+    }
+
+    fn judge_hearing(&self) {
+        let state = self.state.lock();
+        let somebody_is_mute = state.links.iter().any(|link| link.is_alive && link.is_mute);
+        for link in &state.links {
+            let unheard = (somebody_is_mute || link.is_deaf).then_some(Doubt::All);
+            link.unheard.send_if_modified(|present| std::mem::replace(present, unheard.clone()) != unheard);
+        }
+    }
+}
+
+impl State {
+    fn push(&mut self, at: Instant, job: Job) {
+        self.jobs += 1;
+        self.queue.insert((at, self.jobs), job);
+    }
+
+    fn passes(&self, link: usize, node: usize) -> bool {
+        let way = self.links[link].ways[node];
+        !matches!(way, Way::Cut | Way::Stalled | Way::AnswersLost)
+            && !matches!(self.nodes[node], Node::Down | Node::Hung)
+    }
+
+    /// A way takes a millisecond or two; now and then much longer.
+    fn latency(&mut self, link: usize, node: usize) -> Duration {
+        let micros = match self.rng.random_range(0..100) {
+            0 => self.rng.random_range(20_000..150_000),
+            1..10 => self.rng.random_range(2_000..20_000),
+            _ => self.rng.random_range(150..2_000),
+        };
+        let slow = match self.links[link].ways[node] {
+            Way::Slow => self.rng.random_range(100_000..400_000),
+            _ => 0,
+        };
+        Duration::from_micros(micros + slow)
+    }
+
+    fn travel(&mut self, call: Call, sent: Instant) -> Travel {
+        let Call { link, node, .. } = call;
+        let lost = || StoreError::Lost(format!("node {node}"));
+        if self.links[link].away[node] || self.links[link].ways[node] == Way::Cut || self.nodes[node] == Node::Down {
+            return Travel::Fails(self.latency(link, node), lost());
+        }
+        if self.nodes[node] == Node::Hung {
+            return Travel::Held;
+        }
+        let (there, back) = (self.latency(link, node), self.latency(link, node));
+        let at = sent + there;
+        match self.links[link].ways[node] {
+            Way::Stalled => Travel::Held,
+            Way::AnswersLost => Travel::Arrives { at, again: None, back: None },
+            Way::Doubling if self.rng.random_bool(0.5) => {
+                let again = at + Duration::from_millis(self.rng.random_range(1..8_000));
+                Travel::Arrives { at, again: Some(again), back: Some(back) }
+            }
+            _ => Travel::Arrives { at, again: None, back: Some(back) },
+        }
+    }
+}
+
+fn parts_of(away: &[bool]) -> Parts {
+    let up: Vec<bool> = away.iter().map(|away| !away).collect();
+    match up.len() {
+        1 => Parts::one(if up[0] { Health::Up } else { Health::Down }),
+        nodes => Parts::of((0..nodes as u16).collect(), up),
+    }
+}
+
+/// A number that follows from a seed and a name.
+pub(crate) fn derived(seed: u64, name: &str) -> u64 {
+    xxh3_64(format!("{seed}:{name}").as_bytes())
+}

@@ -1,0 +1,388 @@
+//! What all tasks of a history share: the gateways, the network, what people know to be true, and what was found.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request};
+use http_body_util::BodyExt;
+use parking_lot::{Mutex, MutexGuard};
+use rollcall::base::identity::{Identity, Role};
+use rollcall::base::ids::{LiveId, UserId};
+use rollcall::gateway::Gateway;
+use rollcall::presence::figures::{Figures, Quality};
+use rollcall::session::Handshake;
+use serde_json::Value;
+use tokio::io::DuplexStream;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
+
+use crate::expectation::{Expectation, How, Live, Place, Rules, Trouble, User};
+use crate::network::{Network, derived};
+use crate::plan::Plan;
+use crate::timing::Timing;
+use crate::trace::Trace;
+
+/// How long a client waits for the answer to an HTTP request.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the socket of a client holds until the other side reads it.
+const SOCKET_BUFFER: usize = 64 << 10;
+
+/// What people do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// They come, go, swipe and vanish.
+    Wander,
+    /// They stay where they are.
+    Rest,
+    /// They leave, and do not come back.
+    GoHome,
+}
+
+/// What only the engine can do to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Start(usize),
+    Kill(usize),
+    /// The machine is gone: sockets stay open, and nobody answers.
+    Unplug(usize),
+    Freeze(usize),
+    Thaw(usize),
+    /// It runs only in each so many turns.
+    Slow(usize, u32),
+}
+
+/// A gateway, as people find it.
+#[derive(Default)]
+pub(crate) struct Spot {
+    /// How often it was started.
+    pub(crate) start: u32,
+    pub(crate) link: usize,
+    pub(crate) running: Option<Running>,
+    /// Troubles that last.
+    troubles: u32,
+}
+
+pub(crate) struct Running {
+    pub(crate) handle: Handle,
+    pub(crate) gateway: Gateway,
+    pub(crate) router: Router,
+}
+
+/// A live, as the back end knows it.
+#[derive(Debug, Default)]
+pub(crate) struct LiveTruth {
+    /// `None` while it is closed, or closing.
+    pub(crate) epoch: Option<u64>,
+    /// Whether an answer to its close or its opening is still to come: until then nobody is judged.
+    pub(crate) changes: bool,
+    pub(crate) slices: u32,
+    pub(crate) expectations: BTreeMap<User, Expectation>,
+    /// Who may not join, from when and until when.
+    pub(crate) banned: BTreeMap<User, (Instant, Instant)>,
+    /// Every epoch that a back end opened, and whether it closed it.
+    pub(crate) epochs: BTreeMap<u64, bool>,
+}
+
+pub(crate) struct Truth {
+    pub(crate) lives: Vec<LiveTruth>,
+    pub(crate) rules: Rules,
+    /// Every connected socket, and its user.
+    pub(crate) online: BTreeMap<u64, (Place, User)>,
+    dead: HashSet<(usize, u32)>,
+    /// Until then older data may still be there, with users who left long ago.
+    pub(crate) older_until: Option<Instant>,
+    pub(crate) findings: Vec<String>,
+}
+
+/// Somebody began to follow a streamer, or ended it.
+struct FanChange {
+    follows: bool,
+    at: Instant,
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) timing: Timing,
+    pub(crate) network: Arc<Network>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) mode: watch::Sender<Mode>,
+    pub(crate) spots: Mutex<Vec<Spot>>,
+    orders: Mutex<Vec<Order>>,
+    truth: Mutex<Truth>,
+    changed_fans: Mutex<BTreeMap<(User, Live), FanChange>>,
+    sockets: AtomicU64,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, trace: Arc<Trace>) -> Self {
+        let network = Arc::new(Network::new(derived(plan.seed, "network"), plan.nodes, trace.clone()));
+        let truth = Truth {
+            lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
+            rules: Rules { timing: Timing::NORMAL, troubles: vec![None; plan.gateways] },
+            online: BTreeMap::new(),
+            dead: HashSet::new(),
+            older_until: None,
+            findings: Vec::new(),
+        };
+        Self {
+            timing: Timing::NORMAL,
+            network,
+            trace,
+            mode: watch::Sender::new(Mode::Rest),
+            spots: Mutex::new((0..plan.gateways).map(|_| Spot::default()).collect()),
+            orders: Mutex::default(),
+            truth: Mutex::new(truth),
+            changed_fans: Mutex::default(),
+            sockets: AtomicU64::new(1),
+            plan,
+        }
+    }
+
+    pub(crate) fn truth(&self) -> MutexGuard<'_, Truth> {
+        self.truth.lock()
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        self.trace.tell(None, &format!("{order:?}"));
+        self.orders.lock().push(order);
+    }
+
+    pub(crate) fn take_orders(&self) -> Vec<Order> {
+        std::mem::take(&mut *self.orders.lock())
+    }
+
+    /// Something is not as it was promised.
+    pub(crate) fn found(&self, what: String) {
+        self.trace.tell(None, &what);
+        self.truth.lock().findings.push(what);
+    }
+
+    pub(crate) fn live_id(&self, live: Live) -> LiveId {
+        id(LiveId::parse(&format!("l{live}")))
+    }
+
+    pub(crate) fn streamer_id(&self, live: Live) -> UserId {
+        id(UserId::parse(&format!("s{live}")))
+    }
+
+    pub(crate) fn user_id(&self, user: User) -> UserId {
+        id(UserId::parse(&format!("u{user}")))
+    }
+
+    pub(crate) fn user(&self, user: &UserId) -> Option<User> {
+        user.as_str().strip_prefix('u')?.parse().ok()
+    }
+
+    /// Whether a user follows the streamer of a live.
+    pub(crate) fn is_fan(&self, user: User, live: Live) -> bool {
+        match self.changed_fans.lock().get(&(user, live)) {
+            Some(change) => change.follows,
+            None => derived(self.plan.seed, &format!("{user} {live}")) % 5 < 3,
+        }
+    }
+
+    /// Whether the gateways may not know yet that a user follows, or follows no longer.
+    pub(crate) fn is_fan_unsure(&self, user: User, live: Live) -> bool {
+        let changed = self.changed_fans.lock();
+        changed.get(&(user, live)).is_some_and(|change| change.at.elapsed() < self.timing.repaired())
+    }
+
+    /// A user follows from now on, or follows no longer, or it is not known which of the two.
+    pub(crate) fn follows(&self, user: User, live: Live, follows: bool) {
+        self.changed_fans.lock().insert((user, live), FanChange { follows, at: Instant::now() });
+    }
+
+    pub(crate) fn is_up(&self, gateway: usize) -> bool {
+        self.spots.lock()[gateway].running.is_some()
+    }
+
+    /// What a gateway says of a live.
+    pub(crate) fn figures(&self, gateway: usize, live: Live) -> Option<(Figures, Quality)> {
+        let spots = self.spots.lock();
+        let gateway = &spots[gateway].running.as_ref()?.gateway;
+        let live = self.live_id(live);
+        Some((gateway.figures(&live)?, gateway.quality(&live)?))
+    }
+
+    /// The place of a new socket there.
+    pub(crate) fn place(&self, gateway: usize) -> Place {
+        let start = self.spots.lock()[gateway].start;
+        Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
+    }
+
+    /// Opens a socket; `None` if nobody listens.
+    pub(crate) fn connect(&self, gateway: usize, user: UserId, role: Role, join: Option<Live>) -> Option<DuplexStream> {
+        let spots = self.spots.lock();
+        let running = spots[gateway].running.as_ref()?;
+        let identity = Identity { user, role, counted: true, invisible: false };
+        let join = join.map(|live| self.live_id(live).to_string());
+        let handshake = Handshake { identity, claims: None, join, watch: None, permit: None };
+        let (client, server) = tokio::io::duplex(SOCKET_BUFFER);
+        running.handle.spawn(running.gateway.serve(server, handshake));
+        Some(client)
+    }
+
+    /// Asks a gateway over HTTP; the status and the body of its answer.
+    pub(crate) async fn http(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let (answer, answered) = oneshot::channel();
+        let is_open = method == Method::PUT;
+        let asked = {
+            let spots = self.spots.lock();
+            let running = spots[gateway].running.as_ref()?;
+            let router = running.router.clone();
+            let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("host", "localhost")
+                .header("content-type", "application/json")
+                .body(body)
+                .ok()?;
+            running.handle.spawn(async move {
+                let Ok(response) = router.oneshot(request).await;
+                let status = response.status().as_u16();
+                let body = response.into_body().collect().await;
+                let body = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+                let _ = answer.send((status, body.unwrap_or(Value::Null)));
+            })
+        };
+        let answered = timeout(PATIENCE, answered).await;
+        if answered.is_err() && is_open {
+            // A request that a client gave up may be carried out later. One that opens a live that the client has
+            // closed meanwhile is beyond what a gateway can know.
+            asked.abort();
+        }
+        answered.ok()?.ok()
+    }
+
+    /// A gateway starts: its sockets from now on belong to the new process.
+    pub(crate) fn starts(&self, gateway: usize) -> u32 {
+        let mut spots = self.spots.lock();
+        spots[gateway].start += 1;
+        spots[gateway].start
+    }
+
+    /// The process of a gateway is gone, with all that it had not told the store.
+    pub(crate) fn ended(&self, gateway: usize, how: How) {
+        let start = self.spots.lock()[gateway].start;
+        let mut truth = self.truth.lock();
+        truth.dead.insert((gateway, start));
+        let at = Instant::now();
+        let Truth { lives, rules, .. } = &mut *truth;
+        for live in lives {
+            for expectation in live.expectations.values_mut() {
+                expectation.gateway_ended((gateway, start), at, how, rules);
+            }
+        }
+        truth.online.retain(|_, (place, _)| (place.gateway, place.start) != (gateway, start));
+    }
+
+    /// The gateway cannot keep its promises from now on.
+    pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
+        self.spots.lock()[gateway].troubles += 1;
+        let mut truth = self.truth.lock();
+        let before = truth.rules.troubles[gateway].filter(|trouble| trouble.until.is_none());
+        let since = before.map_or_else(Instant::now, |before| before.since);
+        let frozen = frozen || before.is_some_and(|before| before.frozen);
+        truth.rules.troubles[gateway] = Some(Trouble { since, until: None, frozen });
+    }
+
+    /// One of its troubles is over.
+    pub(crate) fn well(&self, gateway: usize) {
+        let left = {
+            let mut spots = self.spots.lock();
+            spots[gateway].troubles = spots[gateway].troubles.saturating_sub(1);
+            spots[gateway].troubles
+        };
+        if left == 0
+            && let Some(trouble) = &mut self.truth.lock().rules.troubles[gateway]
+        {
+            trouble.until = Some(Instant::now());
+        }
+    }
+
+    pub(crate) fn trouble_for_all(&self) {
+        (0..self.plan.gateways).for_each(|gateway| self.trouble(gateway, false));
+    }
+
+    pub(crate) fn all_well(&self) {
+        (0..self.plan.gateways).for_each(|gateway| self.well(gateway));
+    }
+
+    /// Whether the gateway runs, and has been well for as long as it needs to know everything.
+    pub(crate) fn is_sound(&self, gateway: usize) -> bool {
+        let known = self.timing.healed() + self.timing.told();
+        let trouble = self.truth.lock().rules.troubles[gateway];
+        self.is_up(gateway) && trouble.is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > known))
+    }
+
+    fn with(&self, live: Live, user: User, place: Place, change: impl FnOnce(&mut Expectation)) {
+        let mut truth = self.truth.lock();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            change(truth.lives[live].expectations.entry(user).or_default());
+        }
+    }
+
+    pub(crate) fn connected(&self, user: User, place: Place) {
+        let mut truth = self.truth.lock();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            truth.online.insert(place.socket, (place, user));
+        }
+    }
+
+    pub(crate) fn disconnected(&self, place: Place) {
+        self.truth.lock().online.remove(&place.socket);
+    }
+
+    pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
+        self.with(live, user, place, |expectation| expectation.joining(place));
+    }
+
+    /// The gateway said `joined` to what was asked in that epoch. False if the live has closed in between.
+    pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u64>) -> bool {
+        let is_current = epoch.is_some() && self.epoch(live) == epoch;
+        if is_current && self.is_sound(place.gateway) {
+            let settled = self.timing.told() + self.timing.settled();
+            let now = Instant::now();
+            let banned = self.truth.lock().lives[live].banned.get(&user).copied();
+            if banned.is_some_and(|(from, until)| from + settled < now && now < until) {
+                self.found(format!("gateway {} let u{user} into l{live} in spite of a ban", place.gateway));
+            }
+        }
+        self.with(live, user, place, |expectation| match is_current {
+            true => expectation.joined(place, Instant::now()),
+            false => expectation.joining(place),
+        });
+        is_current
+    }
+
+    pub(crate) fn leaving(&self, user: User, live: Live, place: Place) {
+        self.with(live, user, place, |expectation| expectation.leaving(place));
+    }
+
+    pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
+        self.with(live, user, place, |expectation| expectation.ended(place, Instant::now(), how));
+    }
+
+    pub(crate) fn epoch(&self, live: Live) -> Option<u64> {
+        self.truth.lock().lives[live].epoch
+    }
+
+    /// Whether a socket there may end without a broken promise.
+    pub(crate) fn may_lose(&self, place: Place) -> bool {
+        let spots = self.spots.lock();
+        spots[place.gateway].start != place.start || spots[place.gateway].running.is_none()
+    }
+}
+
+/// Ids here are right.
+fn id<T, E: std::fmt::Debug>(parsed: Result<T, E>) -> T {
+    parsed.unwrap_or_else(|why| unreachable!("{why:?}"))
+}
