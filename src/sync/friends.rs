@@ -5,7 +5,7 @@
 //!
 //! What is read because messages may have been missed is spread over time, as everything that is read after an outage.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ use crate::presence::friends_here::{Asker, FollowsRead, Pace, Reading, Recent, S
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::{Room, Rooms};
-use crate::store::{Channel, MAX_BATCH, Store, StoreError, StoreResult, followed};
+use crate::store::{Channel, LiveEpoch, MAX_BATCH, Store, StoreError, StoreResult, followed};
 
 /// Rooms served at a time.
 const AT_A_TIME: usize = 16;
@@ -55,8 +55,8 @@ pub struct FriendsTask {
 
 impl FriendsTask {
     pub async fn run(self, stop: CancellationToken) {
-        // Rooms to serve again, each with the time, by address.
-        let mut later: HashMap<usize, (Millis, Arc<Room>)> = HashMap::new();
+        // Rooms to serve again, each with the time.
+        let mut later: BTreeMap<LiveEpoch, (Millis, Arc<Room>)> = BTreeMap::new();
         loop {
             let next = later.values().map(|(at, _)| *at).min();
             tokio::select! {
@@ -66,12 +66,12 @@ impl FriendsTask {
             }
             let now = self.clock.now();
             let mut rooms = self.rooms.to_befriend.take();
-            rooms.iter().for_each(|room| drop(later.remove(&address(room))));
-            let due = later.extract_if(|_, (at, _)| *at <= now);
+            rooms.iter().for_each(|room| drop(later.remove(&room.record.live_epoch())));
+            let due = later.extract_if(.., |_, (at, _)| *at <= now);
             rooms.extend(due.map(|(_, (_, room))| room));
             let served = stream::iter(rooms).map(|room| async {
                 let again = self.serve(&room).await;
-                again.map(|at| (address(&room), (at, room)))
+                again.map(|at| (room.record.live_epoch(), (at, room)))
             });
             later.extend(served.buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect::<Vec<_>>().await);
             self.metrics.friends_followed.set(self.rooms.follows.kept() as i64);
@@ -222,8 +222,4 @@ fn sighting(live: &LiveId, words: &[(GatewayId, LiveId)], (roster, own): (&Roste
         return Sighting::Here;
     }
     if says.any(|gateway| roster.is_unknown(gateway)) { Sighting::Unsure } else { Sighting::Gone }
-}
-
-fn address(room: &Arc<Room>) -> usize {
-    Arc::as_ptr(room) as usize
 }

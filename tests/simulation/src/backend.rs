@@ -71,7 +71,9 @@ impl Backend {
 
     async fn open(&mut self, live: Live) -> bool {
         let slices = 1 << self.rng.random_range(0..3);
-        let body = json!({"streamer_id": self.world.streamer_id(live).to_string(), "slices": slices});
+        let attends = self.rng.random_bool(0.5);
+        let streamer = self.world.streamer_id(live).to_string();
+        let body = json!({"streamer_id": streamer, "slices": slices, "attendance": attends});
         self.world.truth().lives[live].changes = true;
         let Some(opened) = self.ask(&Method::PUT, live, "", &body).await else { return false };
         let epoch = opened["epoch"].as_u64();
@@ -79,6 +81,7 @@ impl Backend {
         let mut truth = self.world.truth();
         let there = &mut truth.lives[live];
         (there.epoch, there.slices, there.changes) = (epoch, slices, false);
+        there.attends = opened["attendance"] == true;
         there.epochs.extend(epoch.map(|epoch| (epoch, false)));
         true
     }

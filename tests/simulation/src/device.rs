@@ -80,7 +80,8 @@ impl Device {
     async fn session(&mut self) -> Option<End> {
         let gateway = self.rng.random_range(0..self.world.plan.gateways);
         let live = self.rng.random_range(0..self.world.plan.lives);
-        let by_url = self.rng.random_bool(0.5).then_some(live);
+        // Who asks for friends does so in a message.
+        let by_url = self.rng.random_bool(0.5).then_some(live).filter(|_| !self.user.is_multiple_of(3));
         let place = self.world.place(gateway);
         let user = self.world.user_id(self.user);
         let stream = self.world.connect(gateway, user, Role::Viewer, by_url)?;
@@ -233,8 +234,14 @@ impl Session<'_> {
         self.again = None;
         self.id += 1;
         self.asks(self.id, live);
-        let text = format!(r#"{{"type":"join","live_id":"{}","id":{}}}"#, world.live_id(live), self.id);
+        let friends = self.asks_for_friends();
+        let live = world.live_id(live);
+        let text = format!(r#"{{"type":"join","live_id":"{live}","id":{},"friends":{friends}}}"#, self.id);
         self.send(text).await;
+    }
+
+    fn asks_for_friends(&self) -> bool {
+        self.device.user.is_multiple_of(3)
     }
 
     async fn leave(&mut self) {
@@ -258,6 +265,7 @@ impl Session<'_> {
     /// The device is in no live any more.
     fn out(&mut self, how: How) {
         let world = self.world();
+        world.shown_friends(self.place, None);
         let asked = self.asked.take().map(|asked| asked.live);
         if let Some(live) = self.live.take().filter(|live| asked != Some(*live)) {
             world.left(self.device.user, live, self.place, how);
@@ -297,6 +305,7 @@ impl Session<'_> {
             "joined" => self.is_in(),
             "left" => self.is_out(),
             "closed" => self.is_over(&message),
+            "friends" => self.is_shown_friends(&message),
             "reconnect" => return Some(Duration::from_millis(message["after_ms"].as_u64().unwrap_or_default())),
             // The live closed before the leave arrived.
             "error" if id.is_some() && id == self.leaving => self.is_out(),
@@ -305,6 +314,16 @@ impl Session<'_> {
             _ => {}
         }
         None
+    }
+
+    fn is_shown_friends(&mut self, message: &Value) {
+        let Some(live) = self.live else { return };
+        let world = self.world();
+        if message["live_id"] == world.live_id(live).as_str() {
+            let shown = message["user_ids"].as_array().into_iter().flatten();
+            let shown = shown.filter_map(Value::as_str).map(str::to_owned).collect();
+            world.shown_friends(self.place, Some((live, shown)));
+        }
     }
 
     fn is_out(&mut self) {
@@ -316,6 +335,7 @@ impl Session<'_> {
         let Some(asked) = self.asked.take() else { return };
         let world = self.world();
         if let Some(before) = self.live.replace(asked.live).filter(|before| *before != asked.live) {
+            world.shown_friends(self.place, None);
             world.left(self.device.user, before, self.place, How::Left);
         }
         if !world.joined(self.device.user, asked.live, self.place, asked.epoch) {
@@ -327,6 +347,7 @@ impl Session<'_> {
         let world = self.world();
         let of = message["live_id"].as_str().unwrap_or_default();
         if let Some(live) = self.live.take_if(|live| world.live_id(*live).as_str() == of) {
+            world.shown_friends(self.place, None);
             world.left(self.device.user, live, self.place, How::Closed);
         }
     }

@@ -17,6 +17,7 @@ use rollcall::store::Follows;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
+use crate::at_rest;
 use crate::backend::Backend;
 use crate::device::Device;
 use crate::expectation::How;
@@ -265,6 +266,11 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
             let _ = at_once(store.follow(&world.user_id(user), &streamer));
         }
     }
+    for user in 0..world.plan.people as u32 {
+        for friend in world.friends_of(user) {
+            let _ = at_once(world.network.truth.follow(&world.user_id(user), &world.user_id(friend)));
+        }
+    }
     sleep(Duration::from_secs(1)).await;
     for live in 0..world.plan.lives {
         tokio::spawn(Backend::new(&world, live).run(live));
@@ -285,11 +291,11 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
         while faults.join_next().await.is_some() {}
         sleep(Duration::from_secs(10)).await;
         world.mode.send_replace(Mode::Rest);
-        until_right(&world, Duration::from_secs(180), oracle::at_rest).await;
+        until_right(&world, Duration::from_secs(180), at_rest::wrong).await;
     }
     world.mode.send_replace(Mode::GoHome);
     sleep(Duration::from_secs(20)).await;
-    until_right(&world, Duration::from_secs(300), oracle::left_over).await;
+    until_right(&world, Duration::from_secs(300), at_rest::left_over).await;
     is_over.store(true, Ordering::Relaxed);
 }
 

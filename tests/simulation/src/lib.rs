@@ -4,6 +4,7 @@
 //! `docs/simulation.md` says what is real in it and how a seed is repeated.
 
 mod apart;
+mod at_rest;
 mod backend;
 mod device;
 mod engine;

@@ -57,6 +57,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Whether the store has less or other data after one of the faults.
+    pub(crate) fn loses_data(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind.loses_data())
+    }
+
     pub(crate) fn new(seed: u64, gateways: Option<usize>, rounds: usize, kinds: &[Kind], less: &Less) -> Self {
         let mut rng = StdRng::seed_from_u64(derived(seed, "plan"));
         let drawn = *[1, 2, 2, 3, 3, 3, 4, 5].choose(&mut rng).unwrap_or(&3);

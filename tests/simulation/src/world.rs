@@ -1,6 +1,6 @@
 //! What all tasks of a history share: the gateways, the network, what people know to be true, and what was found.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub(crate) struct LiveTruth {
     /// Whether an answer to its close or its opening is still to come: until then nobody is judged.
     pub(crate) changes: bool,
     pub(crate) slices: u32,
+    /// Whether it is kept who came, and when.
+    pub(crate) attends: bool,
     pub(crate) expectations: BTreeMap<User, Expectation>,
     /// Who may not join, from when and until when.
     pub(crate) banned: BTreeMap<User, (Instant, Instant)>,
@@ -95,6 +97,10 @@ pub(crate) struct Truth {
     pub(crate) rules: Rules,
     /// Every connected socket, and its user.
     pub(crate) online: BTreeMap<u64, (Place, User)>,
+    /// When users went offline last.
+    pub(crate) last_online: BTreeMap<User, Instant>,
+    /// Which friends a socket was shown last, and in which live.
+    pub(crate) shown_friends: BTreeMap<u64, (Live, BTreeSet<String>)>,
     dead: HashSet<(usize, u32)>,
     /// Until then older data may still be there, with users who left long ago.
     pub(crate) older_until: Option<Instant>,
@@ -120,6 +126,13 @@ pub(crate) struct World {
     sockets: AtomicU64,
 }
 
+impl LiveTruth {
+    /// Whether the store has all viewers of the live, so that each counts once, on however many gateways.
+    pub(crate) fn counts_once(&self, plan: &Plan) -> bool {
+        plan.exact_viewers || self.attends
+    }
+}
+
 impl World {
     pub(crate) fn new(plan: Plan, trace: Arc<Trace>) -> Self {
         let network = Arc::new(Network::new(derived(plan.seed, "network"), plan.nodes, trace.clone()));
@@ -127,6 +140,8 @@ impl World {
             lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
             rules: Rules { timing: Timing::NORMAL, troubles: vec![None; plan.gateways] },
             online: BTreeMap::new(),
+            last_online: BTreeMap::new(),
+            shown_friends: BTreeMap::new(),
             dead: HashSet::new(),
             older_until: None,
             findings: Vec::new(),
@@ -281,7 +296,9 @@ impl World {
                 expectation.gateway_ended((gateway, start), at, how, rules);
             }
         }
-        truth.online.retain(|_, (place, _)| (place.gateway, place.start) != (gateway, start));
+        let Truth { online, last_online, .. } = &mut *truth;
+        let gone = online.extract_if(.., |_, (place, _)| (place.gateway, place.start) == (gateway, start));
+        last_online.extend(gone.map(|(_, (_, user))| (user, at)));
     }
 
     /// The gateway cannot keep its promises from now on.
@@ -338,7 +355,26 @@ impl World {
     }
 
     pub(crate) fn disconnected(&self, place: Place) {
-        self.truth.lock().online.remove(&place.socket);
+        let mut truth = self.truth.lock();
+        truth.shown_friends.remove(&place.socket);
+        if let Some((_, user)) = truth.online.remove(&place.socket) {
+            truth.last_online.insert(user, Instant::now());
+        }
+    }
+
+    /// Whom a user follows among the users.
+    pub(crate) fn friends_of(&self, user: User) -> impl Iterator<Item = User> {
+        let people = self.plan.people as u32;
+        (1..6).map(move |step| (user + step * 7) % people).filter(move |friend| *friend != user)
+    }
+
+    /// A socket was shown who of the friends is in its live; `None`: it is in no live.
+    pub(crate) fn shown_friends(&self, place: Place, shown: Option<(Live, BTreeSet<String>)>) {
+        let mut truth = self.truth.lock();
+        match shown {
+            Some(shown) => drop(truth.shown_friends.insert(place.socket, shown)),
+            None => drop(truth.shown_friends.remove(&place.socket)),
+        }
     }
 
     pub(crate) fn joining(&self, user: User, live: Live, place: Place) {

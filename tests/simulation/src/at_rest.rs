@@ -1,0 +1,251 @@
+//! What must be right while everybody stays where they are, and what must be gone when all have gone home.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use rollcall::base::clock::{UnixMillis, unix_now};
+use rollcall::base::event_kind::EventKind;
+use rollcall::base::ids::{Epoch, OnlineSet};
+use rollcall::presence::figures::Quality;
+use rollcall::store::{Attendance, Fence, Figures, LiveEpoch, OnlineUsers, Sessions};
+use tokio::time::Instant;
+
+use crate::expectation::{Expectation, Live, User};
+use crate::faults::Kind;
+use crate::network::at_once;
+use crate::world::{Truth, World};
+
+/// When a user was seen last may be off by so much: a user who vanished was heard up to a timeout before.
+const SEEN_EARLIER: Duration = Duration::from_secs(60);
+
+/// What is wrong while everybody stays where they are.
+pub(crate) fn wrong(world: &World) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let there = world.network.truth.members();
+    let truth = world.truth();
+    let mut exact_sets = Vec::new();
+    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.epoch.is_some()) {
+        let held = || of_live.expectations.iter().filter(|(_, expectation)| expectation.is_held());
+        let here: BTreeSet<String> = held().map(|(user, _)| format!("u{user}")).collect();
+        let fans = held().filter(|(user, _)| world.is_fan(**user, live)).map(|(user, _)| format!("u{user}")).collect();
+        exact_sets.push((OnlineSet::Fans(world.live_id(live)).to_string(), fans));
+        if of_live.counts_once(&world.plan) {
+            exact_sets.push((OnlineSet::Viewers(world.live_id(live)).to_string(), here));
+        }
+    }
+    for (user, lives) in wrong_whereabouts(world, &truth) {
+        wrong.push(format!("{user} is said to be in {lives:?}"));
+    }
+    wrong.extend(wrong_records(world, &truth));
+    wrong.extend(wrong_attendance(world, &truth));
+    wrong.extend(wrong_friends(world, &truth));
+    wrong.extend(wrong_times(world, &truth));
+    let online: BTreeSet<String> = truth.online.values().map(|(_, user)| format!("u{user}")).collect();
+    exact_sets.push((OnlineSet::Users.to_string(), online));
+    drop(truth);
+    for (set, right) in exact_sets {
+        let members: Vec<String> = there.get(&set).into_iter().flatten().map(ToString::to_string).collect();
+        let present: BTreeSet<String> = members.iter().cloned().collect();
+        if members.len() != present.len() {
+            wrong.push(format!("{set} has a member twice"));
+        }
+        if present != right {
+            let extra: Vec<_> = present.difference(&right).collect();
+            let missing: Vec<_> = right.difference(&present).collect();
+            wrong.push(format!("{set} has {extra:?} too many and lacks {missing:?}"));
+        }
+    }
+    for gateway in (0..world.plan.gateways).filter(|gateway| world.is_up(*gateway)) {
+        for live in 0..world.plan.lives {
+            if let Some(what) = wrong_figures(world, gateway, live) {
+                wrong.push(what);
+            }
+        }
+    }
+    wrong
+}
+
+/// The users whose lives the store does not know, with those that it says.
+fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, BTreeSet<String>)> {
+    let mut right: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (live, of_live) in truth.lives.iter().enumerate() {
+        for user in of_live.expectations.iter().filter(|(_, expectation)| expectation.is_held()).map(|(user, _)| user) {
+            right.entry(format!("u{user}")).or_default().insert(world.live_id(live).to_string());
+        }
+    }
+    let mut said: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (user, lives) in world.network.truth.whereabouts() {
+        said.insert(user.to_string(), lives.iter().map(|(_, live)| live.to_string()).collect());
+    }
+    let users: BTreeSet<String> = right.keys().chain(said.keys()).cloned().collect();
+    let wrong = users.into_iter().filter(|user| right.get(user) != said.get(user));
+    wrong.map(|user| (user.clone(), said.get(&user).cloned().unwrap_or_default())).collect()
+}
+
+/// Lives whose record has other figures than there are.
+fn wrong_records(world: &World, truth: &Truth) -> Vec<String> {
+    let records = world.network.truth.records();
+    let mut wrong = Vec::new();
+    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.epoch.is_some()) {
+        let right = right_figures(world, truth, live);
+        let counted = records.get(&world.live_id(live)).map(|record| record.counted.map(|counted| counted.figures));
+        // Nobody writes the figures of a live in which nobody ever was.
+        let counted = counted.map(Option::unwrap_or_default);
+        if counted != Some(right) && of_live.expectations.values().any(Expectation::is_held) {
+            wrong.push(format!("the record of l{live} has {counted:?} instead of {right:?}"));
+        }
+    }
+    wrong
+}
+
+/// Fans who are there and are not among those who came, and users there, or gone, of whom the sessions say otherwise.
+fn wrong_attendance(world: &World, truth: &Truth) -> Vec<String> {
+    if world.plan.loses_data() {
+        return Vec::new();
+    }
+    let store = &world.network.truth;
+    let mut wrong = Vec::new();
+    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.attends) {
+        let Some(epoch) = of_live.epoch else { continue };
+        let of = LiveEpoch { live: world.live_id(live), epoch: Epoch(epoch) };
+        for (user, expectation) in &of_live.expectations {
+            let id = [world.user_id(*user)];
+            let attended = at_once(store.have_attended(&of, &id)).is_ok_and(|attended| attended == [true]);
+            let is_fan = world.is_fan(*user, live) && !world.is_fan_unsure(*user, live);
+            if expectation.is_held() && is_fan && !attended {
+                wrong.push(format!("u{user} is in l{live} and did not come there"));
+            }
+            let latest = at_once(store.latest_sessions(&of, of_live.slices, &id)).ok().and_then(|stays| stays[0]);
+            let is_open = latest.is_some_and(|stay| stay.left_at.is_none());
+            if is_open != expectation.is_held() {
+                wrong.push(format!("the last session of u{user} in l{live} is {latest:?}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Viewers who are shown others than those of their friends who are in the live.
+fn wrong_friends(world: &World, truth: &Truth) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (socket, (live, shown)) in &truth.shown_friends {
+        let Some((_, user)) = truth.online.get(socket) else { continue };
+        let there = &truth.lives[*live].expectations;
+        let is_there = |friend: &User| there.get(friend).is_some_and(Expectation::is_held);
+        let right: BTreeSet<String> =
+            world.friends_of(*user).filter(is_there).map(|friend| format!("u{friend}")).collect();
+        if *shown != right {
+            wrong.push(format!("u{user} is shown {shown:?} as friends in l{live} instead of {right:?}"));
+        }
+    }
+    wrong
+}
+
+/// Users of whom the store says wrongly whether they are online, or when they were seen last.
+fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
+    let has_steps = world.plan.faults.iter().any(|fault| fault.kind == Kind::ClockStep);
+    if world.plan.loses_data() || has_steps {
+        return Vec::new();
+    }
+    let now = unix_now();
+    let mut wrong = Vec::new();
+    for (user, left) in &truth.last_online {
+        let is_online = truth.online.values().any(|(_, online)| online == user);
+        let known = at_once(world.network.truth.presence_of(&[world.user_id(*user)]))
+            .ok()
+            .and_then(|known| known.into_iter().next());
+        let Some(known) = known else { continue };
+        let left = now.saturating_sub(left.elapsed().as_millis() as UnixMillis);
+        let earliest = left.saturating_sub(SEEN_EARLIER.as_millis() as UnixMillis);
+        let is_right = match known.last_seen {
+            None => is_online && known.online,
+            Some(seen) => !is_online && !known.online && (earliest..=now).contains(&seen),
+        };
+        if !is_right {
+            wrong.push(format!("u{user} went offline at {left}, is online: {is_online}, and the store says {known:?}"));
+        }
+    }
+    wrong
+}
+
+fn right_figures(world: &World, truth: &Truth, live: Live) -> Figures {
+    let held = || truth.lives[live].expectations.iter().filter(|(_, expectation)| expectation.is_held());
+    let fans = held().filter(|(user, _)| world.is_fan(**user, live)).count() as u64;
+    let viewers = match truth.lives[live].counts_once(&world.plan) {
+        true => held().count() as u64,
+        false => held().map(|(_, expectation)| expectation.gateways().len() as u64).sum(),
+    };
+    Figures { viewers, fans }
+}
+
+fn wrong_figures(world: &World, gateway: usize, live: Live) -> Option<String> {
+    let (told, quality) = world.figures(gateway, live)?;
+    let truth = world.truth();
+    let of_live = truth.lives.get(live).filter(|of_live| of_live.epoch.is_some())?;
+    let right = right_figures(world, &truth, live);
+    let is_right = (told, quality) == (right, Quality::Exact);
+    let held = || of_live.expectations.iter().filter(|(_, expectation)| expectation.is_held());
+    let now = Instant::now();
+    let there = || held().map(|(user, expectation)| format!("u{user} {}", expectation.tell(now))).collect::<Vec<_>>();
+    (!is_right).then(|| {
+        let there = there();
+        format!("gateway {gateway} says {told:?}, {quality:?}, of l{live} instead of {right:?}: {there:?}")
+    })
+}
+
+/// What is left when all have gone home and all lives are closed.
+pub(crate) fn left_over(world: &World) -> Vec<String> {
+    let store = &world.network.truth;
+    let mut left = Vec::new();
+    for (set, slice) in store.all_slices() {
+        let is_open = matches!(slice.fence(), Some(Fence::Open(_))) && set != OnlineSet::Users;
+        if is_open || slice.card() > 0 {
+            left.push(format!(
+                "a slice of {set} is left with {} members, and its fence is {:?}",
+                slice.card(),
+                slice.fence()
+            ));
+        }
+    }
+    for (user, lives) in store.whereabouts() {
+        left.push(format!("{user} is said to be in {lives:?}"));
+    }
+    for live in 0..world.plan.lives {
+        if store.is_listed(&world.live_id(live)) {
+            left.push(format!("l{live} is still on the list of open lives"));
+        }
+    }
+    left.extend(untold_events(world));
+    left
+}
+
+/// Openings and closings that the stream of events lacks, has out of order, or has more than once. Where data was lost,
+/// events may be lost with it.
+fn untold_events(world: &World) -> Vec<String> {
+    if world.plan.loses_data() {
+        return Vec::new();
+    }
+    let mut told: BTreeMap<(String, EventKind), Vec<usize>> = BTreeMap::new();
+    for (place, event) in world.network.truth.stream().into_iter().enumerate() {
+        if matches!(event.kind, EventKind::LiveOpened | EventKind::LiveClosed) {
+            let of = event.id.rsplitn(3, ':').last().unwrap_or_default().to_owned();
+            told.entry((of, event.kind)).or_default().push(place);
+        }
+    }
+    let mut wrong = Vec::new();
+    let truth = world.truth();
+    for (live, of_live) in truth.lives.iter().enumerate() {
+        for (epoch, is_closed) in &of_live.epochs {
+            let of = format!("{}:{epoch}", world.live_id(live));
+            let opened = told.get(&(of.clone(), EventKind::LiveOpened)).cloned().unwrap_or_default();
+            let closed = told.get(&(of.clone(), EventKind::LiveClosed)).cloned().unwrap_or_default();
+            let is_right = !opened.is_empty() && (!is_closed || closed.first() > opened.first());
+            if !is_right {
+                wrong.push(format!(
+                    "the stream tells of {of} at {opened:?} that it opened, at {closed:?} that it closed"
+                ));
+            }
+        }
+    }
+    wrong
+}
