@@ -1,6 +1,8 @@
 //! `loadtest simulate`: simulated histories, one seed after the other, until the time is up. The engine is the package
 //! in `tests/simulation`; `docs/simulation.md` describes it. Each history runs in a process of its own.
 
+#![allow(clippy::disallowed_methods, reason = "threads that wait for processes, by the machine's clock")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -265,7 +265,8 @@ mod tests {
         let (checks, clock) = (parts.upkeep.checks.clone(), parts.app.clock);
         for n in 0..2 * MAX_CALLS {
             open_live(&sessions, &format!("ended{n}")).await;
-            lives.close(&LiveId::parse(&format!("ended{n}")).unwrap(), CloseReason::Requested).await.unwrap();
+            let live = LiveId::parse(&format!("ended{n}")).unwrap();
+            lives.close(&live, None, CloseReason::Requested).await.unwrap();
         }
         let room = open_live(&sessions, "42").await;
         // Only these looks read a record.
@@ -296,7 +297,7 @@ mod tests {
         let (lives, sessions) = (parts.app.lives.clone(), parts.app.sessions.clone());
         let closes = async |live: &str| {
             open_live(&sessions, live).await;
-            lives.close(&LiveId::parse(live).unwrap(), CloseReason::Requested).await.unwrap();
+            lives.close(&LiveId::parse(live).unwrap(), None, CloseReason::Requested).await.unwrap();
         };
         closes("retried").await;
         store.fails_once("load_live", 0);

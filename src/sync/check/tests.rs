@@ -107,7 +107,7 @@ async fn slices_of_a_closed_live_are_closed_once_more_although_it_is_open_in_a_n
 #[tokio::test]
 async fn a_look_after_a_close_that_gets_no_answer_is_made_again() {
     let scene = Scene::new().await;
-    scene.parts.app.lives.close(&scene.room.record.live, CloseReason::Requested).await.unwrap();
+    scene.parts.app.lives.close(&scene.room.record.live, None, CloseReason::Requested).await.unwrap();
     assert_eq!(scene.looks_within(2_000), 0);
     scene.store.fails_once("load_live", 0);
     scene.checker().check_ended(vec![scene.ended()]).await;
@@ -171,7 +171,7 @@ async fn a_garbled_slice_keeps_no_other_from_being_closed() {
     scene.parts.app.lives.open(wish).await.unwrap();
     let room = scene.parts.app.rooms.get(&live).unwrap();
     scene.store.garbles(&room.slices()[0].id);
-    scene.parts.app.lives.close(&live, CloseReason::Requested).await.unwrap_err();
+    scene.parts.app.lives.close(&live, None, CloseReason::Requested).await.unwrap_err();
     let slices: Vec<SliceId> = room.record.all_slices().skip(1).collect();
     let found = scene.store.survey(&slices).await.into_iter().map(|found| found.unwrap().fence);
     assert!(found.into_iter().all(|fence| fence == Some(Fence::Closed(room.record.epoch))));

@@ -26,7 +26,7 @@ async fn a_removal_does_not_wait_for_ever_for_an_addition_of_a_gateway_that_is_g
     let taken = store.take_fanouts(&GatewayId::random(), 10).await.unwrap();
     assert_eq!(taken.jobs.len(), 1, "the gateway is gone in the middle of its job");
     store.add_entries(&feed, std::slice::from_ref(&entry)).await.unwrap();
-    app.lives.close(&LiveId::parse("42").unwrap(), CloseReason::Requested).await.unwrap();
+    app.lives.close(&LiveId::parse("42").unwrap(), None, CloseReason::Requested).await.unwrap();
     assert!(store.is_being_added(&entry.id).await.unwrap());
 
     let (feeds, metrics, stop) = (app.feeds.clone(), app.metrics.clone(), CancellationToken::new());

@@ -16,7 +16,7 @@ async fn a_live_that_closed_meanwhile_is_not_announced_again() {
     let record = open_live(&app.sessions, "42").await.record.clone();
     let on_air = Timeline::OnAir(UserId::parse("s1").unwrap());
     assert_eq!(store.timeline_len(&on_air).await.unwrap(), 1);
-    app.lives.close(&LiveId::parse("42").unwrap(), CloseReason::Requested).await.unwrap();
+    app.lives.close(&LiveId::parse("42").unwrap(), None, CloseReason::Requested).await.unwrap();
     // As the walk does that read the record before the close.
     app.feeds.announce_missing(std::slice::from_ref(&record)).await;
     assert_eq!(store.timeline_len(&on_air).await.unwrap(), 0);
@@ -27,7 +27,7 @@ async fn the_next_live_of_a_streamer_withdraws_what_ended_unnoticed() {
     let store = Arc::new(MemoryStore::new(Clock::start()));
     let app = app_on(&Config::default(), store.clone());
     let record = open_live(&app.sessions, "42").await.record.clone();
-    app.lives.close(&LiveId::parse("42").unwrap(), CloseReason::Requested).await.unwrap();
+    app.lives.close(&LiveId::parse("42").unwrap(), None, CloseReason::Requested).await.unwrap();
     let on_air = Timeline::OnAir(UserId::parse("s1").unwrap());
     // A write of the opening that came late.
     store.add_entries(&on_air, &[Entry::of_live(&record)]).await.unwrap();
