@@ -15,7 +15,7 @@ pub(crate) mod findings;
 mod gateway;
 pub(crate) mod keys;
 mod observer;
-mod pace;
+pub(crate) mod pace;
 mod person;
 pub(crate) mod reader;
 mod report;
@@ -35,13 +35,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use self::faults::{GATEWAYS, Kind, Sequence};
-pub(crate) use self::pace::Pace;
+use self::pace::Pace;
 use self::report::{Report, Settings};
 use self::run::Until;
 use self::run_state::{Crowded, Plan};
 use self::testbed::{Testbed, TestbedSetup};
 use simulation::timing::Timing;
-pub(crate) use simulation::{expectation, timing};
 
 /// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(300);

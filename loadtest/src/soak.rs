@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use self::report::{Report, Settings};
 use self::run::Course;
 use crate::bench::servers::Programs;
-use crate::chaos::Pace;
+use crate::chaos::pace::Pace;
 use crate::chaos::run_state::{Crowded, Plan};
 use crate::chaos::testbed::{Testbed, TestbedSetup};
 use crate::proc_stats::open_files_limit;

@@ -72,7 +72,7 @@ fn copy(from: &Path, to: &Path) {
         std::fs::copy(from, to).unwrap_or_else(|why| panic!("{}: {why}", from.display()));
         return;
     }
-    std::fs::create_dir(to).unwrap();
+    std::fs::create_dir_all(to).unwrap();
     let entries = std::fs::read_dir(from).unwrap_or_else(|why| panic!("{IMAGE} copies {}: {why}", from.display()));
     for entry in entries {
         let name = entry.unwrap().file_name();

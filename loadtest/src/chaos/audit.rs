@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::expectation::{Live, User};
 use super::findings::{Broken, Promise};
 use super::keys::{self, Judged, judge};
 use super::observer::read;
@@ -15,6 +14,7 @@ use super::run_state::RunState;
 use super::testbed::Testbed;
 use crate::client::Quality;
 use crate::dashboard::Counts;
+use simulation::expectation::{Live, User};
 
 const LOOK: Duration = Duration::from_millis(250);
 

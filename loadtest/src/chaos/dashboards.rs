@@ -8,12 +8,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::device::CONNECT_WITHIN;
-use super::expectation::{Live, Place};
 use super::findings::{Broken, Promise};
 use super::run_state::RunState;
 use crate::client::Quality;
 use crate::dashboard::{Counts, Dashboard, Update};
 use crate::error_kind::Kind;
+use simulation::expectation::{Live, Place};
 
 const AGAIN: Duration = Duration::from_millis(250);
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
-use super::expectation::{How, Live, Place, User};
 use super::findings::{Broken, Promise};
 use super::run_state::RunState;
 use crate::client::{self, Failure, ServerMessage, Socket};
+use simulation::expectation::{How, Live, Place, User};
 
 /// How long connect and upgrade may take before a device tries elsewhere.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);

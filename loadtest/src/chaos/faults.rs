@@ -21,9 +21,9 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
-use super::expectation::Live;
-use super::timing::Timing;
 pub(crate) use fault::{Fault, Mark};
+use simulation::expectation::Live;
+use simulation::timing::Timing;
 
 /// The faults are meant for so many gateways.
 pub(crate) const GATEWAYS: usize = 3;

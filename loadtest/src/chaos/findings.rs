@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::expectation::{Live, User, Wrong};
+use simulation::expectation::{Live, User, Wrong};
 
 /// At most so many broken promises are told one by one; all are counted.
 const TOLD: usize = 40;

@@ -9,11 +9,11 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::expectation::{Expectation, Live, User, Wrong};
 use super::findings::{Broken, Promise};
 use super::keys::slice_keys;
 use super::reader::Reader;
 use super::run_state::{RunState, Truth};
+use simulation::expectation::{Expectation, Live, User, Wrong};
 
 const EVERY: Duration = Duration::from_millis(100);
 /// Ended sockets are forgotten after this.

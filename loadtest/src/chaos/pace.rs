@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::timing::Timing;
+use simulation::timing::Timing;
 
 /// The gateways' times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

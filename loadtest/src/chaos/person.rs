@@ -11,8 +11,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::device::{Device, DeviceEvent, End, Order, Silence};
-use super::expectation::{Live, User};
 use super::run_state::{CrowdEvent, Crowded, Mode, RunState, mix};
+use simulation::expectation::{Live, User};
 
 /// New sockets per second while the crowd comes in.
 const RAMP: f64 = 400.0;

@@ -11,7 +11,7 @@ use super::faults::{Kind, Mark, Planned, Sequence};
 use super::findings::{Broken, Findings, Promise};
 use super::report::Step;
 use super::testbed::Testbed;
-use super::timing::EXACT_AGAIN;
+use simulation::timing::EXACT_AGAIN;
 
 /// Time for the crowd to come in, or to get where it wants to be, on a busy machine.
 const GATHER: Duration = Duration::from_secs(60);

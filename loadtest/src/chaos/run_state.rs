@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use super::expectation::{Expectations, How, Live, Place, Rules, Trouble, User};
 use super::findings::{Broken, Findings};
-use super::timing::Timing;
 use crate::target::Target;
+use simulation::expectation::{Expectations, How, Live, Place, Rules, Trouble, User};
+use simulation::timing::Timing;
 
 /// What the crowd does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use tokio::time::{Instant, sleep};
 use super::audit_command::AuditCommand;
 use super::backend::Backend;
 use super::dashboards::Dashboards;
-use super::expectation::{How, Live};
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, GatewayConfig};
 use super::observer::{self, Observation};
@@ -26,6 +25,7 @@ use super::store::Store;
 use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::{RedisServer, faketime, free_port};
+use simulation::expectation::{How, Live};
 
 pub(crate) struct Testbed {
     pub(crate) state: Arc<RunState>,

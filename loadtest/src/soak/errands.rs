@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 
 use super::guest::Guest;
 use super::http::Http;
-use crate::chaos::expectation::Live;
 use crate::chaos::run_state::RunState;
+use simulation::expectation::Live;
 
 /// Another gateway has heard of a lifted ban within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(15);

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::errands::{Errand, Visit};
 use super::http::Http;
-use crate::chaos::expectation::Live;
 use crate::chaos::run_state::{RunState, mix};
 use crate::client;
+use simulation::expectation::Live;
 
 /// At most so many failures are told one by one.
 const TOLD: usize = 20;

@@ -301,7 +301,7 @@ async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> b
         .is_ok_and(|record| record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance)
 }
 
-refusals!(CloseRefused = InvalidId, BadMessage, LiveNotFound, LiveNotOpen, StoreUnavailable);
+refusals!(CloseRefused = InvalidId, InvalidQuery, LiveNotFound, LiveNotOpen, StoreUnavailable);
 
 /// Which opening is meant.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -13,7 +13,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::Role as Side;
+use tokio_tungstenite::tungstenite::protocol::{Role as Side, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::expectation::{How, Live, Place, User};
@@ -47,6 +47,11 @@ pub(crate) struct Device {
     user: User,
     rng: StdRng,
     mode: watch::Receiver<Mode>,
+}
+
+/// Messages are small, and each socket would clear a large buffer at first.
+fn small() -> WebSocketConfig {
+    WebSocketConfig::default().read_buffer_size(1 << 10).write_buffer_size(0)
 }
 
 /// Why a session ended.
@@ -86,7 +91,7 @@ impl Device {
         let user = self.world.user_id(self.user);
         let stream = self.world.connect(gateway, user, Role::Viewer, by_url)?;
         self.world.connected(self.user, place);
-        let socket = Socket::from_raw_socket(stream, Side::Client, None).await;
+        let socket = Socket::from_raw_socket(stream, Side::Client, Some(small())).await;
         let mut session =
             Session { device: self, socket, place, asked: None, leaving: None, live: None, again: None, id: 0 };
         match by_url {
@@ -206,7 +211,7 @@ impl Session<'_> {
     async fn limbo(&mut self) {
         self.out(How::Vanished);
         let (fresh, _) = tokio::io::duplex(1);
-        let fresh = Socket::from_raw_socket(fresh, Side::Client, None).await;
+        let fresh = Socket::from_raw_socket(fresh, Side::Client, Some(small())).await;
         let silent = std::mem::replace(&mut self.socket, fresh);
         let kept = self.device.world.timing.timeout * 2;
         tokio::spawn(async move {

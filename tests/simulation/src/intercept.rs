@@ -1,10 +1,10 @@
 //! The machine as the simulated programs see it. Three functions of the C library are replaced in this binary:
-//! `getrandom`, from which hash maps, tokio and `rand` get their seeds; `clock_gettime`, which is behind `std::time`; and
-//! `sched_getaffinity`, which says how many processors there are, because maps have a part for each. Threads that
+//! `getrandom`, from which hash maps, tokio and `rand` get their seeds; `clock_gettime`, which is behind `std::time`;
+//! and `sched_getaffinity`, which says how many processors there are, because maps have a part for each. Threads that
 //! simulate nothing get the machine's answers.
 //!
-//! The idea is that of the `mad-turmoil` crate, which itself follows `madsim`. That crate cannot be used here: its clock
-//! is that of the turmoil simulator, and it gives every other thread a clock that stands still.
+//! The idea is that of the `mad-turmoil` crate, which itself follows `madsim`. That crate cannot be used here: its
+//! clock is that of the turmoil simulator, and it gives every other thread a clock that stands still.
 
 #![allow(unsafe_code, reason = "functions of the C library are replaced")]
 

@@ -64,7 +64,12 @@ impl Link {
 
 /// Calls that end as one: they travel to one node.
 macro_rules! calls {
-    ($trait:ident { $([$kind:ident] $name:ident($($arg:ident: $type:ty),*) -> $reply:ty, at $node:ident($($of:expr)?);)* $(else $($written:tt)*)? }) => {
+    (
+        $trait:ident {
+            $([$kind:ident] $name:ident($($arg:ident: $type:ty),*) -> $reply:ty, at $node:ident($($of:expr)?);)*
+            $(else $($written:tt)*)?
+        }
+    ) => {
         #[async_trait]
         impl $trait for Link {
             $(async fn $name(&self $(, $arg: $type)*) -> StoreResult<$reply> {
@@ -87,7 +92,7 @@ macro_rules! calls {
 /// Calls about several things, each with an answer of its own. A thing on a node that is away has an error.
 macro_rules! batches {
     ($self:ident, $kind:ident $name:ident($($arg:ident),*), $asked:ident, $node:expr) => {{
-        let each: Vec<StoreError> = vec![StoreError::Timeout; $asked.len()];
+        let asked = $asked.len();
         let nodes: Vec<usize> = $asked.iter().map($node).collect();
         let node = nodes.iter().copied().find(|node| $self.part(*node).is_none()).unwrap_or_default();
         let call = Call { name: stringify!($name), link: $self.number, node, writes: calls!(@ $kind) };
@@ -96,7 +101,8 @@ macro_rules! batches {
             let ($($arg,)*) = &owned;
             at_once(store.$name($(Argument::lend($arg)),*))
         };
-        let mut answers = $self.network.call(call, run, move |why| each.iter().map(|_| Err(why.clone())).collect()).await;
+        let failed = move |why: StoreError| (0..asked).map(|_| Err(why.clone())).collect();
+        let mut answers = $self.network.call(call, run, failed).await;
         for (answer, node) in answers.iter_mut().zip(nodes) {
             if let Some(why) = $self.part(node) {
                 *answer = Err(why);
@@ -124,11 +130,13 @@ calls! {
 calls! {
     Slices {
         [read] read_slice(slice: &SliceId, gateway: &GatewayId) -> SliceReading, at slice(slice);
-        [write] sweep(slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept, at slice(slice);
+        [write] sweep(slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis)
+            -> Swept, at slice(slice);
         [write] strays(slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage, at slice(slice);
         [read] held_page(slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage, at slice(slice);
         [write] compare(slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>, at slice(slice);
-        [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage, at slice(slice);
+        [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom)
+            -> PutBackPage, at slice(slice);
         [write] drop_times(slice: &SliceId, cursor: u64) -> DroppedTimes, at slice(slice);
         [write] settle(slice: &SliceId, epoch: Epoch, difference: i64) -> Settled, at slice(slice);
         [write] drop_foreign_keys(slice: &SliceId, gateway: &GatewayId) -> Vec<String>, at slice(slice);
@@ -291,7 +299,8 @@ calls! {
         [read] follows(streamer: &UserId, users: &[UserId]) -> Vec<bool>, at user(streamer);
         [read] follow_count(user: &UserId, edge: Edge) -> u64, at user(user);
         [read] newest_followed(user: &UserId, most: usize) -> Vec<UserId>, at user(user);
-        [read] follow_page(user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>, at user(user);
+        [read] follow_page(user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize)
+            -> Vec<Followed>, at user(user);
         else
         async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
             batches!(self, read are_following(pairs), pairs, |(_, streamer)| self.user(streamer))
@@ -371,7 +380,8 @@ calls! {
     LastSeen {
         [write] fix_seen_ids(ids: SeenIds) -> SeenIds, at list();
         [write] note_seen(seen: &[(UserId, UnixMillis)], apart: Duration) -> Vec<(UserId, UnixMillis)>, at list();
-        [read] seen_in_slice(slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen>, at number(slice);
+        [read] seen_in_slice(slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize)
+            -> Vec<Seen>, at number(slice);
         [write] forget_seen(slice: u32, before: UnixMillis) -> u64, at number(slice);
         else
         fn seen_order(&self) -> SeenIds {
@@ -416,9 +426,15 @@ calls! {
 calls! {
     Sessions {
         [read] count_sessions(of: &LiveEpoch, slices: u32, span: Span) -> u64, at live(&of.live);
-        [read] sessions_in_slice(of: (&LiveEpoch, &SliceId), from: UnixMillis, after: Option<&SessionPlace>, limit: usize) -> Vec<Session>, at slice(of.1);
+        [read] sessions_in_slice(
+            of: (&LiveEpoch, &SliceId),
+            from: UnixMillis,
+            after: Option<&SessionPlace>,
+            limit: usize
+        ) -> Vec<Session>, at slice(of.1);
         [read] latest_sessions(of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<Option<Stay>>, at live(&of.live);
-        [read] were_there(of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span) -> Vec<bool>, at live(&of.live);
+        [read] were_there(of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span)
+            -> Vec<bool>, at live(&of.live);
     }
 }
 

@@ -145,7 +145,10 @@ impl Network {
 
     /// On which node lies what has this name.
     pub(crate) fn node_of(&self, name: impl Hash) -> usize {
-        let nodes = self.state.lock().nodes.len();
+        let nodes = self.nodes();
+        if nodes == 1 {
+            return 0;
+        }
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         name.hash(&mut hasher);
         (hasher.digest() % nodes as u64) as usize

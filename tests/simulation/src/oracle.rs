@@ -13,7 +13,7 @@ use crate::expectation::{Expectation, Live, User};
 use crate::world::World;
 
 /// How often the store and the gateways are looked at.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Ended sockets are forgotten after this.
 const MEMORY: Duration = Duration::from_secs(240);

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::expectation::{Expectation, How, Live, Place, Rules, Trouble, User};
 use crate::network::{Network, derived};
@@ -199,7 +200,7 @@ impl World {
     pub(crate) fn is_fan(&self, user: User, live: Live) -> bool {
         match self.changed_fans.lock().get(&(user, live)) {
             Some(change) => change.follows,
-            None => derived(self.plan.seed, &format!("{user} {live}")) % 5 < 3,
+            None => xxh3_64_with_seed(&[user as u8, (user >> 8) as u8, live as u8], self.plan.seed) % 5 < 3,
         }
     }
 

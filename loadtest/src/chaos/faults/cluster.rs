@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Fault, LOOK, Mark, wait_until};
-use crate::chaos::expectation::Live;
 use crate::chaos::keys::slice_keys;
 use crate::chaos::store::cli;
 use crate::chaos::testbed::Testbed;
+use simulation::expectation::Live;
 
 /// The nodes that are masters, each with the number of its replicas.
 fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::fault::{Fault, Mark};
-use crate::chaos::expectation::Live;
 use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::keys;
 use crate::chaos::testbed::Testbed;
+use simulation::expectation::Live;
 
 /// After this time nothing in Redis names a gateway that the others had given up, because they check every live once a
 /// minute.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::fault::{Fault, Mark};
-use crate::chaos::expectation::Live;
 use crate::chaos::testbed::Testbed;
+use simulation::expectation::Live;
 
 /// A gateway notices within this time that Redis is away: two pings in a row get no reply.
 pub(super) const NOTICED: Duration = Duration::from_secs(4);

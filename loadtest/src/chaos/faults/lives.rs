@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::time::sleep;
 
 use super::fault::{Fault, Mark};
-use crate::chaos::expectation::Live;
 use crate::chaos::testbed::Testbed;
+use simulation::expectation::Live;
 
 /// Two lives close and open again, twice, each time with another number of slices.
 pub(super) struct CloseReopen {

@@ -21,7 +21,7 @@ async fn a_close_that_names_its_opening_closes_no_later_one() {
     assert_eq!(second["state"], "open");
     let close_second = format!("/v1/lives/42?epoch={}", second["epoch"]);
     assert_eq!(world.delete(&close_second).await.is(200)["state"], "closed");
-    world.delete("/v1/lives/42?epoch=last").await.is_problem(400, "bad_message");
+    world.delete("/v1/lives/42?epoch=last").await.is_problem(400, "invalid_query");
 }
 
 #[tokio::test]

@@ -77,6 +77,6 @@ macro_rules! plain {
 }
 
 plain! {
-    u32, u64, i64, usize, bool, Duration, Epoch, Instant, Option<EntryId>, Option<u64>, AttendanceForm, SeenIds, Attending,
-    ClaimLimits, Edge, EntryId, HeldFrom, Presence, Rank, Span, Strays,
+    u32, u64, i64, usize, bool, Duration, Epoch, Instant, Option<EntryId>, Option<u64>, AttendanceForm, SeenIds,
+    Attending, ClaimLimits, Edge, EntryId, HeldFrom, Presence, Rank, Span, Strays,
 }
