@@ -122,7 +122,8 @@ impl Backend {
             let mut truth = world.truth();
             let there = &mut truth.lives[live];
             if answer.is_some_and(|(status, _)| status == 200) && epoch.is_some() && there.epoch == epoch {
-                there.banned.insert(user, (now, now + ban));
+                // It began some time before the answer.
+                there.banned.insert(user, (now, now + ban - Duration::from_secs(2)));
             }
         } else {
             let path = format!("/v1/users/{user_id}/following/{}", world.streamer_id(live));

@@ -69,7 +69,7 @@ impl Plan {
         let nodes = if rng.random_bool(0.4) { 3 } else { 1 };
         let lives = rng.random_range(2..=6);
         let exact_viewers = rng.random_bool(0.5);
-        let turn = Duration::from_millis(*[10, 20, 20, 40].choose(&mut rng).unwrap_or(&20));
+        let turn = Duration::from_millis(*[20, 40, 40, 60].choose(&mut rng).unwrap_or(&20));
         let mut faults = Vec::new();
         for round in 0..rounds {
             for _ in 0..rng.random_range(1..=3) {
