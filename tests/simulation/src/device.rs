@@ -300,7 +300,7 @@ impl Session<'_> {
 
     /// After how long the gateway asks to go elsewhere, if it does.
     async fn received(&mut self, text: &str) -> Option<Duration> {
-        self.world().trace.hear(self.place.gateway, self.device.user, text);
+        self.world().trace.hear(self.place, self.device.user, text);
         let Ok(message) = serde_json::from_str::<Value>(text) else {
             self.world().found(format!("a message that is no JSON: {text}"));
             return None;

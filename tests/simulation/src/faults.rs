@@ -156,7 +156,8 @@ async fn silence(world: &World, fault: &Planned) {
     };
     world.trouble_for_all();
     set(true);
-    sleep(fault.hold).await;
+    // A shorter silence is noticed by nobody.
+    sleep(fault.hold.max(Duration::from_secs(6))).await;
     set(false);
     sleep(Duration::from_secs(5)).await;
     world.all_well();

@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::expectation::Place;
+
 /// So many events are told of a history that failed.
 const KEPT: usize = 400;
 
@@ -49,10 +51,11 @@ impl Trace {
         self.add(None, &[text], false);
     }
 
-    /// A message to a client. Only its kind is kept.
-    pub(crate) fn hear(&self, gateway: usize, user: u32, text: &str) {
-        let kind = text.get(9..21).unwrap_or(text);
-        self.add(Some(gateway), &["to u", &user.to_string(), ": ", kind], !kind.starts_with("heartbeat"));
+    /// A message to the socket of a client.
+    pub(crate) fn hear(&self, place: Place, user: u32, text: &str) {
+        let to = format!("u{user}#{}", place.socket);
+        let is_beat = text.starts_with(r#"{"type":"heartbeat"#);
+        self.add(Some(place.gateway), &[&to, text], !is_beat);
     }
 
     /// Something that clients did or saw.
