@@ -36,6 +36,11 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     for (user, lives) in wrong_whereabouts(world, &truth) {
         wrong.push(format!("{user} is said to be in {lives:?}"));
     }
+    for (live, _) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.epoch.is_some()) {
+        if !world.network.truth.is_listed(&world.live_id(live)) {
+            wrong.push(format!("l{live} is not on the list of open lives"));
+        }
+    }
     wrong.extend(wrong_records(world, &truth));
     wrong.extend(wrong_attendance(world, &truth));
     wrong.extend(wrong_friends(world, &truth));
@@ -91,7 +96,7 @@ fn wrong_records(world: &World, truth: &Truth) -> Vec<String> {
         let counted = records.get(&world.live_id(live)).map(|record| record.counted.map(|counted| counted.figures));
         // Nobody writes the figures of a live in which nobody ever was.
         let counted = counted.map(Option::unwrap_or_default);
-        if counted != Some(right) && of_live.expectations.values().any(Expectation::is_held) {
+        if counted != Some(right) && of_live.was_entered {
             wrong.push(format!("the record of l{live} has {counted:?} instead of {right:?}"));
         }
     }

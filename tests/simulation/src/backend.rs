@@ -75,15 +75,29 @@ impl Backend {
         let streamer = self.world.streamer_id(live).to_string();
         let body = json!({"streamer_id": streamer, "slices": slices, "attendance": attends});
         self.world.truth().lives[live].changes = true;
-        let Some(opened) = self.ask(&Method::PUT, live, "", &body).await else { return false };
+        let Some(mut opened) = self.ask(&Method::PUT, live, "", &body).await else { return false };
+        if self.has_closed(live, &opened) {
+            // Older data came back, and with it an opening that is over. It will be closed once more.
+            let which = format!("?epoch={}", opened["epoch"]);
+            self.ask(&Method::DELETE, live, &which, &Value::Null).await;
+            let Some(again) = self.ask(&Method::PUT, live, "", &body).await else { return false };
+            opened = again;
+        }
         let epoch = opened["epoch"].as_u64();
         let slices = opened["slices"].as_u64().unwrap_or(1) as u32;
         let mut truth = self.world.truth();
         let there = &mut truth.lives[live];
         (there.epoch, there.slices, there.changes) = (epoch, slices, false);
+        there.was_entered = false;
         there.attends = opened["attendance"] == true;
         there.epochs.extend(epoch.map(|epoch| (epoch, false)));
         true
+    }
+
+    /// Whether the back end has closed that opening already.
+    fn has_closed(&self, live: Live, opened: &Value) -> bool {
+        let epoch = opened["epoch"].as_u64().unwrap_or_default();
+        self.world.truth().lives[live].epochs.get(&epoch) == Some(&true)
     }
 
     async fn close(&mut self, live: Live) -> bool {

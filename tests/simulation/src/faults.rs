@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::expectation::How;
 use crate::network::{Node, Way};
 use crate::plan::Planned;
+use crate::timing::EXACT_AGAIN;
 use crate::world::{Order, World};
 
 /// A kind of fault. The docs of the variants are the texts of `--help`.
@@ -195,7 +196,14 @@ async fn lose(world: &World, fault: &Planned) {
         world.network.set_node(node, Node::Up);
         world.network.all_doubt(node);
     }
-    older_data_is_found(world).await;
+    match fault.kind {
+        Kind::OlderData => older_data_is_found(world).await,
+        _ => {
+            world.truth().older_until = Some(Instant::now() + world.timing.repaired());
+            sleep(EXACT_AGAIN).await;
+            world.all_well();
+        }
+    }
 }
 
 /// Another program writes into a slice, or a part of the data is lost without a sign.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::config::{AttendanceForm, SeenIds};
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::*;
@@ -45,6 +45,13 @@ impl Link {
 
     fn user(&self, user: &UserId) -> usize {
         self.network.node_of(user.to_string())
+    }
+
+    /// Where lies what is known of these users: a node that is away, if there is one, since then the call fails.
+    fn users(&self, users: &[UserId]) -> usize {
+        let mut nodes = users.iter().map(|user| self.number(user.slice_index(USERS_SLICES)));
+        let first = nodes.clone().next().unwrap_or_default();
+        nodes.find(|node| self.part(*node).is_some()).unwrap_or(first)
     }
 
     fn number(&self, number: u32) -> usize {
@@ -393,8 +400,8 @@ calls! {
 calls! {
     OnlineUsers {
         [read] count_online(span: Span) -> OnlineCount, at list();
-        [read] presence_of(users: &[UserId]) -> Vec<UserPresence>, at list();
-        [read] whereabouts_of(users: &[UserId]) -> Vec<Vec<(GatewayId, LiveId)>>, at list();
+        [read] presence_of(users: &[UserId]) -> Vec<UserPresence>, at users(users);
+        [read] whereabouts_of(users: &[UserId]) -> Vec<Vec<(GatewayId, LiveId)>>, at users(users);
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use rollcall::base::ids::OnlineSet;
 use rollcall::presence::figures::Quality;
+use rollcall::store::LiveState;
 use tokio::time::{Instant, sleep};
 
 use crate::expectation::{Expectation, Live, User};
@@ -27,6 +28,7 @@ pub(crate) async fn run(world: Arc<World>) {
     loop {
         sleep(LOOK).await;
         members(&world);
+        stays_open(&world);
         figures(&world, &mut wrong_since);
         tasks(&world);
     }
@@ -74,6 +76,26 @@ fn members(world: &World) {
     }
     drop(truth);
     overdue.into_iter().for_each(|what| world.found(what));
+}
+
+/// A live that its back end holds open stays open.
+fn stays_open(world: &World) {
+    let records = world.network.truth.records();
+    let truth = world.truth();
+    let now = Instant::now();
+    // A record that is gone is written again, and older data may have another one.
+    let is_excused = truth.older_until.is_some_and(|until| now < until);
+    let mut closed = Vec::new();
+    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| !of_live.changes) {
+        let Some(epoch) = of_live.epoch.filter(|_| !is_excused) else { continue };
+        if let Some(record) = records.get(&world.live_id(live))
+            && (record.epoch.0 != epoch || record.state != LiveState::Open)
+        {
+            closed.push(format!("l{live} is {:?} in epoch {}, and open in epoch {epoch}", record.state, record.epoch));
+        }
+    }
+    drop(truth);
+    closed.into_iter().for_each(|what| world.found(what));
 }
 
 /// The fewest and the most fans and viewers that a live can have now.

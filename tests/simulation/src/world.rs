@@ -86,6 +86,8 @@ pub(crate) struct LiveTruth {
     pub(crate) slices: u32,
     /// Whether it is kept who came, and when.
     pub(crate) attends: bool,
+    /// Whether anybody was ever there, in this epoch.
+    pub(crate) was_entered: bool,
     pub(crate) expectations: BTreeMap<User, Expectation>,
     /// Who may not join, from when and until when.
     pub(crate) banned: BTreeMap<User, (Instant, Instant)>,
@@ -393,6 +395,7 @@ impl World {
                 self.found(format!("gateway {} let u{user} into l{live} in spite of a ban", place.gateway));
             }
         }
+        self.truth.lock().lives[live].was_entered |= is_current;
         self.with(live, user, place, |expectation| match is_current {
             true => expectation.joined(place, Instant::now()),
             false => expectation.joining(place),
