@@ -2,8 +2,9 @@
 //!
 //! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis that can be cut.
 //! [`faults`] breaks it in an order that follows from the seed. Each [`person`] of the crowd uses one or two
-//! [`device`]s, which record in [`run_state`] what the gateways told them. From these records [`expectation`] derives
-//! who must be in Redis; [`observer`] compares Redis with that all the time, and [`audit`] compares everything at rest.
+//! [`device`]s, which record in [`run_state`] what the gateways told them. From these records
+//! [`simulation::expectation`] derives who must be in Redis; [`observer`] compares Redis with that all the time, and
+//! [`audit`] compares everything at rest.
 
 pub(crate) mod audit;
 mod audit_command;

@@ -32,6 +32,8 @@ const MOST_LEFT: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub users: Vec<(LiveId, UserId)>,
+    /// Who was in lives when they closed. Those lives may be open again.
+    pub closed: Vec<(LiveId, UserId)>,
     /// Anybody may have moved, anywhere.
     pub anybody: bool,
 }
@@ -69,6 +71,10 @@ struct Slice {
     untold: HashMap<UserId, Vec<LiveId>>,
     /// The lives that the users of the call under way left. A slice has one call at a time.
     telling: Vec<(LiveId, UserId)>,
+    /// Who of those of whom the store has to be told was in a live when it closed.
+    closed: Vec<(LiveId, UserId)>,
+    /// The same of the users of the call under way.
+    telling_closed: Vec<(LiveId, UserId)>,
     /// It was forgotten who moved.
     forgot_moves: bool,
     /// The store may have lost what it was told.
@@ -100,7 +106,8 @@ impl Whereabouts {
         self.change(user, |lives| give_up(lives, live), Tell::Moves);
     }
 
-    /// As [`Self::left`], because the live has closed: nobody wants to know who was in it.
+    /// As [`Self::left`], because the live has closed: nobody wants to know who was in it, unless the live is open
+    /// again before the store was told.
     pub fn closed(&self, user: &UserId, live: &LiveId) {
         self.change(user, |lives| give_up(lives, live), Tell::Store);
     }
@@ -115,8 +122,14 @@ impl Whereabouts {
             slice.lives.remove(user);
         }
         if before != after {
-            let left = before.into_iter().filter(|live| whom == Tell::Moves && !after.contains(live)).collect();
-            slice.must_tell(user, left);
+            let left: Vec<LiveId> = before.into_iter().filter(|live| !after.contains(live)).collect();
+            match whom {
+                Tell::Moves => slice.must_tell(user, left),
+                Tell::Store => {
+                    slice.must_tell(user, Vec::new());
+                    slice.closed.extend(left.into_iter().map(|live| (live, user.clone())));
+                }
+            }
             drop(slice);
             self.changed.notify_one();
         }
@@ -160,6 +173,8 @@ impl Whereabouts {
             (user, lives)
         });
         let users = users.collect();
+        let Slice { untold, closed, telling_closed, .. } = &mut *slice;
+        telling_closed.extend(closed.extract_if(.., |(_, user)| !untold.contains_key(user)));
         let known = slice.told.map_or(0, |(_, number)| number);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, known, users })
@@ -172,6 +187,7 @@ impl Whereabouts {
         slice.must_read |= chain == Chain::Broken;
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);
+        let closed = std::mem::take(&mut slice.telling_closed);
         let told =
             |(user, lives): &(UserId, Vec<LiveId>)| lives.iter().map(|live| (live.clone(), user.clone())).collect();
         users.extend(call.users.iter().flat_map(|there| -> Vec<_> { told(there) }));
@@ -181,7 +197,7 @@ impl Whereabouts {
         if more {
             self.changed.notify_one();
         }
-        Noted { must_read, moved: Moved { users, anybody } }
+        Noted { must_read, moved: Moved { users, closed, anybody } }
     }
 
     /// When what the store has of a slice may be read, and told again where it is wrong; `None` is now. See
@@ -248,7 +264,10 @@ impl Whereabouts {
         for (user, _) in &call.users {
             slice.untold.entry(user.clone()).or_default();
         }
-        for (live, user) in std::mem::take(&mut slice.telling) {
+        let telling = std::mem::take(&mut slice.telling);
+        // A live that closed may be open again when the store is told at last.
+        let telling_closed = std::mem::take(&mut slice.telling_closed);
+        for (live, user) in telling.into_iter().chain(telling_closed) {
             slice.must_tell(&user, vec![live]);
         }
     }
@@ -260,6 +279,7 @@ impl Slice {
         if self.untold.len() >= MOST_UNTOLD.max(2 * self.lives.len()) {
             // The store is away for long.
             self.untold.clear();
+            self.closed.clear();
             (self.must_read, self.doubted, self.forgot_moves) = (true, true, true);
         }
         let known = self.untold.entry(user.clone()).or_default();
@@ -376,13 +396,13 @@ mod tests {
         let ((user, one), (_, two)) = (id("1"), id("2"));
         let there = |live: &LiveId| (live.clone(), user.clone());
         whereabouts.joined(&user, &one);
-        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one)], anybody: false });
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one)], ..Moved::default() });
         whereabouts.left(&user, &one);
         whereabouts.joined(&user, &two);
         let call = whereabouts.calls(&own).pop().unwrap();
         whereabouts.left(&user, &two);
         whereabouts.failed(&call);
-        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one), there(&two)], anybody: false });
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one), there(&two)], ..Moved::default() });
         for n in 0..=MOST_LEFT {
             let live = LiveId::parse(&n.to_string()).unwrap();
             whereabouts.joined(&user, &live);
@@ -390,6 +410,23 @@ mod tests {
         }
         let moved = moved(&whereabouts, &own);
         assert!(moved.anybody && moved.users.len() <= MOST_LEFT, "{moved:?}");
+    }
+
+    #[test]
+    fn who_was_in_a_live_when_it_closed_has_moved_if_the_store_is_told_late() {
+        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
+        let there = (live.clone(), user.clone());
+        whereabouts.joined(&user, &live);
+        moved(&whereabouts, &own);
+        whereabouts.closed(&user, &live);
+        assert_eq!(moved(&whereabouts, &own), Moved { closed: vec![there.clone()], ..Moved::default() });
+
+        whereabouts.joined(&user, &live);
+        moved(&whereabouts, &own);
+        whereabouts.closed(&user, &live);
+        let call = whereabouts.calls(&own).pop().unwrap();
+        whereabouts.failed(&call);
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there], ..Moved::default() });
     }
 
     #[test]
@@ -470,7 +507,11 @@ mod tests {
         assert!(whereabouts.noted(&call, &own, Chain::Unbroken).must_read);
         whereabouts.found(call.slice, HashMap::from([(user.clone(), vec![live.clone()])]));
         let moved = moved(&whereabouts, &own);
-        assert_eq!(moved, Moved { users: vec![], anybody: true }, "where the user was is not known");
+        assert_eq!(
+            moved,
+            Moved { users: vec![], anybody: true, ..Moved::default() },
+            "where the user was is not known"
+        );
         assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
     }
 
