@@ -78,7 +78,7 @@ pub struct Trouble {
     pub since: Instant,
     /// When it ended; `None` as long as it lasts.
     pub until: Option<Instant>,
-    /// The whole process is frozen, and its clocks with it.
+    /// The process does not run, or so seldom that it reads late what was sent to it.
     pub frozen: bool,
 }
 

@@ -130,7 +130,8 @@ async fn freeze(world: &World, fault: &Planned) {
 }
 
 async fn starve(world: &World, fault: &Planned) {
-    world.trouble(fault.victim, false);
+    // It may read late what was written long ago, as a frozen one does.
+    world.trouble(fault.victim, true);
     world.order(Order::Slow(fault.victim, 5 + (fault.choice % 60) as u32));
     sleep(fault.hold).await;
     world.order(Order::Slow(fault.victim, 1));
