@@ -79,6 +79,11 @@ impl RemoteViewers {
         self.0.lock().unread = true;
     }
 
+    /// Notes that what the store has adds up to what is known here. True as for [`RemoteViewers::heard`].
+    pub(crate) fn confirmed(&self) -> bool {
+        std::mem::take(&mut self.0.lock().unread)
+    }
+
     /// Takes in how many viewers a peer has. True if the figures or the doubt changed.
     pub(crate) fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         // What comes late from the dead tells nothing.
@@ -270,5 +275,7 @@ mod tests {
         peers.set_unread();
         assert!(!peers.roster_changed(&nobody) && peers.in_doubt());
         assert!(peers.read(&[], &nobody) && !peers.in_doubt());
+        peers.set_unread();
+        assert!(peers.confirmed() && !peers.in_doubt(), "a check found the totals that are known");
     }
 }

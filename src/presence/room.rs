@@ -264,6 +264,11 @@ impl Room {
         self.remote.set_unread();
     }
 
+    /// Notes that a check found the viewers that it expected. True if the quality of the figures changed.
+    pub fn note_viewers_confirmed(&self) -> bool {
+        self.remote_changed(self.remote.confirmed())
+    }
+
     /// The viewers that this gateway and the living peers announced, added up, as a check expects them of the store.
     /// Nobody announces any in a live whose viewers are in slices.
     pub fn expected_viewers(&self, roster: &Roster, incarnation: u32) -> ViewerTotals {

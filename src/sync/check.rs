@@ -232,6 +232,9 @@ impl Checker {
         } else if is_complete {
             room.note_confirmed_open(now);
         }
+        if is_complete && !findings.contains(&Finding::Viewers) && room.note_viewers_confirmed() {
+            self.rooms.count(room);
+        }
         let mut as_expected = vec![is_complete; places.len()];
         // A part that cannot be repaired now must not hold up the others.
         for finding in findings {

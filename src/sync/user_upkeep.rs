@@ -33,7 +33,7 @@ const FORGOTTEN_A_ROUND: usize = 20_000;
 pub struct Search {
     slice: u32,
     cursor: u64,
-    /// How many slices are to be searched to their end: all of them after a burial.
+    /// How many slices are to be searched to their end: all of them after a burial, and when the turn to walk begins.
     wanted: u32,
 }
 
@@ -44,15 +44,15 @@ impl Default for Search {
 }
 
 impl UserUpkeep {
-    /// Whether a search after a burial goes on.
+    /// Whether a search of all slices goes on.
     pub fn is_wanted(&self) -> bool {
         self.search.lock().wanted > 0
     }
 
-    /// One round. After a burial every slice is searched for what the dead said, in as many rounds as it takes;
-    /// otherwise one page of one.
-    pub async fn look_after(&self, someone_died: bool) -> StoreResult<()> {
-        if someone_died {
+    /// One round. If `all` slices are to be searched for what the dead said, that takes as many rounds as it takes;
+    /// otherwise one page of one is searched.
+    pub async fn look_after(&self, all: bool) -> StoreResult<()> {
+        if all {
             // The rest of the present slice was read before.
             self.search.lock().wanted = USERS_SLICES + 1;
         }

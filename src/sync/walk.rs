@@ -164,6 +164,7 @@ impl Walk {
         let now = self.clock.now();
         let buried = self.gateways.unswept();
         let regular = memory.next.is_none_or(|next| next <= now);
+        let has_just_begun = memory.next.is_none();
         let roster = self.gateways.roster();
         let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
         // Newly buried gateways first: an earlier walk has dropped the viewers of most others.
@@ -179,7 +180,8 @@ impl Walk {
             let occasion = if regular { Occasion::Regular } else { Occasion::Extra };
             self.look_after_platform(memory, occasion).await;
             let walked = self.walk(memory, occasion).await;
-            self.look_after_users(someone_died).await;
+            // Whoever had the turn before may have left such a search half done.
+            self.look_after_users(someone_died || has_just_begun).await;
             if regular {
                 self.attendance.look_after().await;
             }
@@ -204,9 +206,9 @@ impl Walk {
         }
     }
 
-    async fn look_after_users(&self, someone_died: bool) {
+    async fn look_after_users(&self, all: bool) {
         let Some(users) = &self.users else { return };
-        if let Err(why) = users.look_after(someone_died).await {
+        if let Err(why) = users.look_after(all).await {
             tracing::debug!(error = %why, "could not look after users, will try again");
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Epoch, OnlineSet};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet};
 use rollcall::presence::figures::Quality;
 use rollcall::store::{Attendance, Fence, Figures, LiveEpoch, OnlineUsers, Sessions};
 use tokio::time::Instant;
@@ -71,20 +71,27 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
 }
 
 /// The users whose lives the store does not know, with those that it says.
-fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, BTreeSet<String>)> {
+fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayId, LiveId)>)> {
     let mut right: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (live, of_live) in truth.lives.iter().enumerate() {
         for user in of_live.expectations.iter().filter(|(_, expectation)| expectation.is_held()).map(|(user, _)| user) {
             right.entry(format!("u{user}")).or_default().insert(world.live_id(live).to_string());
         }
     }
-    let mut said: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut said: BTreeMap<String, Vec<(GatewayId, LiveId)>> = BTreeMap::new();
     for (user, lives) in world.network.truth.whereabouts() {
-        said.insert(user.to_string(), lives.iter().map(|(_, live)| live.to_string()).collect());
+        said.insert(user.to_string(), lives);
     }
-    let users: BTreeSet<String> = right.keys().chain(said.keys()).cloned().collect();
-    let wrong = users.into_iter().filter(|user| right.get(user) != said.get(user));
-    wrong.map(|user| (user.clone(), said.get(&user).cloned().unwrap_or_default())).collect()
+    let users: BTreeSet<&String> = right.keys().chain(said.keys()).collect();
+    let mut wrong = Vec::new();
+    for user in users {
+        let said = said.get(user).cloned().unwrap_or_default();
+        let lives: BTreeSet<String> = said.iter().map(|(_, live)| live.to_string()).collect();
+        if lives != right.get(user).cloned().unwrap_or_default() {
+            wrong.push((user.clone(), said));
+        }
+    }
+    wrong
 }
 
 /// Lives whose record has other figures than there are.
