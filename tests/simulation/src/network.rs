@@ -3,6 +3,7 @@
 //!
 //! What travels is a job with a time of arrival. One task carries the jobs out, in the order of their times.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -365,10 +366,10 @@ impl Network {
     }
 
     pub(crate) fn subscribe(self: &Arc<Self>, link: usize, channel: Channel) {
-        if self.state.lock().links[link].wanted.insert(channel.clone(), false).is_some() {
-            // It stays as it is: a second call changes nothing.
-            self.state.lock().links[link].wanted.insert(channel, true);
-            return;
+        match self.state.lock().links[link].wanted.entry(channel.clone()) {
+            // A second call changes nothing.
+            Entry::Occupied(_) => return,
+            Entry::Vacant(new) => drop(new.insert(false)),
         }
         match &channel {
             Channel::Live(live) => self.truth.subscribe(live),
