@@ -32,8 +32,6 @@ const MOST_LEFT: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub users: Vec<(LiveId, UserId)>,
-    /// Who was in lives when they closed. Those lives may be open again.
-    pub closed: Vec<(LiveId, UserId)>,
     /// Anybody may have moved, anywhere.
     pub anybody: bool,
 }
@@ -44,14 +42,6 @@ pub struct Noted {
     /// What the store has must be read, and [`Whereabouts::found`] be told.
     pub must_read: bool,
     pub moved: Moved,
-}
-
-/// Who must be told of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tell {
-    Store,
-    /// The store, and those who want to know who left.
-    Moves,
 }
 
 #[derive(Debug)]
@@ -71,10 +61,6 @@ struct Slice {
     untold: HashMap<UserId, Vec<LiveId>>,
     /// The lives that the users of the call under way left. A slice has one call at a time.
     telling: Vec<(LiveId, UserId)>,
-    /// Who of those of whom the store has to be told was in a live when it closed.
-    closed: Vec<(LiveId, UserId)>,
-    /// The same of the users of the call under way.
-    telling_closed: Vec<(LiveId, UserId)>,
     /// It was forgotten who moved.
     forgot_moves: bool,
     /// The store may have lost what it was told.
@@ -98,21 +84,16 @@ impl Default for Whereabouts {
 impl Whereabouts {
     /// A socket of a user took a seat in a live.
     pub fn joined(&self, user: &UserId, live: &LiveId) {
-        self.change(user, |lives| lives.push(live.clone()), Tell::Moves);
+        self.change(user, |lives| lives.push(live.clone()));
     }
 
-    /// A socket of a user gave up its seat in a live.
+    /// A socket of a user gave up its seat in a live. If the live has closed, it may be open again when the store is told:
+    /// those who are in it then must hear that the user is gone.
     pub fn left(&self, user: &UserId, live: &LiveId) {
-        self.change(user, |lives| give_up(lives, live), Tell::Moves);
+        self.change(user, |lives| give_up(lives, live));
     }
 
-    /// As [`Self::left`], because the live has closed: nobody wants to know who was in it, unless the live is open
-    /// again before the store was told.
-    pub fn closed(&self, user: &UserId, live: &LiveId) {
-        self.change(user, |lives| give_up(lives, live), Tell::Store);
-    }
-
-    fn change(&self, user: &UserId, change: impl FnOnce(&mut Vec<LiveId>), whom: Tell) {
+    fn change(&self, user: &UserId, change: impl FnOnce(&mut Vec<LiveId>)) {
         let mut slice = self.slice(user.slice_index(USERS_SLICES)).lock();
         let lives = slice.lives.entry(user.clone()).or_default();
         let before = to_tell(lives);
@@ -122,14 +103,8 @@ impl Whereabouts {
             slice.lives.remove(user);
         }
         if before != after {
-            let left: Vec<LiveId> = before.into_iter().filter(|live| !after.contains(live)).collect();
-            match whom {
-                Tell::Moves => slice.must_tell(user, left),
-                Tell::Store => {
-                    slice.must_tell(user, Vec::new());
-                    slice.closed.extend(left.into_iter().map(|live| (live, user.clone())));
-                }
-            }
+            let left = before.into_iter().filter(|live| !after.contains(live)).collect();
+            slice.must_tell(user, left);
             drop(slice);
             self.changed.notify_one();
         }
@@ -173,8 +148,6 @@ impl Whereabouts {
             (user, lives)
         });
         let users = users.collect();
-        let Slice { untold, closed, telling_closed, .. } = &mut *slice;
-        telling_closed.extend(closed.extract_if(.., |(_, user)| !untold.contains_key(user)));
         let known = slice.told.map_or(0, |(_, number)| number);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, known, users })
@@ -187,7 +160,6 @@ impl Whereabouts {
         slice.must_read |= chain == Chain::Broken;
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);
-        let closed = std::mem::take(&mut slice.telling_closed);
         let told =
             |(user, lives): &(UserId, Vec<LiveId>)| lives.iter().map(|live| (live.clone(), user.clone())).collect();
         users.extend(call.users.iter().flat_map(|there| -> Vec<_> { told(there) }));
@@ -197,7 +169,7 @@ impl Whereabouts {
         if more {
             self.changed.notify_one();
         }
-        Noted { must_read, moved: Moved { users, closed, anybody } }
+        Noted { must_read, moved: Moved { users, anybody } }
     }
 
     /// When what the store has of a slice may be read, and told again where it is wrong; `None` is now. See
@@ -264,10 +236,7 @@ impl Whereabouts {
         for (user, _) in &call.users {
             slice.untold.entry(user.clone()).or_default();
         }
-        let telling = std::mem::take(&mut slice.telling);
-        // A live that closed may be open again when the store is told at last.
-        let telling_closed = std::mem::take(&mut slice.telling_closed);
-        for (live, user) in telling.into_iter().chain(telling_closed) {
+        for (live, user) in std::mem::take(&mut slice.telling) {
             slice.must_tell(&user, vec![live]);
         }
     }
@@ -279,7 +248,6 @@ impl Slice {
         if self.untold.len() >= MOST_UNTOLD.max(2 * self.lives.len()) {
             // The store is away for long.
             self.untold.clear();
-            self.closed.clear();
             (self.must_read, self.doubted, self.forgot_moves) = (true, true, true);
         }
         let known = self.untold.entry(user.clone()).or_default();
@@ -396,13 +364,13 @@ mod tests {
         let ((user, one), (_, two)) = (id("1"), id("2"));
         let there = |live: &LiveId| (live.clone(), user.clone());
         whereabouts.joined(&user, &one);
-        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one)], ..Moved::default() });
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one)], anybody: false });
         whereabouts.left(&user, &one);
         whereabouts.joined(&user, &two);
         let call = whereabouts.calls(&own).pop().unwrap();
         whereabouts.left(&user, &two);
         whereabouts.failed(&call);
-        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one), there(&two)], ..Moved::default() });
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one), there(&two)], anybody: false });
         for n in 0..=MOST_LEFT {
             let live = LiveId::parse(&n.to_string()).unwrap();
             whereabouts.joined(&user, &live);
@@ -410,23 +378,6 @@ mod tests {
         }
         let moved = moved(&whereabouts, &own);
         assert!(moved.anybody && moved.users.len() <= MOST_LEFT, "{moved:?}");
-    }
-
-    #[test]
-    fn who_was_in_a_live_when_it_closed_has_moved_if_the_store_is_told_late() {
-        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
-        let there = (live.clone(), user.clone());
-        whereabouts.joined(&user, &live);
-        moved(&whereabouts, &own);
-        whereabouts.closed(&user, &live);
-        assert_eq!(moved(&whereabouts, &own), Moved { closed: vec![there.clone()], ..Moved::default() });
-
-        whereabouts.joined(&user, &live);
-        moved(&whereabouts, &own);
-        whereabouts.closed(&user, &live);
-        let call = whereabouts.calls(&own).pop().unwrap();
-        whereabouts.failed(&call);
-        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there], ..Moved::default() });
     }
 
     #[test]
@@ -507,11 +458,7 @@ mod tests {
         assert!(whereabouts.noted(&call, &own, Chain::Unbroken).must_read);
         whereabouts.found(call.slice, HashMap::from([(user.clone(), vec![live.clone()])]));
         let moved = moved(&whereabouts, &own);
-        assert_eq!(
-            moved,
-            Moved { users: vec![], anybody: true, ..Moved::default() },
-            "where the user was is not known"
-        );
+        assert_eq!(moved, Moved { users: vec![], anybody: true }, "where the user was is not known");
         assert_eq!(told(&whereabouts, &own, Chain::Unbroken), None);
     }
 

@@ -147,8 +147,7 @@ impl Memberships {
     fn give_up_seat(&mut self) -> Option<Arc<Room>> {
         self.end_friends();
         let room = self.seat.take()?.room;
-        let change = if room.closed().is_some() { Whereabouts::closed } else { Whereabouts::left };
-        self.note_whereabouts(&room, change);
+        self.note_whereabouts(&room, Whereabouts::left);
         Some(room)
     }
 

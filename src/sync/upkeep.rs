@@ -205,8 +205,14 @@ impl Upkeep {
         rooms.retain(|room| {
             let is_there = there.is_some_and(|there| there.covers(self.store.slot_of_live(&room.record.live)));
             let changed = room.check.set_unheard(is_there);
-            if (changed || is_there) && room.friends.doubt() {
-                self.rooms.befriend(room);
+            if changed || is_there {
+                if room.friends.doubt() {
+                    self.rooms.befriend(room);
+                }
+                // Another gateway may have asked in vain to be told who moves.
+                if room.moves.note_asked() {
+                    self.rooms.publish(room);
+                }
             }
             changed
         });

@@ -155,10 +155,7 @@ impl WhereaboutsTeller {
         }
         // The room is gone by now, and with it the knowledge of whether anybody wants to know.
         let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
-        let mut users = moved.users;
-        // Of a live that was open again here, viewers may have been shown who was in its last opening.
-        users.extend(moved.closed.into_iter().filter(|(live, _)| self.rooms.get(live).is_some()));
-        for (live, user) in self.rooms.moved(users) {
+        for (live, user) in self.rooms.moved(moved.users) {
             elsewhere.entry(live).or_default().push(user);
         }
         elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(&live, &users));
