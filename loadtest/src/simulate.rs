@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use simulation::{Kind, Less, Report, Wanted, arguments, shrink, simulate_apart};
+use simulation::{HistoryArgs, Kind, Report, Smallest, arguments, shrink, simulate_in_child};
 
 /// How often a line is printed.
 const LINE_EVERY: Duration = Duration::from_secs(60);
@@ -101,21 +101,30 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let (next_seed, tally) = (&next_seed, &tally);
     let lock = || tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let is_over = || Instant::now() >= until || (args.stop && !lock().broken.is_empty());
-    thread::scope(|scope| -> anyhow::Result<()> {
+    thread::scope(|scope| {
         let program = &program;
         let workers: Vec<_> = (0..args.at_a_time.max(1))
             .map(|_| {
-                scope.spawn(move || -> anyhow::Result<()> {
+                scope.spawn(move || {
                     while !is_over() {
-                        let wanted = wanted(args, next_seed.fetch_add(1, Ordering::Relaxed));
-                        let report = simulate_apart(program, &wanted)?;
-                        lock().add(&report);
-                        if !report.findings.is_empty() {
-                            lock().broken.push(wanted.seed);
-                            tell(&report, &shrink(program, &wanted)?);
+                        let history = history(args, next_seed.fetch_add(1, Ordering::Relaxed));
+                        let found = match simulate_in_child(program, &history) {
+                            Ok(report) => {
+                                lock().add(&report);
+                                report.findings
+                            }
+                            Err(why) => vec![format!("{why:#}")],
+                        };
+                        if found.is_empty() {
+                            continue;
+                        }
+                        lock().broken.push(history.seed);
+                        println!("{}", told(history.seed, &found));
+                        match shrink(program, &history) {
+                            Ok(smallest) => println!("{}", told_smallest(&smallest)),
+                            Err(why) => println!("seed {} was not made smaller: {why:#}", history.seed),
                         }
                     }
-                    Ok(())
                 })
             })
             .collect();
@@ -127,11 +136,7 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
                 println!("{}", lock().line(next_seed.load(Ordering::Relaxed), began.elapsed()));
             }
         }
-        for worker in workers {
-            worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
-        }
-        Ok(())
-    })?;
+    });
     let tally = lock();
     println!("{}", tally.line(next_seed.load(Ordering::Relaxed), began.elapsed()));
     if tally.broken.is_empty() {
@@ -141,26 +146,29 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn wanted(args: &SimulateArgs, seed: u64) -> Wanted {
-    Wanted {
+fn history(args: &SimulateArgs, seed: u64) -> HistoryArgs {
+    HistoryArgs {
         seed,
         gateways: args.gateways,
         rounds: args.rounds,
-        kinds: args.faults.clone(),
-        less: Less::default(),
-        keeps_lines: false,
-        prints: false,
+        faults: args.faults.clone(),
+        without: Vec::new(),
+        people: None,
+        table: false,
+        print: false,
     }
 }
 
-fn tell(report: &Report, (smallest, small): &(Wanted, Report)) {
-    println!("seed {} breaks a promise:", report.seed);
-    for finding in report.findings.iter().take(5) {
-        println!("  {finding}");
-    }
-    println!("the smallest history found that breaks one: simulation {}", arguments(smallest).join(" "));
-    println!("{}", small.table.as_deref().unwrap_or_default());
-    for finding in small.findings.iter().take(5) {
-        println!("  {finding}");
-    }
+fn told(seed: u64, found: &[String]) -> String {
+    let found: Vec<String> = found.iter().take(5).map(|finding| format!("\n  {finding}")).collect();
+    format!("seed {seed} breaks a promise:{}", found.concat())
+}
+
+fn told_smallest(smallest: &Smallest) -> String {
+    let command = arguments(&smallest.history).join(" ");
+    let table = smallest.report.table.as_deref().unwrap_or_default();
+    format!(
+        "the smallest history found that breaks one: simulation {command}\n{table}{}",
+        told(smallest.history.seed, &smallest.report.findings)
+    )
 }

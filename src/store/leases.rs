@@ -111,12 +111,6 @@ impl Hash for LeaseTable {
 }
 
 impl LeaseTable {
-    /// The gateways that have a lease.
-    pub fn living(&self) -> Vec<GatewayId> {
-        let living = self.fields.iter().filter(|(_, field)| matches!(field, Field::Living(_)));
-        living.map(|(gateway, _)| gateway.clone()).collect()
-    }
-
     /// See [`LeaseStore::end_lease`].
     pub fn end(&mut self, gateway: &GatewayId, now: UnixMillis) {
         self.fields.insert(gateway.clone(), Field::Dead { at: now });

@@ -143,7 +143,11 @@ impl RunState {
         };
         let truth = Truth {
             lives: (0..plan.lives + plan.quiet).map(|_| LiveTruth::default()).collect(),
-            rules: Rules { timing: plan.timing, troubles: vec![None; addresses.len()] },
+            rules: Rules {
+                timing: plan.timing,
+                troubles: vec![None; addresses.len()],
+                runs_since: vec![None; addresses.len()],
+            },
             believes: HashMap::new(),
             online: HashMap::new(),
             findings: Findings::default(),
@@ -241,7 +245,9 @@ impl RunState {
     /// The gateway is about to start: sockets from now on belong to the new process.
     pub(crate) fn gateway_starts(&self, gateway: usize) {
         self.endpoints[gateway].start.fetch_add(1, Ordering::SeqCst);
-        self.truth().rules.troubles[gateway] = None;
+        let mut truth = self.truth();
+        truth.rules.troubles[gateway] = None;
+        truth.rules.runs_since[gateway] = Some(Instant::now());
     }
 
     /// The gateway listens.
@@ -263,6 +269,7 @@ impl RunState {
         truth.dead.insert((gateway, start));
         let at = Instant::now();
         let Truth { lives, rules, .. } = &mut *truth;
+        rules.runs_since[gateway] = None;
         for live in lives {
             for expectation in live.expectations.values_mut() {
                 expectation.gateway_ended((gateway, start), at, how, rules);

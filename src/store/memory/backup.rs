@@ -131,21 +131,10 @@ impl MemoryStore {
         self.lives.lock().listed.contains(live.as_str())
     }
 
-    /// The gateways that have a lease.
-    pub fn living(&self) -> Vec<GatewayId> {
-        self.leases.lock().living()
-    }
-
     /// In which lives each user is, as gateways said.
     pub fn whereabouts(&self) -> BTreeMap<UserId, Vec<(GatewayId, LiveId)>> {
         let slices = self.user_slices.iter().map(|slice| slice.lock().lives.clone());
         slices.flatten().filter(|(_, lives)| !lives.is_empty()).collect()
-    }
-
-    /// The gateways on which each streamer has a socket.
-    pub fn streamers_here(&self) -> BTreeMap<UserId, BTreeSet<GatewayId>> {
-        let streamers = self.streamers.lock();
-        streamers.iter().map(|(user, gateways)| (user.clone(), gateways.clone())).collect()
     }
 
     /// Every event of the stream, the oldest first.

@@ -1,6 +1,7 @@
 //! One device of a person: it connects, joins, swipes, leaves and vanishes as its random generator says, and notes what
 //! it was told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use tokio::io::DuplexStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role as Side, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::expectation::{How, Live, Place, User};
 use crate::network::derived;
-use crate::world::{Mode, World};
+use crate::world::{Mode, ShownFriends, World};
 
 /// The close code by which a gateway sends its viewers elsewhere.
 const SERVICE_RESTART: u16 = 1012;
@@ -58,6 +59,8 @@ fn small() -> WebSocketConfig {
 enum End {
     Wanted,
     Lost,
+    /// The connection stays open and silent.
+    Silent,
 }
 
 impl Device {
@@ -74,7 +77,7 @@ impl Device {
                 return;
             }
             wait = match self.session().await {
-                Some(End::Wanted) => Duration::from_secs_f64(self.rng.random_range(0.05..20.0)),
+                Some(End::Wanted | End::Silent) => Duration::from_secs_f64(self.rng.random_range(0.05..20.0)),
                 Some(End::Lost) => Duration::from_secs_f64(self.rng.random_range(0.01..2.0)),
                 None => Duration::from_secs_f64(self.rng.random_range(0.3..3.0)),
             };
@@ -128,6 +131,19 @@ impl Session<'_> {
     }
 
     async fn run(mut self) -> End {
+        let end = self.stay().await;
+        if matches!(end, End::Silent) {
+            let kept = self.device.world.timing.timeout * 2;
+            let socket = self.socket;
+            tokio::spawn(async move {
+                sleep(kept).await;
+                drop(socket);
+            });
+        }
+        end
+    }
+
+    async fn stay(&mut self) -> End {
         let beat = self.device.world.timing.heartbeat;
         let first = beat.mul_f64(self.device.rng.random());
         let mut beats = interval_at(Instant::now() + first, beat);
@@ -158,8 +174,7 @@ impl Session<'_> {
                         return self.lost(code);
                     }
                     Some(Ok(_)) => {}
-                    Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) | None => return self.lost(0),
-                    Some(Err(_)) => return self.lost(0),
+                    Some(Err(_)) | None => return self.lost(0),
                 },
                 _ = beats.tick() => self.send(r#"{"type":"heartbeat"}"#.to_owned()).await,
                 changed = mode.changed() => if changed.is_err() { return End::Wanted },
@@ -203,23 +218,11 @@ impl Session<'_> {
                 Some(End::Wanted)
             }
             _ => {
-                self.limbo().await;
-                Some(End::Wanted)
+                // The network is lost, and the person comes back elsewhere meanwhile.
+                self.out(How::Vanished);
+                Some(End::Silent)
             }
         }
-    }
-
-    /// The network is lost: the connection stays open and silent, and the person comes back elsewhere meanwhile.
-    async fn limbo(&mut self) {
-        self.out(How::Vanished);
-        let (fresh, _) = tokio::io::duplex(1);
-        let fresh = Socket::from_raw_socket(fresh, Side::Client, Some(small())).await;
-        let silent = std::mem::replace(&mut self.socket, fresh);
-        let kept = self.device.world.timing.timeout * 2;
-        tokio::spawn(async move {
-            sleep(kept).await;
-            drop(silent);
-        });
     }
 
     async fn send(&mut self, text: String) {
@@ -238,6 +241,9 @@ impl Session<'_> {
         if let Some(before) = self.live.filter(|before| *before != live) {
             world.leaving(self.device.user, before, self.place);
         }
+        world
+            .trace
+            .tell(Some(self.place.gateway), &format!("u{}#{} joins l{live}", self.device.user, self.place.socket));
         self.again = None;
         self.id += 1;
         self.asks(self.id, live);
@@ -272,6 +278,7 @@ impl Session<'_> {
     /// The device is in no live any more.
     fn out(&mut self, how: How) {
         let world = self.world();
+        world.trace.tell(Some(self.place.gateway), &format!("u{}#{} {how:?}", self.device.user, self.place.socket));
         world.shown_friends(self.place, None);
         let asked = self.asked.take().map(|asked| asked.live);
         if let Some(live) = self.live.take().filter(|live| asked != Some(*live)) {
@@ -285,8 +292,8 @@ impl Session<'_> {
 
     fn lost(&mut self, code: u16) -> End {
         let world = self.world();
-        let is_told = code == SERVICE_RESTART || code == REMOVED;
-        if !world.may_lose(self.place) && !is_told && world.is_sound(self.place.gateway) {
+        let was_removed = code == REMOVED && world.truth().removed.contains(&self.device.user);
+        if !world.may_lose(self.place) && !was_removed && world.is_sound(self.place.gateway) {
             world.found(format!(
                 "gateway {} ended a socket of u{} with code {code}",
                 self.place.gateway, self.device.user
@@ -309,7 +316,7 @@ impl Session<'_> {
         };
         let id = message["id"].as_u64();
         match message["type"].as_str().unwrap_or_default() {
-            "joined" => self.is_in(),
+            "joined" => self.is_in(&message),
             "left" => self.is_out(),
             "closed" => self.is_over(&message),
             "friends" => self.is_shown_friends(&message),
@@ -327,9 +334,18 @@ impl Session<'_> {
         let Some(live) = self.live else { return };
         let world = self.world();
         if message["live_id"] == world.live_id(live).as_str() {
-            let shown = message["user_ids"].as_array().into_iter().flatten();
-            let shown = shown.filter_map(Value::as_str).map(str::to_owned).collect();
-            world.shown_friends(self.place, Some((live, shown)));
+            let users: BTreeSet<String> = message["user_ids"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect();
+            if message["count"] != users.len() {
+                world.found(format!("other friends are named than counted: {message}"));
+            }
+            let partial = message["partial"] == true;
+            world.shown_friends(self.place, Some(ShownFriends { live, users, partial }));
         }
     }
 
@@ -338,12 +354,20 @@ impl Session<'_> {
         self.out(How::Left);
     }
 
-    fn is_in(&mut self) {
+    fn is_in(&mut self, message: &Value) {
         let Some(asked) = self.asked.take() else { return };
         let world = self.world();
-        if let Some(before) = self.live.replace(asked.live).filter(|before| *before != asked.live) {
-            world.shown_friends(self.place, None);
-            world.left(self.device.user, before, self.place, How::Left);
+        if message["live_id"] != world.live_id(asked.live).as_str() {
+            world.found(format!("u{} asked to join l{}, and was told {message}", self.device.user, asked.live));
+        }
+        let before = self.live.replace(asked.live);
+        if before != Some(asked.live) {
+            // The first `friends` comes after this.
+            let nobody = ShownFriends { live: asked.live, users: BTreeSet::new(), partial: false };
+            world.shown_friends(self.place, self.asks_for_friends().then_some(nobody));
+            if let Some(before) = before {
+                world.left(self.device.user, before, self.place, How::Left);
+            }
         }
         if !world.joined(self.device.user, asked.live, self.place, asked.epoch) {
             self.again = Some((Instant::now() + AGAIN, asked.live));

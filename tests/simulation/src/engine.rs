@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Parser;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -25,31 +26,42 @@ use crate::faults::{self, Kind};
 use crate::link::Link;
 use crate::network::{at_once, derived};
 use crate::oracle;
-use crate::plan::{Less, Plan};
+use crate::plan::Plan;
 use crate::process::Process;
+use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::world::{Mode, Order, Running, World};
 
 /// The panics of the process, each with its place.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Which history is wanted.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// Decides everything.
+/// Simulates one history
+#[derive(Debug, Clone, Parser)]
+pub struct HistoryArgs {
+    /// Decides everything
+    #[arg(long)]
     pub seed: u64,
-    /// How many gateways; `None`: the seed decides.
+    /// How many gateways [default: the seed decides]
+    #[arg(long)]
     pub gateways: Option<usize>,
-    /// How many times faults happen and people rest after that.
+    /// How many times faults happen and people rest after that
+    #[arg(long, default_value_t = 6)]
     pub rounds: usize,
-    /// Only these faults; none: all.
-    pub kinds: Vec<Kind>,
-    /// What is left out.
-    pub less: Less,
-    /// Whether the last events are told.
-    pub keeps_lines: bool,
-    /// Whether every event is written to standard error.
-    pub prints: bool,
+    /// Only these faults
+    #[arg(long, value_delimiter = ',')]
+    pub faults: Vec<Kind>,
+    /// Without the faults of these numbers
+    #[arg(long, value_delimiter = ',')]
+    pub without: Vec<usize>,
+    /// Only the first so many people
+    #[arg(long)]
+    pub people: Option<usize>,
+    /// Tell the last events too
+    #[arg(long)]
+    pub table: bool,
+    /// Write every event to standard error
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// What became of a history.
@@ -59,15 +71,13 @@ pub struct Report {
     pub seed: u64,
     /// The simulated time, in ms.
     pub simulated_ms: u64,
-    /// How many gateways there were.
-    pub gateways: usize,
     /// How many events there were.
     pub events: u64,
     /// The hash of all events, in hexadecimal digits.
     pub hash: String,
-    /// How many faults of each kind there were.
+    /// How many faults of each kind happened.
     pub faults: BTreeMap<Kind, u64>,
-    /// The numbers of the faults.
+    /// The numbers of the planned faults.
     pub ids: Vec<usize>,
     /// What was not as promised.
     pub findings: Vec<String>,
@@ -79,12 +89,12 @@ pub struct Report {
 ///
 /// # Errors
 /// The machine has no room for another runtime.
-pub fn simulate(wanted: &Wanted, set_clock: fn(Duration)) -> anyhow::Result<Report> {
-    std::panic::set_hook(Box::new(|panic| PANICS.lock().push(panic.to_string())));
-    let all = Kind::all();
-    let kinds = if wanted.kinds.is_empty() { &all } else { &wanted.kinds };
-    let plan = Plan::new(wanted.seed, wanted.gateways, wanted.rounds, kinds, &wanted.less);
-    Engine::new(plan, Trace::new(wanted.keeps_lines, wanted.prints), set_clock)?.run()
+pub fn simulate(args: &HistoryArgs, set_clock: fn(Duration)) -> anyhow::Result<Report> {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}");
+        PANICS.lock().push(panic.to_string());
+    }));
+    Engine::new(Plan::new(args), Trace::new(args.table, args.print), set_clock)?.run()
 }
 
 struct Engine {
@@ -146,7 +156,7 @@ impl Engine {
                 self.obey(order)?;
             }
             let panics = std::mem::take(&mut *PANICS.lock());
-            panics.into_iter().for_each(|panic| self.world.truth().findings.push(panic));
+            panics.into_iter().for_each(|panic| self.world.found(panic));
             if !self.world.truth().findings.is_empty() {
                 break;
             }
@@ -192,8 +202,7 @@ impl Engine {
         let link = {
             let _around = self.around.handle().enter();
             let link = self.world.network.connect(gateway);
-            self.world.starts(gateway);
-            self.world.spots.lock()[gateway].link = link;
+            self.world.starts(gateway, link);
             link
         };
         let world = self.world.clone();
@@ -215,22 +224,18 @@ impl Engine {
 
     fn report(mut self, passed: Duration) -> Report {
         let plan = &self.world.plan;
-        let mut faults = BTreeMap::new();
-        for fault in &plan.faults {
-            *faults.entry(fault.kind).or_default() += 1;
-        }
         let (events, hash) = self.world.trace.summary();
-        let mut findings = std::mem::take(&mut self.world.truth().findings);
+        let faults = std::mem::take(&mut self.world.truth().faults);
+        let findings = std::mem::take(&mut self.world.truth().findings);
         let is_told = self.world.trace.keeps_lines();
         let report = Report {
             seed: plan.seed,
             simulated_ms: passed.as_millis() as u64,
-            gateways: plan.gateways,
             events,
             hash: format!("{hash:016x}"),
             faults,
             ids: plan.faults.iter().map(|fault| fault.id).collect(),
-            findings: std::mem::take(&mut findings),
+            findings,
             table: is_told.then(|| self.world.trace.table(plan.gateways)),
         };
         // Before their processes, to which they belong.
@@ -242,13 +247,20 @@ impl Engine {
 
 fn config(plan: &Plan) -> Config {
     let switch = |on: bool| if on { Switch::On } else { Switch::Off };
+    let Timing { heartbeat, timeout, flush, lease, refresh, check_every, drain, .. } = Timing::NORMAL;
     Config {
+        heartbeat,
+        timeout,
+        flush,
+        lease,
+        lease_refresh: refresh,
+        check_every,
+        drain,
         exact_viewers: switch(plan.exact_viewers),
         track_online: Switch::On,
         fan_events: Switch::On,
         count_events: Switch::On,
         streamer_timeout: None,
-        drain: crate::timing::Timing::NORMAL.drain,
         // Its clock is the processor's, which nobody simulates.
         http_rate: 0,
         ..Config::default()
@@ -289,7 +301,8 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
         }
         sleep(Duration::from_secs(20)).await;
         while faults.join_next().await.is_some() {}
-        sleep(Duration::from_secs(10)).await;
+        // Long enough that everything is judged while people still move, before they rest.
+        sleep(world.timing.healed() + world.timing.told() + Duration::from_secs(15)).await;
         world.mode.send_replace(Mode::Rest);
         until_right(&world, Duration::from_secs(180), at_rest::wrong).await;
     }

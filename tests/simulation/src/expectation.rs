@@ -87,8 +87,10 @@ pub struct Trouble {
 pub struct Rules {
     /// How long each promise may take.
     pub timing: Timing,
-    /// By gateway.
+    /// The last trouble of each gateway.
     pub troubles: Vec<Option<Trouble>>,
+    /// Since when each gateway runs; `None`: it does not.
+    pub runs_since: Vec<Option<Instant>>,
 }
 
 /// What is wrong with a member.
@@ -291,19 +293,32 @@ impl Gone {
     fn promised(&self, rules: &Rules) -> Option<Instant> {
         let natural = self.began(rules) + allowance(self.how, &rules.timing);
         let excuse = match self.how {
-            // A peer removes the user, if one is well.
-            How::Killed if rules.troubles.iter().any(Option::is_none) => return Some(natural),
-            How::Killed => rules.troubles.iter().flatten().min_by_key(|trouble| trouble.until.is_none()),
+            How::Killed => return self.removed_by(rules),
             // The answer to the close is final, even if a gateway cannot be reached.
             How::Closed => return Some(natural),
             How::Left | How::Vanished | How::Unanswered | How::Moved => rules.troubles[self.gateway].as_ref(),
         };
         match excuse {
-            Some(Trouble { until, .. }) if self.how == How::Killed => {
-                Some(natural.max((*until)? + rules.timing.killed()))
-            }
             Some(Trouble { until, .. }) => Some(natural.max((*until)? + rules.timing.healed())),
             None => Some(natural),
+        }
+    }
+
+    /// When other gateways have removed the user of a killed one. One of them must have run, and have been well, for as
+    /// long as it takes to notice that.
+    fn removed_by(&self, rules: &Rules) -> Option<Instant> {
+        let observed_since = |(runs_since, trouble): (&Option<Instant>, &Option<Trouble>)| match trouble {
+            None => *runs_since,
+            Some(trouble) => Some((*runs_since)?.max(trouble.until?)),
+        };
+        let first = rules.runs_since.iter().zip(&rules.troubles).filter_map(observed_since).min()?;
+        let by = self.at.max(first) + rules.timing.killed();
+        // The one whose turn it was to remove dead users may have ended as well. Its turn lasts for two refreshes more.
+        let has_ended_since = |runs_since: &Option<Instant>| runs_since.is_none_or(|since| since > self.at);
+        let others = rules.runs_since.iter().enumerate().filter(|(gateway, _)| *gateway != self.gateway);
+        match others.map(|(_, runs_since)| runs_since).any(has_ended_since) {
+            true => Some(by + 2 * rules.timing.refresh),
+            false => Some(by),
         }
     }
 

@@ -69,6 +69,11 @@ pub enum Kind {
 /// Carries a fault out, from its begin to its end.
 pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
     sleep(fault.at).await;
+    let breaks_process = matches!(fault.kind, Kind::Kill | Kind::PowerLoss | Kind::Drain | Kind::Freeze | Kind::Starve);
+    if breaks_process && !world.is_up(fault.victim) {
+        return;
+    }
+    *world.truth().faults.entry(fault.kind).or_default() += 1;
     world.trace.tell(Some(fault.victim), &format!("{:?} #{} for {:?}", fault.kind, fault.id, fault.hold));
     match fault.kind {
         Kind::Kill => restart(&world, &fault, Order::Kill(fault.victim)).await,
@@ -97,9 +102,6 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
 }
 
 async fn restart(world: &World, fault: &Planned, end: Order) {
-    if !world.is_up(fault.victim) {
-        return;
-    }
     world.trouble(fault.victim, false);
     world.order(end);
     sleep(fault.hold).await;
@@ -109,18 +111,21 @@ async fn restart(world: &World, fault: &Planned, end: Order) {
 
 async fn drain(world: &World, fault: &Planned) {
     let Some(running) = world.spots.lock()[fault.victim].running.take() else { return };
-    running.handle.spawn(running.gateway.stop());
+    let began = Instant::now();
+    let stop = running.handle.spawn(running.gateway.stop());
     sleep(world.timing.drain + Duration::from_secs(1)).await;
-    world.ended(fault.victim, How::Moved);
+    let trouble = world.truth().rules.troubles[fault.victim];
+    let was_well = trouble.is_none_or(|trouble| trouble.until.is_some_and(|until| until < began));
+    if was_well && !stop.is_finished() {
+        world.found(format!("gateway {} does not stop in time", fault.victim));
+    }
+    world.ended(fault.victim, if was_well { How::Moved } else { How::Killed });
     world.order(Order::Kill(fault.victim));
     sleep(fault.hold / 4).await;
     world.order(Order::Start(fault.victim));
 }
 
 async fn freeze(world: &World, fault: &Planned) {
-    if !world.is_up(fault.victim) {
-        return;
-    }
     world.trouble(fault.victim, true);
     world.order(Order::Freeze(fault.victim));
     // Up to three leases.
@@ -139,22 +144,20 @@ async fn starve(world: &World, fault: &Planned) {
 }
 
 async fn way(world: &World, fault: &Planned, way: Way) {
-    let link = world.spots.lock()[fault.victim].link;
     let node = fault.choice as usize % world.network.nodes();
-    world.trouble_for_all();
-    world.network.set_way(link, node, way);
+    world.trouble(fault.victim, false);
+    world.network.set_way(fault.victim, node, way);
     sleep(fault.hold).await;
-    world.network.set_way(link, node, Way::Well);
+    world.network.set_way(fault.victim, node, Way::Well);
     // What was held back arrives for a while after that.
     sleep(Duration::from_secs(8)).await;
-    world.all_well();
+    world.well(fault.victim);
 }
 
 async fn silence(world: &World, fault: &Planned) {
-    let link = world.spots.lock()[fault.victim].link;
     let set = |is_silent| match fault.kind {
-        Kind::Mute => world.network.set_mute(link, is_silent),
-        _ => world.network.set_deaf(link, is_silent),
+        Kind::Mute => world.network.set_mute(fault.victim, is_silent),
+        _ => world.network.set_deaf(fault.victim, is_silent),
     };
     world.trouble_for_all();
     set(true);
@@ -200,7 +203,9 @@ async fn lose(world: &World, fault: &Planned) {
     match fault.kind {
         Kind::OlderData => older_data_is_found(world).await,
         _ => {
-            world.truth().older_until = Some(Instant::now() + world.timing.repaired());
+            if fault.kind == Kind::Failover {
+                world.truth().older_until = Some(Instant::now() + world.timing.repaired());
+            }
             sleep(EXACT_AGAIN).await;
             world.all_well();
         }
@@ -209,19 +214,21 @@ async fn lose(world: &World, fault: &Planned) {
 
 /// Another program writes into a slice, or a part of the data is lost without a sign.
 async fn meddle(world: &World, fault: &Planned) {
-    let live = fault.choice as usize % world.plan.lives;
+    // Where nobody is, no gateway looks after the slices.
+    let lives = world.lives_with_viewers();
+    let Some(live) = lives.get(fault.choice as usize % lives.len().max(1)).copied() else { return };
     let slices = world.truth().lives[live].slices.max(1);
     let index = 1 + (fault.choice >> 8) as u32 % slices;
     let slice = SliceId { set: OnlineSet::Fans(world.live_id(live)), index, of: slices };
     let store = &world.network.truth;
+    let backup = store.back_up();
+    if fault.kind == Kind::OlderSlice {
+        sleep(fault.hold).await;
+    }
     world.trouble_for_all();
     match fault.kind {
         Kind::LoseSlice => store.lose_slice(&slice),
-        Kind::OlderSlice => {
-            let backup = store.back_up();
-            sleep(fault.hold).await;
-            store.restore_slice(&backup, &slice);
-        }
+        Kind::OlderSlice => store.restore_slice(&backup, &slice),
         _ => store.write_as_another_program(&slice, |slice| {
             let member = slice.members().next().cloned();
             if let Some(member) = member.filter(|_| !fault.choice.is_multiple_of(3)) {

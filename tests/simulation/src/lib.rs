@@ -3,9 +3,9 @@
 //!
 //! `docs/simulation.md` says what is real in it and how a seed is repeated.
 
-mod apart;
 mod at_rest;
 mod backend;
+mod child;
 mod device;
 mod engine;
 pub mod expectation;
@@ -19,7 +19,6 @@ pub mod timing;
 mod trace;
 mod world;
 
-pub use apart::{arguments, shrink, simulate_apart};
-pub use engine::{Report, Wanted, simulate};
+pub use child::{Smallest, arguments, shrink, simulate_in_child};
+pub use engine::{HistoryArgs, Report, simulate};
 pub use faults::Kind;
-pub use plan::Less;

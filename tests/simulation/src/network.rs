@@ -19,7 +19,7 @@ use rollcall::store::{
     Bus, BusEvent, BusEvents, CALL_DEADLINE, Channel, Doubt, Doubts, Health, Parts, StoreError, StoreResult,
 };
 use tokio::sync::{Notify, broadcast, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::trace::Trace;
@@ -44,7 +44,7 @@ pub(crate) enum Way {
     Slow,
     /// Connections break, and new ones are refused.
     Cut,
-    /// Nothing passes, and no connection breaks; what was sent arrives at the end.
+    /// Nothing passes, and no connection breaks. Calls arrive at the end; messages are lost.
     Stalled,
     /// Calls pass, answers do not.
     AnswersLost,
@@ -168,15 +168,19 @@ impl Network {
         let mut state = self.state.lock();
         let nodes = state.nodes.len();
         let link = state.links.len();
+        // What is between a gateway and the store does not change because a new process begins.
+        let before = state.links.iter().rfind(|link| link.gateway == gateway);
+        let ways = before.map_or_else(|| vec![Way::Well; nodes], |link| link.ways.clone());
+        let (is_mute, is_deaf) = before.map_or((false, false), |link| (link.is_mute, link.is_deaf));
         state.links.push(LinkState {
             gateway,
             is_alive: true,
-            ways: vec![Way::Well; nodes],
+            ways,
             away: vec![false; nodes],
             held: Vec::new(),
             wanted: HashMap::from([(Channel::Gateways, false)]),
-            is_mute: false,
-            is_deaf: false,
+            is_mute,
+            is_deaf,
             last_message: Instant::now(),
             events: broadcast::Sender::new(BACKLOG),
             doubts: broadcast::Sender::new(64),
@@ -262,27 +266,15 @@ impl Network {
             }
         }
         let deadline = sent + CALL_DEADLINE;
-        tokio::select! {
-            biased;
-            answered = answered => match answered {
-                Ok((Ok(reply), at)) if at < deadline => {
-                    sleep_until(at).await;
-                    reply
-                }
-                Ok((Err(why), at)) if at < deadline => {
-                    sleep_until(at).await;
-                    failed(why)
-                }
-                Ok(_) => {
-                    sleep_until(deadline).await;
-                    failed(StoreError::Timeout)
-                }
-                Err(_) => {
-                    sleep_until(deadline).await;
-                    failed(StoreError::Timeout)
-                }
-            },
-            () = sleep_until(deadline) => failed(StoreError::Timeout),
+        match timeout_at(deadline, answered).await {
+            Ok(Ok((outcome, at))) if at < deadline => {
+                sleep_until(at).await;
+                outcome.unwrap_or_else(failed)
+            }
+            _ => {
+                sleep_until(deadline).await;
+                failed(StoreError::Timeout)
+            }
         }
     }
 
@@ -343,7 +335,7 @@ impl Network {
         }
         drop(state);
         self.changed.notify_one();
-        self.trace.note_message(from, text);
+        self.trace.note_message(text);
         heard_by
     }
 
@@ -430,13 +422,21 @@ impl Network {
         (!state.passes(link, node)).then(|| StoreError::Lost("a node is away".to_owned()))
     }
 
+    /// The links of a gateway, one for each of its starts.
+    fn links_of(&self, gateway: usize) -> Vec<usize> {
+        let state = self.state.lock();
+        (0..state.links.len()).filter(|link| state.links[*link].gateway == gateway).collect()
+    }
+
     /// Changes the way of a gateway to a node.
-    pub(crate) fn set_way(self: &Arc<Self>, link: usize, node: usize, way: Way) {
-        let before = std::mem::replace(&mut self.state.lock().links[link].ways[node], way);
-        if before == Way::Stalled && way != Way::Stalled {
-            self.release(link, node);
+    pub(crate) fn set_way(self: &Arc<Self>, gateway: usize, node: usize, way: Way) {
+        for link in self.links_of(gateway) {
+            let before = std::mem::replace(&mut self.state.lock().links[link].ways[node], way);
+            if before == Way::Stalled && way != Way::Stalled {
+                self.release(link, node);
+            }
+            self.look(link, node);
         }
-        self.look(link, node);
     }
 
     /// Changes a node.
@@ -547,14 +547,18 @@ impl Network {
     }
 
     /// Messages of a gateway arrive nowhere, or arrive again.
-    pub(crate) fn set_mute(self: &Arc<Self>, link: usize, is_mute: bool) {
-        self.state.lock().links[link].is_mute = is_mute;
+    pub(crate) fn set_mute(self: &Arc<Self>, gateway: usize, is_mute: bool) {
+        for link in self.links_of(gateway) {
+            self.state.lock().links[link].is_mute = is_mute;
+        }
         self.judge_hearing_later();
     }
 
     /// Messages of others do not arrive at a gateway, or arrive again.
-    pub(crate) fn set_deaf(self: &Arc<Self>, link: usize, is_deaf: bool) {
-        self.state.lock().links[link].is_deaf = is_deaf;
+    pub(crate) fn set_deaf(self: &Arc<Self>, gateway: usize, is_deaf: bool) {
+        for link in self.links_of(gateway) {
+            self.state.lock().links[link].is_deaf = is_deaf;
+        }
         self.judge_hearing_later();
     }
 

@@ -1,6 +1,6 @@
 //! What is checked all the time. [`crate::at_rest`] checks more, when people stay where they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rollcall::store::LiveState;
 use tokio::time::{Instant, sleep};
 
 use crate::expectation::{Expectation, Live, User};
-use crate::world::World;
+use crate::world::{Truth, World};
 
 /// How often the store and the gateways are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,12 +24,11 @@ const FIGURES_LATE: Duration = Duration::from_secs(3);
 
 /// Looks until the history is over.
 pub(crate) async fn run(world: Arc<World>) {
-    let mut wrong_since: BTreeMap<(usize, Live), Instant> = BTreeMap::new();
     loop {
         sleep(LOOK).await;
         members(&world);
         stays_open(&world);
-        figures(&world, &mut wrong_since);
+        figures(&world);
         tasks(&world);
     }
 }
@@ -65,7 +64,10 @@ fn members(world: &World) {
             if let Some(by) = expectation.judge(now, is_there, &rules).overdue {
                 let what = if is_there { "is still in" } else { "is missing in" };
                 let told = expectation.tell(now);
-                overdue.push(format!("u{user} {what} l{live} {} ms beyond the promise: {told}", by.as_millis()));
+                overdue.push(match by {
+                    Duration::MAX => format!("u{user} {what} l{live}, and was never there"),
+                    by => format!("u{user} {what} l{live} {} ms beyond the promise: {told}", by.as_millis()),
+                });
             }
         }
         let old = now.checked_sub(MEMORY);
@@ -88,10 +90,12 @@ fn stays_open(world: &World) {
     let mut closed = Vec::new();
     for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| !of_live.changes) {
         let Some(epoch) = of_live.epoch.filter(|_| !is_excused) else { continue };
-        if let Some(record) = records.get(&world.live_id(live))
-            && (record.epoch.0 != epoch || record.state != LiveState::Open)
-        {
-            closed.push(format!("l{live} is {:?} in epoch {}, and open in epoch {epoch}", record.state, record.epoch));
+        match records.get(&world.live_id(live)) {
+            Some(record) if record.epoch.0 == epoch && record.state == LiveState::Open => {}
+            Some(record) => closed
+                .push(format!("l{live} is {:?} in epoch {}, and open in epoch {epoch}", record.state, record.epoch)),
+            None if world.plan.loses_data() => {}
+            None => closed.push(format!("l{live} has no record")),
         }
     }
     drop(truth);
@@ -123,36 +127,28 @@ fn range(world: &World, live: Live, at: Instant) -> Range {
 }
 
 /// No figure is called exact and is wrong for longer than it takes to tell.
-fn figures(world: &World, wrong_since: &mut BTreeMap<(usize, Live), Instant>) {
+fn figures(world: &World) {
     let now = Instant::now();
     for gateway in 0..world.plan.gateways {
         for live in 0..world.plan.lives {
             let is_open = world.epoch(live).is_some();
             let told = world.figures(gateway, live).filter(|_| is_open && world.is_sound(gateway));
-            let Some((told, Quality::Exact)) = told else {
-                wrong_since.remove(&(gateway, live));
-                continue;
-            };
+            let Some((told, Quality::Exact)) = told else { continue };
             let range = range(world, live, now);
             let is_within = |figure: u64, [least, most]: [u64; 2]| least <= figure && figure <= most;
             if is_within(told.viewers, range.viewers) && is_within(told.fans, range.fans) {
-                wrong_since.remove(&(gateway, live));
                 continue;
             }
-            let since = *wrong_since.entry((gateway, live)).or_insert(now);
-            if now - since > world.timing.told() + FIGURES_LATE {
-                wrong_since.insert((gateway, live), now);
-                let told = format!("{} viewers and {} fans", told.viewers, told.fans);
-                let there = format!("{:?} and {:?}: {}", range.viewers, range.fans, who(world, live, now));
-                world.found(format!("gateway {gateway} says exactly {told} of l{live}, and there are {there}"));
-            }
+            let told = format!("{} viewers and {} fans", told.viewers, told.fans);
+            let who = who(&world.truth(), live, now);
+            let there = format!("{:?} and {:?}: {who}", range.viewers, range.fans);
+            world.found(format!("gateway {gateway} says exactly {told} of l{live}, and there are {there}"));
         }
     }
 }
 
 /// Everybody who is or may be in a live, in words.
-fn who(world: &World, live: Live, now: Instant) -> String {
-    let truth = world.truth();
+pub(crate) fn who(truth: &Truth, live: Live, now: Instant) -> String {
     let users = truth.lives[live].expectations.iter().filter(|(_, expectation)| expectation.is_held());
     users.map(|(user, expectation)| format!("u{user} {}", expectation.tell(now))).collect::<Vec<_>>().join("; ")
 }

@@ -1,18 +1,21 @@
-//! What a seed decides before a history begins: how many gateways, nodes, lives and people there are, and which faults
-//! happen when. A plan with fewer faults or people is a plan too, so a history that fails can be made smaller.
+//! What a seed decides before a history begins: how many gateways, nodes and lives there are, and which faults happen
+//! when. A plan with fewer rounds, faults or people is a plan too, so a history that fails can be made smaller.
 
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-use serde::{Deserialize, Serialize};
 
+use crate::engine::HistoryArgs;
 use crate::faults::Kind;
 use crate::network::derived;
 
-/// The faults of a round are over after this.
-const ROUND: Duration = Duration::from_secs(60);
+/// The faults of a round begin within this.
+const BEGIN_WITHIN: Duration = Duration::from_secs(30);
+
+/// How many people there are.
+const PEOPLE: usize = 60;
 
 /// A fault of a round.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,17 +31,6 @@ pub(crate) struct Planned {
     pub(crate) victim: usize,
     /// Decides all else.
     pub(crate) choice: u64,
-}
-
-/// What is left out of the plan of a seed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Less {
-    /// These faults do not happen.
-    pub without: Vec<usize>,
-    /// Only the first so many people come.
-    pub people: Option<usize>,
-    /// Only the first so many rounds happen.
-    pub rounds: Option<usize>,
 }
 
 /// The plan of a history.
@@ -62,7 +54,8 @@ impl Plan {
         self.faults.iter().any(|fault| fault.kind.loses_data())
     }
 
-    pub(crate) fn new(seed: u64, gateways: Option<usize>, rounds: usize, kinds: &[Kind], less: &Less) -> Self {
+    pub(crate) fn new(args: &HistoryArgs) -> Self {
+        let &HistoryArgs { seed, gateways, rounds, .. } = args;
         let mut rng = StdRng::seed_from_u64(derived(seed, "plan"));
         let drawn = *[1, 2, 2, 3, 3, 3, 4, 5].choose(&mut rng).unwrap_or(&3);
         let gateways = gateways.unwrap_or(drawn);
@@ -70,11 +63,17 @@ impl Plan {
         let lives = rng.random_range(2..=6);
         let exact_viewers = rng.random_bool(0.5);
         let turn = Duration::from_millis(*[20, 40, 40, 60].choose(&mut rng).unwrap_or(&20));
+        // Half of the histories lose no data, so that in these everything is checked that is counted from the begin on.
+        let keeps_data = rng.random_bool(0.5);
+        let kinds = match args.faults.is_empty() {
+            true => Kind::all().into_iter().filter(|kind| !(keeps_data && kind.loses_data())).collect(),
+            false => args.faults.clone(),
+        };
         let mut faults = Vec::new();
         for round in 0..rounds {
             for _ in 0..rng.random_range(1..=3) {
                 let Some(kind) = kinds.choose(&mut rng).copied() else { continue };
-                let at = ROUND.mul_f64(rng.random_range(0.0..0.5));
+                let at = BEGIN_WITHIN.mul_f64(rng.random());
                 faults.push(Planned {
                     id: faults.len(),
                     round,
@@ -86,9 +85,8 @@ impl Plan {
                 });
             }
         }
-        let rounds = less.rounds.unwrap_or(rounds).min(rounds);
-        faults.retain(|fault| !less.without.contains(&fault.id) && fault.round < rounds);
-        let people = less.people.unwrap_or(60).min(60);
+        faults.retain(|fault| !args.without.contains(&fault.id));
+        let people = args.people.unwrap_or(PEOPLE).min(PEOPLE);
         Self { seed, gateways, nodes, people, lives, exact_viewers, turn, rounds, faults }
     }
 }

@@ -47,7 +47,7 @@ impl Trace {
     }
 
     /// A message to gateways. Its text is not kept: there are too many.
-    pub(crate) fn note_message(&self, _from: Option<usize>, text: &str) {
+    pub(crate) fn note_message(&self, text: &str) {
         self.add(None, &[text], false);
     }
 

@@ -24,6 +24,7 @@ use tower::ServiceExt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::expectation::{Expectation, How, Live, Place, Rules, Trouble, User};
+use crate::faults::Kind;
 use crate::network::{Network, derived};
 use crate::plan::Plan;
 use crate::timing::Timing;
@@ -34,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the socket of a client holds until the other side reads it.
 const SOCKET_BUFFER: usize = 64 << 10;
+
+/// A socket that ends sooner may never have been told to the store.
+const NOTICED: Duration = Duration::from_secs(2);
 
 /// What people do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,15 +99,35 @@ pub(crate) struct LiveTruth {
     pub(crate) epochs: BTreeMap<u64, bool>,
 }
 
+/// A connected socket.
+pub(crate) struct Online {
+    pub(crate) place: Place,
+    pub(crate) user: User,
+    since: Instant,
+}
+
+/// What a socket was told last of the friends in its live.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ShownFriends {
+    pub(crate) live: Live,
+    pub(crate) users: BTreeSet<String>,
+    /// Whether it was said that these are not all.
+    pub(crate) partial: bool,
+}
+
 pub(crate) struct Truth {
     pub(crate) lives: Vec<LiveTruth>,
     pub(crate) rules: Rules,
-    /// Every connected socket, and its user.
-    pub(crate) online: BTreeMap<u64, (Place, User)>,
+    /// Every connected socket, by its number.
+    pub(crate) online: BTreeMap<u64, Online>,
     /// When users went offline last.
     pub(crate) last_online: BTreeMap<User, Instant>,
-    /// Which friends a socket was shown last, and in which live.
-    pub(crate) shown_friends: BTreeMap<u64, (Live, BTreeSet<String>)>,
+    /// By socket.
+    pub(crate) shown_friends: BTreeMap<u64, ShownFriends>,
+    /// Users whom a back end had removed from a live.
+    pub(crate) removed: BTreeSet<User>,
+    /// How many faults of each kind there were.
+    pub(crate) faults: BTreeMap<Kind, u64>,
     dead: HashSet<(usize, u32)>,
     /// Until then older data may still be there, with users who left long ago.
     pub(crate) older_until: Option<Instant>,
@@ -136,15 +160,33 @@ impl LiveTruth {
     }
 }
 
+impl Online {
+    /// Notes when the user was last online. If the store may never have heard of the user, nothing is expected.
+    fn ends(&self, troubles: &[Option<Trouble>], last_online: &mut BTreeMap<User, Instant>) {
+        let is_well =
+            troubles[self.place.gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at <= self.since));
+        match is_well && self.since.elapsed() > NOTICED {
+            true => drop(last_online.insert(self.user, Instant::now())),
+            false => drop(last_online.remove(&self.user)),
+        }
+    }
+}
+
 impl World {
     pub(crate) fn new(plan: Plan, trace: Arc<Trace>) -> Self {
         let network = Arc::new(Network::new(derived(plan.seed, "network"), plan.nodes, trace.clone()));
         let truth = Truth {
             lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
-            rules: Rules { timing: Timing::NORMAL, troubles: vec![None; plan.gateways] },
+            rules: Rules {
+                timing: Timing::NORMAL,
+                troubles: vec![None; plan.gateways],
+                runs_since: vec![None; plan.gateways],
+            },
             online: BTreeMap::new(),
             last_online: BTreeMap::new(),
             shown_friends: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            faults: BTreeMap::new(),
             dead: HashSet::new(),
             older_until: None,
             findings: Vec::new(),
@@ -250,7 +292,7 @@ impl World {
     /// Asks a gateway over HTTP; the status and the body of its answer.
     pub(crate) async fn http(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Option<(u16, Value)> {
         let (answer, answered) = oneshot::channel();
-        let is_open = method == Method::PUT;
+        let is_put = method == Method::PUT;
         let asked = {
             let spots = self.spots.lock();
             let running = spots[gateway].running.as_ref()?;
@@ -272,7 +314,7 @@ impl World {
             })
         };
         let answered = timeout(PATIENCE, answered).await;
-        if answered.is_err() && is_open {
+        if answered.is_err() && is_put {
             // A request that a client gave up may be carried out later. One that opens a live that the client has
             // closed meanwhile is beyond what a gateway can know.
             asked.abort();
@@ -281,27 +323,34 @@ impl World {
     }
 
     /// A gateway starts: its sockets from now on belong to the new process.
-    pub(crate) fn starts(&self, gateway: usize) -> u32 {
+    pub(crate) fn starts(&self, gateway: usize, link: usize) {
         let mut spots = self.spots.lock();
         spots[gateway].start += 1;
-        spots[gateway].start
+        spots[gateway].link = link;
+        self.truth.lock().rules.runs_since[gateway] = Some(Instant::now());
     }
 
     /// The process of a gateway is gone, with all that it had not told the store.
     pub(crate) fn ended(&self, gateway: usize, how: How) {
         let start = self.spots.lock()[gateway].start;
         let mut truth = self.truth.lock();
-        truth.dead.insert((gateway, start));
+        // Of two ends the first is the one that people noticed.
+        if !truth.dead.insert((gateway, start)) {
+            return;
+        }
         let at = Instant::now();
         let Truth { lives, rules, .. } = &mut *truth;
+        rules.runs_since[gateway] = None;
         for live in lives {
             for expectation in live.expectations.values_mut() {
                 expectation.gateway_ended((gateway, start), at, how, rules);
             }
         }
-        let Truth { online, last_online, .. } = &mut *truth;
-        let gone = online.extract_if(.., |_, (place, _)| (place.gateway, place.start) == (gateway, start));
-        last_online.extend(gone.map(|(_, (_, user))| (user, at)));
+        let Truth { online, last_online, rules, .. } = &mut *truth;
+        let is_there = |_: &u64, online: &mut Online| (online.place.gateway, online.place.start) == (gateway, start);
+        for (_, online) in online.extract_if(.., is_there) {
+            online.ends(&rules.troubles, last_online);
+        }
     }
 
     /// The gateway cannot keep its promises from now on.
@@ -336,6 +385,13 @@ impl World {
         (0..self.plan.gateways).for_each(|gateway| self.well(gateway));
     }
 
+    /// The lives in which somebody is.
+    pub(crate) fn lives_with_viewers(&self) -> Vec<Live> {
+        let truth = self.truth.lock();
+        let has_viewers = |live: &Live| truth.lives[*live].expectations.values().any(Expectation::is_held);
+        (0..self.plan.lives).filter(has_viewers).collect()
+    }
+
     /// Whether the gateway runs, and has been well for as long as it needs to know everything.
     pub(crate) fn is_sound(&self, gateway: usize) -> bool {
         let known = self.timing.healed() + self.timing.told();
@@ -353,15 +409,16 @@ impl World {
     pub(crate) fn connected(&self, user: User, place: Place) {
         let mut truth = self.truth.lock();
         if !truth.dead.contains(&(place.gateway, place.start)) {
-            truth.online.insert(place.socket, (place, user));
+            truth.online.insert(place.socket, Online { place, user, since: Instant::now() });
         }
     }
 
     pub(crate) fn disconnected(&self, place: Place) {
         let mut truth = self.truth.lock();
         truth.shown_friends.remove(&place.socket);
-        if let Some((_, user)) = truth.online.remove(&place.socket) {
-            truth.last_online.insert(user, Instant::now());
+        let Truth { online, last_online, rules, .. } = &mut *truth;
+        if let Some(online) = online.remove(&place.socket) {
+            online.ends(&rules.troubles, last_online);
         }
     }
 
@@ -372,7 +429,7 @@ impl World {
     }
 
     /// A socket was shown who of the friends is in its live; `None`: it is in no live.
-    pub(crate) fn shown_friends(&self, place: Place, shown: Option<(Live, BTreeSet<String>)>) {
+    pub(crate) fn shown_friends(&self, place: Place, shown: Option<ShownFriends>) {
         let mut truth = self.truth.lock();
         match shown {
             Some(shown) => drop(truth.shown_friends.insert(place.socket, shown)),

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-use simulation::{Less, Report, Wanted, arguments, shrink, simulate_apart};
+use clap::Parser;
+use simulation::{HistoryArgs, Report, arguments, shrink, simulate_in_child};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_simulation");
 
-fn wanted(seed: u64, rounds: usize) -> Wanted {
-    let less = Less::default();
-    Wanted { seed, gateways: None, rounds, kinds: Vec::new(), less, keeps_lines: false, prints: false }
+fn history(seed: u64, rounds: usize) -> HistoryArgs {
+    HistoryArgs::parse_from(["simulation", "--seed", &seed.to_string(), "--rounds", &rounds.to_string()])
 }
 
 /// Does something with each of so many seeds, two at a time.
@@ -31,32 +31,32 @@ fn with_each(seeds: std::ops::Range<u64>, what: impl Fn(u64) + Sync) {
     });
 }
 
-fn run(wanted: &Wanted) -> Report {
-    simulate_apart(Path::new(PROGRAM), wanted).unwrap()
+fn run(history: &HistoryArgs) -> Report {
+    simulate_in_child(Path::new(PROGRAM), history).unwrap()
 }
 
 #[test]
 fn a_seed_is_a_history() {
     with_each(0..50, |seed| {
-        let less = Less { people: Some(25), ..Less::default() };
-        let history = Wanted { less, ..wanted(seed, 1) };
+        let history = HistoryArgs { people: Some(25), ..history(seed, 1) };
         let one = run(&history);
-        let other = run(&Wanted { keeps_lines: true, ..history });
+        let other = run(&HistoryArgs { table: true, ..history });
         assert_eq!((one.events, one.hash), (other.events, other.hash), "seed {seed}");
         assert!(one.events > 1_000, "seed {seed}: {} events", one.events);
+        assert!(one.findings.is_empty(), "seed {seed}: {:?}", one.findings);
     });
 }
 
 #[test]
 fn no_promise_is_broken_in_a_fixed_set_of_histories() {
     with_each(1_000..1_012, |seed| {
-        let report = run(&wanted(seed, 3));
-        if report.findings.is_empty() {
+        let history = history(seed, 3);
+        if run(&history).findings.is_empty() {
             return;
         }
-        let (smallest, report) = shrink(Path::new(PROGRAM), &wanted(seed, 3)).unwrap();
-        let command = arguments(&smallest).join(" ");
-        let table = report.table.unwrap_or_default();
-        panic!("{table}\nsimulation {command}\n{}", report.findings.join("\n"));
+        let smallest = shrink(Path::new(PROGRAM), &history).unwrap();
+        let command = arguments(&smallest.history).join(" ");
+        let table = smallest.report.table.unwrap_or_default();
+        panic!("{table}\nsimulation {command}\n{}", smallest.report.findings.join("\n"));
     });
 }
