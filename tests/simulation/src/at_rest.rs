@@ -19,6 +19,9 @@ use crate::world::{ShownFriends, Truth, World};
 /// When a user was seen last may be off by so much: a user who vanished was heard up to a timeout before.
 const SEEN_EARLIER: Duration = Duration::from_secs(60);
 
+/// When the gateway heard of the end of a socket, in ms after that.
+const SEEN_LATER: UnixMillis = 1_500;
+
 /// What is wrong while everybody stays where they are.
 pub(crate) fn wrong(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -176,7 +179,7 @@ fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
         let earliest = left.saturating_sub(SEEN_EARLIER.as_millis() as UnixMillis);
         let is_right = match known.last_seen {
             None => is_online && known.online,
-            Some(seen) => !is_online && !known.online && (earliest..=now).contains(&seen),
+            Some(seen) => !is_online && !known.online && (earliest..=left + SEEN_LATER).contains(&seen),
         };
         if !is_right {
             wrong.push(format!("u{user} went offline at {left}, is online: {is_online}, and the store says {known:?}"));

@@ -173,8 +173,10 @@ impl Backend {
                     world.trace.tell(Some(gateway), &format!("{method} l{live}"));
                     return Some(answer);
                 }
-                // The store lost everything while no gateway knew the live.
-                Some((404, answer)) if *method == Method::DELETE && world.plan.loses_data() => return Some(answer),
+                // The store lost everything while no gateway knew the live, or has an older opening of it.
+                Some((404 | 409, answer)) if *method == Method::DELETE && world.plan.loses_data() => {
+                    return Some(answer);
+                }
                 Some(answer) => last = Some(answer),
                 None => {}
             }

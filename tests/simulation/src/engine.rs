@@ -304,7 +304,7 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
         // Long enough that everything is judged while people still move, before they rest.
         sleep(world.timing.healed() + world.timing.told() + Duration::from_secs(15)).await;
         world.mode.send_replace(Mode::Rest);
-        until_right(&world, Duration::from_secs(180), at_rest::wrong).await;
+        until_right(&world, world.timing.repaired(), at_rest::wrong).await;
     }
     world.mode.send_replace(Mode::GoHome);
     sleep(Duration::from_secs(20)).await;

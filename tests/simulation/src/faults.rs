@@ -50,8 +50,12 @@ pub enum Kind {
     Full,
     /// A node refuses writes because it became a replica
     ReadOnly,
-    /// All data is lost
+    /// Single calls of a gateway to a node fail, or their answers are lost
+    Flaky,
+    /// All data is lost in a restart
     LoseAll,
+    /// All data is lost, and no connection breaks
+    FlushAll,
     /// The data of one slice is lost
     LoseSlice,
     /// A failover loses the writes of the last seconds
@@ -86,6 +90,8 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
         Kind::LoseAnswers => way(&world, &fault, Way::AnswersLost).await,
         Kind::Double => way(&world, &fault, Way::Doubling).await,
         Kind::Slow => way(&world, &fault, Way::Slow).await,
+        Kind::Flaky => way(&world, &fault, Way::Flaky).await,
+        Kind::FlushAll => flush_all(&world).await,
         Kind::Mute | Kind::Deafen => silence(&world, &fault).await,
         Kind::NodeDown => node(&world, &fault, Node::Down).await,
         Kind::NodeHangs => node(&world, &fault, Node::Hung).await,
@@ -212,6 +218,13 @@ async fn lose(world: &World, fault: &Planned) {
     }
 }
 
+async fn flush_all(world: &World) {
+    world.trouble_for_all();
+    world.network.truth.lose_everything();
+    sleep(EXACT_AGAIN).await;
+    world.all_well();
+}
+
 /// Another program writes into a slice, or a part of the data is lost without a sign.
 async fn meddle(world: &World, fault: &Planned) {
     // Where nobody is, no gateway looks after the slices.
@@ -223,7 +236,12 @@ async fn meddle(world: &World, fault: &Planned) {
     let store = &world.network.truth;
     let backup = store.back_up();
     if fault.kind == Kind::OlderSlice {
+        let epoch = world.epoch(live);
         sleep(fault.hold).await;
+        // The slices of an opening that is over are nobody's any more.
+        if world.epoch(live) != epoch {
+            return;
+        }
     }
     world.trouble_for_all();
     match fault.kind {
@@ -267,7 +285,11 @@ impl Kind {
 
     /// Whether the store has less or other data after it.
     pub(crate) fn loses_data(self) -> bool {
-        matches!(self, Self::LoseAll | Self::LoseSlice | Self::Failover | Self::OlderData | Self::OlderSlice)
+        match self {
+            Self::LoseAll | Self::FlushAll | Self::LoseSlice => true,
+            Self::Failover | Self::OlderData | Self::OlderSlice => true,
+            _ => false,
+        }
     }
 
     /// Its name on the command line.

@@ -27,6 +27,9 @@ use crate::trace::Trace;
 /// As many events wait for a receiver as in the gateway's own bus.
 const BACKLOG: usize = 4_096;
 
+/// A subscription without an answer is made again after this.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
+
 /// A call on its way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
@@ -50,6 +53,8 @@ pub(crate) enum Way {
     AnswersLost,
     /// Each second call arrives twice.
     Doubling,
+    /// Some calls fail, and some answers are lost.
+    Flaky,
 }
 
 /// Where the answer to a call goes.
@@ -194,6 +199,7 @@ impl Network {
         }
         let this = self.clone();
         self.later(Duration::from_millis(20), move || this.subscribed(link, &Channel::Gateways));
+        self.judge_hearing_later();
         link
     }
 
@@ -382,11 +388,21 @@ impl Network {
         self.later(wait, move || this.subscribed(link, &channel));
     }
 
+    /// Stores subscribe again until they are answered.
+    fn subscribe_again(self: &Arc<Self>, link: usize, channel: &Channel) {
+        if self.state.lock().links[link].is_alive {
+            let (this, channel) = (self.clone(), channel.clone());
+            self.later(SUBSCRIBE_AGAIN, move || this.subscribed(link, &channel));
+        }
+    }
+
     /// A subscription works from now on, if its node can be reached.
-    fn subscribed(&self, link: usize, channel: &Channel) {
+    fn subscribed(self: &Arc<Self>, link: usize, channel: &Channel) {
         let node = self.channel_node(channel);
         let mut state = self.state.lock();
         if !state.passes(link, node) {
+            drop(state);
+            self.subscribe_again(link, channel);
             return;
         }
         let link = &mut state.links[link];
@@ -617,6 +633,8 @@ impl State {
         let at = sent + there;
         match self.links[link].ways[node] {
             Way::Stalled => Travel::Held,
+            Way::Flaky if self.rng.random_bool(0.1) => Travel::Fails(there, lost()),
+            Way::Flaky if self.rng.random_bool(0.1) => Travel::Arrives { at, again: None, back: None },
             Way::AnswersLost => Travel::Arrives { at, again: None, back: None },
             Way::Doubling if self.rng.random_bool(0.5) => {
                 let again = at + Duration::from_millis(self.rng.random_range(1..8_000));
