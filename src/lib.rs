@@ -87,7 +87,7 @@
 //! | which friends are online? | `store/friends.rs` |
 //! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/friends.rs` |
 //! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |
-//! | who is in no list? | `presence/slice_state.rs` marks them, `store/redis/scripts/listed.lua` leaves them out |
+//! | which sockets take part and do not count? | `edge/credentials.rs` decides, `presence/seats.rs` skips them |
 //! | who is told that a live opened, and how? | `sync/feeds.rs` notes it, `sync/fanout.rs` brings it to followers |
 //! | what does a feed show? | `store/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |

@@ -72,7 +72,6 @@ mod stories {
     mod http_follows;
     mod http_lives;
     mod http_users;
-    mod invisible;
     mod joining;
     mod key_prefix;
     mod keys_command;

@@ -22,10 +22,9 @@ const LATEST: UnixMillis = 253_402_300_799_000;
 pub struct Claims {
     pub(crate) user: UserId,
     pub(crate) role: Role,
-    /// False with `count: false`: the bearer may keep out of every figure.
+    /// False with `count: false` or `invisible: true`, which mean the same: the bearer takes part, and is in no figure,
+    /// no list, no time and no event.
     pub(crate) counted: bool,
-    /// Kept out of every list of users.
-    pub(crate) invisible: bool,
     pub(crate) expires_at: UnixMillis,
     /// The lives that the token is limited to; `None`: all.
     pub(crate) lives: Option<Arc<[LiveId]>>,
@@ -98,8 +97,7 @@ impl RawClaims {
         Some(Claims {
             user: UserId::parse(&self.sub).ok()?,
             role,
-            counted: self.count != Some(false),
-            invisible: self.invisible == Some(true),
+            counted: self.count != Some(false) && self.invisible != Some(true),
             expires_at: ((self.exp * 1_000.0) as UnixMillis).min(LATEST),
             lives: ids(self.lives, |id| LiveId::parse(id).ok())?,
             fan_of: ids(self.fan_of, |id| UserId::parse(id).ok())?,

@@ -35,9 +35,7 @@ pub struct Identity {
     pub user: UserId,
     /// What the user may do.
     pub role: Role,
-    /// False with `?count=false`: the socket takes part but is in no figure.
+    /// False with `?count=false` or `?invisible=true`, which mean the same, and if the token says so: the socket takes
+    /// part, and is in no figure, no list, no time and no event.
     pub counted: bool,
-    /// True with `invisible: true` in the token: the socket counts, but its user is in no list. A socket may become
-    /// so later.
-    pub invisible: bool,
 }

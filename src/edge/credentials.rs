@@ -23,7 +23,7 @@ pub(crate) enum AuthError {
     Count,
     #[error("invisible must be true or false")]
     Invisible,
-    #[error("count=false needs a token with the claim count: false, or the role service")]
+    #[error("count=false and invisible=true need a token with one of these claims, or the role service")]
     MustCount,
     #[error("user_id is missing")]
     NoUser,
@@ -47,13 +47,22 @@ struct Fields {
     token: Option<String>,
 }
 
+impl Fields {
+    /// `count=false` and `invisible=true` mean the same.
+    fn wants_to_count(&self) -> Result<bool, AuthError> {
+        let count = flag(self.count.as_deref(), AuthError::Count)?.unwrap_or(true);
+        let invisible = flag(self.invisible.as_deref(), AuthError::Invisible)?.unwrap_or(false);
+        Ok(count && !invisible)
+    }
+}
+
 /// Who the client is, and what its token says of it; without `tokens`, the client is whoever it claims to be.
 pub(crate) async fn authenticate(
     tokens: Option<&Tokens>,
     parts: &Parts,
 ) -> Result<(Identity, Option<Arc<Claims>>), AuthError> {
     let fields: Fields = from_query(&parts.uri).map_err(AuthError::Query)?;
-    let wants_to_count = flag(fields.count.as_deref(), AuthError::Count)?.unwrap_or(true);
+    let wants_to_count = fields.wants_to_count()?;
     let Some(tokens) = tokens else { return Ok((unverified(&fields, wants_to_count)?, None)) };
     let in_query = fields.token.as_deref().and_then(presented);
     let token = bearer(parts).or(in_query).ok_or(AuthError::NoToken)?;
@@ -61,8 +70,7 @@ pub(crate) async fn authenticate(
     if !wants_to_count && claims.counted && claims.role != Role::Service {
         return Err(AuthError::MustCount);
     }
-    let (user, role, invisible) = (claims.user.clone(), claims.role, claims.invisible);
-    let identity = Identity { user, role, counted: wants_to_count && claims.counted, invisible };
+    let identity = Identity { user: claims.user.clone(), role: claims.role, counted: wants_to_count && claims.counted };
     Ok((identity, Some(claims)))
 }
 
@@ -78,8 +86,7 @@ fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {
         None => Role::Viewer,
         Some(word) => Role::from_word(word).ok_or(AuthError::Role)?,
     };
-    let invisible = flag(fields.invisible.as_deref(), AuthError::Invisible)?.unwrap_or(false);
-    Ok(Identity { user, role, counted, invisible })
+    Ok(Identity { user, role, counted })
 }
 
 fn flag(word: Option<&str>, wrong: AuthError) -> Result<Option<bool>, AuthError> {
@@ -108,11 +115,18 @@ mod tests {
         let user = UserId::parse("mail@example.org:tab 1".replace(' ', "-").as_str()).unwrap();
         assert_eq!(
             ask("?user_id=mail%40example.org%3Atab-1&role=streamer&count=false&live_id=42"),
-            Ok(Identity { user, role: Role::Streamer, counted: false, invisible: false })
+            Ok(Identity { user, role: Role::Streamer, counted: false })
         );
         let plain = ask("?user_id=u1").unwrap();
-        assert_eq!((plain.role, plain.counted, plain.invisible), (Role::Viewer, true, false));
-        assert!(ask("?user_id=u1&invisible=true").unwrap().invisible);
+        assert_eq!((plain.role, plain.counted), (Role::Viewer, true));
+        for (query, counted) in [
+            ("invisible=true", false),
+            ("invisible=1&count=true", false),
+            ("count=0&invisible=false", false),
+            ("count=true&invisible=false", true),
+        ] {
+            assert_eq!(ask(&format!("?user_id=u1&{query}")).unwrap().counted, counted, "{query}");
+        }
     }
 
     #[test]

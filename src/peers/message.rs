@@ -37,9 +37,6 @@ pub enum PeerMessage {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anybody: bool,
     },
-    /// On the gateways' channel: these users are in no list from now on, as the store knows by now. The receiver looks
-    /// in all its lives after those of them who are followed by a viewer who asked.
-    Hidden { users: Vec<UserId> },
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow { user: UserId, streamer: UserId },
     /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
@@ -162,7 +159,7 @@ struct Version {
 impl PeerMessage {
     /// Whether it tells its sender something, too.
     pub fn is_news_to_sender(&self) -> bool {
-        matches!(self, Self::Record | Self::Survey { .. } | Self::Moved { .. } | Self::Hidden { .. })
+        matches!(self, Self::Record | Self::Survey { .. } | Self::Moved { .. })
     }
 
     pub fn text(&self, gateway: &GatewayId) -> String {
@@ -211,7 +208,6 @@ mod tests {
             PeerMessage::FriendsAsked,
             PeerMessage::Moved { users: vec![user.clone()], anybody: false },
             PeerMessage::Moved { users: Vec::new(), anybody: true },
-            PeerMessage::Hidden { users: vec![user.clone()] },
             PeerMessage::Follow { user, streamer },
             PeerMessage::Gone { lives: vec![LiveId::parse("42").unwrap()], silent: 5_000 },
             PeerMessage::Survey {

@@ -13,12 +13,8 @@ pub mod publisher;
 pub mod subscriber;
 pub mod survey;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
@@ -33,9 +29,6 @@ use survey::Surveys;
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
 
-/// The most hidden users who may wait to be told; further ones are dropped and counted.
-const MAX_HIDDEN: usize = 65_536;
-
 /// Each gateway numbers its announcements of viewers from a random number below this one. Checks compare the sum of
 /// several gateways' numbers, so numbers of different announcements must not coincide. A script can still hold the sum
 /// of the numbers of 1,024 gateways.
@@ -47,9 +40,6 @@ pub struct Outbox {
     metrics: Arc<Metrics>,
     number: AtomicU64,
     messages: Queue<(Channel, PeerMessage)>,
-    /// The users who are in no list from now on, until the gateways were told.
-    hidden: Mutex<HashSet<UserId>>,
-    any_hidden: Notify,
 }
 
 impl Outbox {
@@ -59,8 +49,6 @@ impl Outbox {
             metrics,
             number: AtomicU64::new(rand::random_range(1..FIRST_NUMBER)),
             messages: Queue::default(),
-            hidden: Mutex::default(),
-            any_hidden: Notify::new(),
         }
     }
 
@@ -87,26 +75,6 @@ impl Outbox {
         }
     }
 
-    /// Tells all gateways, this one too, that these users are in no list from now on.
-    pub fn hidden(&self, users: &[UserId]) {
-        let mut hidden = self.hidden.lock();
-        for user in users {
-            if hidden.len() < MAX_HIDDEN || hidden.contains(user) {
-                hidden.insert(user.clone());
-            } else {
-                self.drop_one();
-            }
-        }
-        drop(hidden);
-        self.any_hidden.notify_one();
-    }
-
-    /// The users who wait to be told by [`Self::hidden`], as many at a time as go into one message.
-    fn take_hidden(&self) -> Vec<Vec<UserId>> {
-        let users: Vec<UserId> = std::mem::take(&mut *self.hidden.lock()).into_iter().collect();
-        users.chunks(MOST_USERS).map(<[UserId]>::to_vec).collect()
-    }
-
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
         let message = PeerMessage::Follow { user: user.clone(), streamer: streamer.clone() };
         self.post(Channel::Gateways, message);
@@ -123,12 +91,8 @@ impl Outbox {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push((on, message));
         } else {
-            self.drop_one();
+            Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
         }
-    }
-
-    fn drop_one(&self) {
-        Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
     }
 
     // ---------------------------------------------------- the texts that scripts publish when they change a record
@@ -173,29 +137,14 @@ mod tests {
         let gateways = Arc::new(Gateways::new(Duration::from_secs(10), Duration::from_secs(2)));
         let (outbox, own) = (Outbox::new(gateways.clone(), Arc::default()), gateways.id());
         let users: Vec<UserId> = (0..1_000).map(|n| UserId::parse(&format!("{n:0>64}")).unwrap()).collect();
-        outbox.hidden(&users);
         outbox.moved(&LiveId::parse(&"9".repeat(64)).unwrap(), &users);
-        let hidden = outbox.take_hidden().into_iter().map(|users| PeerMessage::Hidden { users });
-        let (mut told, moved) = (Vec::new(), outbox.messages.take().into_iter().map(|(_, message)| message));
-        for message in hidden.chain(moved) {
+        let mut told = Vec::new();
+        for (_, message) in outbox.messages.take() {
             let text = message.text(&own);
             assert!(text.len() <= MAX_MESSAGE, "{} bytes", text.len());
-            let (PeerMessage::Hidden { users } | PeerMessage::Moved { users, .. }) = message else { unreachable!() };
+            let PeerMessage::Moved { users, .. } = message else { unreachable!() };
             told.extend(users);
         }
-        let (hidden, moved) = told.split_at(users.len());
-        assert_eq!(hidden.iter().collect::<HashSet<_>>(), users.iter().collect());
-        assert_eq!(moved, users);
-    }
-
-    #[test]
-    fn hidden_users_wait_once() {
-        let gateways = Arc::new(Gateways::new(Duration::from_secs(10), Duration::from_secs(2)));
-        let outbox = Outbox::new(gateways, Arc::default());
-        let users: Vec<UserId> = (0..3).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect();
-        outbox.hidden(&users);
-        outbox.hidden(&users[1..]);
-        assert_eq!(outbox.take_hidden().concat().len(), users.len());
-        assert_eq!(outbox.take_hidden(), Vec::<Vec<UserId>>::new());
+        assert_eq!(told, users);
     }
 }

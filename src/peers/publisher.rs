@@ -1,7 +1,7 @@
-//! The publisher sends messages to the peers. A room's counts and moves, and who became invisible, go out at most once
-//! per flush interval, after a quiet time at once; all other messages go out at once. Each of those has one attempt. A
-//! live whose counts could not be sent is checked a second later, and the counts are sent again then. A room's moves
-//! that could not be told go into the next message, and invisible users into one a second later.
+//! The publisher sends messages to the peers. A room's counts and moves go out at most once per flush interval, after a
+//! quiet time at once; all other messages go out at once. Each of those has one attempt. A live whose counts could not
+//! be sent is checked a second later, and the counts are sent again then. A room's moves that could not be told go into
+//! the next message.
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, OnlineSet, UserId};
+use crate::base::ids::{GatewayId, OnlineSet};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
 use crate::presence::announced::Announcement;
@@ -37,8 +37,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// The most jobs at a time, slow ones included. They leave room for other calls to the node that hangs.
 const MAX_ALL_JOBS: usize = 512;
 
-/// A live whose counts could not be sent is checked after so long, in ms, and invisible users are told again. The
-/// back-off of a live's checks says nothing here: they also ask the nodes of its slices.
+/// A live whose counts could not be sent is checked after so long, in ms. The back-off of a live's checks says nothing
+/// here: they also ask the nodes of its slices.
 const TRY_AGAIN: Millis = 1_000;
 
 /// Rooms whose users one call counts.
@@ -70,8 +70,6 @@ enum Done {
     Nothing,
     /// The room that was published.
     Room(Arc<Room>),
-    /// Invisible users of whom nobody was told.
-    Untold(Vec<UserId>),
 }
 
 impl Work {
@@ -111,8 +109,6 @@ impl Publisher {
         // These wait for the end of the count that is under way.
         let mut to_count = ToCount::default();
         let mut counting = JoinSet::new();
-        // When invisible users are told again, after a message that was not sent.
-        let mut tell_again_at: Option<Millis> = None;
         loop {
             if counting.is_empty() && !to_count.0.is_empty() {
                 let (this, rooms) = (self.clone(), to_count.take());
@@ -131,10 +127,6 @@ impl Publisher {
                             let again = work.busy.remove(&address(&room)) == Some(true);
                             work.rooms.extend(again.then_some(room));
                         }
-                        Ok(Done::Untold(users)) => {
-                            self.outbox.hidden(&users);
-                            tell_again_at = Some(self.clock.now() + TRY_AGAIN);
-                        }
                         Err(_) => return,
                     }
                 }
@@ -146,21 +138,12 @@ impl Publisher {
                     work.messages.extend(self.outbox.messages.take());
                 }
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
-                () = self.outbox.any_hidden.notified(), if !woken => woken = true,
-                () = self.clock.sleep_until(tell_again_at.unwrap_or(0)), if tell_again_at.is_some() && !woken => {
-                    woken = true;
-                }
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
                     let rooms = self.rooms.to_publish.take();
                     to_count.add(&rooms);
                     work.rooms.extend(rooms);
-                    if tell_again_at.is_none_or(|at| at <= self.clock.now()) {
-                        tell_again_at = None;
-                        let hidden = self.outbox.take_hidden().into_iter();
-                        work.messages.extend(hidden.map(|users| (Channel::Gateways, PeerMessage::Hidden { users })));
-                    }
                 }
             }
         }
@@ -175,15 +158,10 @@ impl Publisher {
         let (this, slow) = (self.clone(), slow.clone());
         if let Some((on, message)) = work.messages.pop_front() {
             work.jobs.spawn(async move {
-                let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await else {
-                    return Done::Nothing;
-                };
-                tracing::debug!(error = %why, "a message was not sent");
-                match message {
-                    // Whatever the error is: their friends see them until they are told of.
-                    PeerMessage::Hidden { users } => Done::Untold(users),
-                    _ => Done::Nothing,
+                if let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await {
+                    tracing::debug!(error = %why, "a message was not sent");
                 }
+                Done::Nothing
             });
         } else if let Some(room) = work.rooms.pop_front() {
             if let Some(again) = work.busy.get_mut(&address(&room)) {
@@ -499,19 +477,5 @@ mod tests {
         let uniques = rooms[0].uniques.as_ref().unwrap();
         parts.publisher.count_uniques(&waiting).await;
         assert!(uniques.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn hidden_users_are_told_once_messages_can_be_sent_again() {
-        let store = Arc::new(FaultyStore::new());
-        let parts = parts_on(&Config::default(), store.clone());
-        let (mut events, stop) = (store.events(), CancellationToken::new());
-        store.fails_once("publish", 0);
-        let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
-        parts.publisher.outbox.hidden(&[UserId::parse("u1").unwrap()]);
-        let told = timeout(Duration::from_millis(TRY_AGAIN * 2), events.next()).await.expect("a message");
-        assert!(matches!(told, Some(BusEvent::Message { channel: Channel::Gateways, .. })), "{told:?}");
-        stop.cancel();
-        running.await.unwrap();
     }
 }

@@ -58,7 +58,7 @@ impl Subscriber {
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
                     self.rooms.recent_follows.clear();
-                    self.rooms.befriend_where(|room| room.friends.doubt_follows() | room.friends.doubt());
+                    self.rooms.befriend_where(|room| room.friends.doubt_follows());
                 }
                 // The store takes in beats by itself.
                 Some(BusEvent::Ready(Channel::Beats(_))) => {}
@@ -74,8 +74,7 @@ impl Subscriber {
                     self.checks.check_all_soon();
                     self.rooms.recent_follows.clear();
                     self.rooms.befriend_where(|room| {
-                        // A deaf room hears who hides, on the gateways' channel.
-                        let heard = if room.friends.is_deaf() { room.friends.doubt() } else { room.friends.hears() };
+                        let heard = !room.friends.is_deaf() && room.friends.hears();
                         heard | room.friends.doubt_follows()
                     });
                 }
@@ -91,8 +90,8 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // The gateway's own messages tell it nothing new, except what its walk found, who moved or hid, and a
-            // changed record: the store may apply a call long after the gateway gave it up.
+            // The gateway's own messages tell it nothing new, except what its walk found, who moved, and a changed
+            // record: the store may apply a call long after the gateway gave it up.
             Ok(Received { gateway, message }) if !message.is_news_to_sender() && self.gateways.own.is_own(&gateway) => {
                 return;
             }
@@ -116,9 +115,6 @@ impl Subscriber {
             (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
                 self.rooms.check_fan_again(&user, &streamer);
                 self.rooms.follows_changed(&user);
-            }
-            (Channel::Gateways, PeerMessage::Hidden { users }) => {
-                self.rooms.befriend_where(|room| room.friends.moved(&users));
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));

@@ -6,7 +6,7 @@
 //! newest state when it gets there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -72,12 +72,6 @@ enum Phase {
     Closed,
 }
 
-/// The user is in no list.
-const INVISIBLE: u8 = 1;
-
-/// The client said that nobody looks.
-const HIDDEN: u8 = 2;
-
 #[derive(Debug)]
 pub struct Conn {
     /// As of the handshake; [`Self::role`] is the role of now.
@@ -90,15 +84,14 @@ pub struct Conn {
     session: SessionId,
     signals: AtomicU16,
     phase: AtomicU8,
-    /// [`INVISIBLE`] and [`HIDDEN`], in one byte: a gateway has millions of these.
-    marks: AtomicU8,
+    /// Whether the client said that nobody looks.
+    looks_away: AtomicBool,
     waker: AtomicWaker,
 }
 
 impl Conn {
     pub(crate) fn new(identity: Identity, now: Millis) -> Self {
         Self {
-            marks: AtomicU8::new(if identity.invisible { INVISIBLE } else { 0 }),
             identity,
             claims: ArcSwapOption::empty(),
             expires_at: AtomicU64::new(Millis::MAX),
@@ -106,6 +99,7 @@ impl Conn {
             session: SessionId::next(),
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
+            looks_away: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
     }
@@ -129,16 +123,6 @@ impl Conn {
     /// What the socket may do now: a refresh may have lowered it.
     pub(crate) fn role(&self) -> Role {
         self.claims.load().as_ref().map_or(self.identity.role, |claims| claims.role)
-    }
-
-    /// Whether the socket keeps its user out of every list.
-    pub(crate) fn is_invisible(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) & INVISIBLE != 0
-    }
-
-    /// Has it do so from now on.
-    pub(crate) fn set_invisible(&self) {
-        self.marks.fetch_or(INVISIBLE, Ordering::Relaxed);
     }
 
     /// When the token is no longer good.
@@ -196,18 +180,13 @@ impl Conn {
         self.advance(Phase::Closed);
     }
 
-    /// Notes that the client said `away`; a room does that under the lock of the seat.
-    pub(super) fn hide(&self) {
-        self.marks.fetch_or(HIDDEN, Ordering::Relaxed);
+    /// Notes that the client said `away`, or said `back` or joined; a room does that under the lock of the seat.
+    pub(super) fn set_looks_away(&self, looks_away: bool) {
+        self.looks_away.store(looks_away, Ordering::Relaxed);
     }
 
-    /// Notes that the client said `back`, or joined; as [`Self::hide`].
-    pub(super) fn unhide(&self) {
-        self.marks.fetch_and(!HIDDEN, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_hidden(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) & HIDDEN != 0
+    pub(super) fn looks_away(&self) -> bool {
+        self.looks_away.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -219,11 +219,6 @@ impl DesiredState {
         !self.unsettled.contains_key(user)
     }
 
-    /// Whether this user is not wanted, and the store holds no such user.
-    pub(crate) fn is_rid_of(&self, user: &UserId) -> bool {
-        !self.contains(user) && self.is_settled(user)
-    }
-
     /// How many users are unsettled.
     pub fn unsettled(&self) -> usize {
         self.unsettled.len()

@@ -6,11 +6,10 @@
 //! who came and went between two calls, and those who left while the store lost the set or came back with older data.
 //! Never awaits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::conn::Conn;
 use super::slice::{ReadSize, SetSize, Slice};
 use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
@@ -34,10 +33,8 @@ pub struct Platform {
 #[derive(Debug, Default)]
 struct Users {
     here: HashMap<UserId, Here>,
-    /// When those who went, or became invisible, were last heard, until the store knows.
+    /// When those who went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
-    /// Those who are in no list: it is not noted when they are seen from then on.
-    invisible: HashSet<UserId>,
 }
 
 #[derive(Debug, Default)]
@@ -63,32 +60,15 @@ impl Platform {
         user.slice_index(USERS_SLICES) as usize - 1
     }
 
-    /// Notes a socket of a user. Whoever becomes invisible by it is seen for the last time `now`.
-    pub fn enter(&self, conn: &Conn, now: Millis) {
-        let user = &conn.identity.user;
+    /// Notes a socket of a user.
+    pub fn enter(&self, user: &UserId) {
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         let here = users.here.entry(user.clone()).or_default();
         here.sockets += 1;
-        let is_first = here.sockets == 1;
-        if conn.is_invisible() {
-            if users.invisible.insert(user.clone()) && !is_first {
-                users.note_seen(user, now);
-            }
-            self.slices[place].lock().add_invisible(user);
-        } else if is_first {
+        if here.sockets == 1 {
             users.seen.remove(user);
             self.slices[place].lock().add(user);
-        }
-    }
-
-    /// Keeps a user with a socket, who is seen for the last time `now`, out of every list, until the user has none.
-    pub fn hide(&self, user: &UserId, now: Millis) {
-        let place = Self::place_of(user);
-        let mut users = self.users[place].lock();
-        if users.here.contains_key(user) && users.invisible.insert(user.clone()) {
-            users.note_seen(user, now);
-            self.slices[place].lock().add_invisible(user);
         }
     }
 
@@ -104,9 +84,7 @@ impl Platform {
         }
         let heard = here.heard;
         users.here.remove(user);
-        if !users.invisible.remove(user) {
-            users.note_seen(user, heard);
-        }
+        users.note_seen(user, heard);
         let mut state = self.slices[place].lock();
         state.remove(user);
         if users.shrink() {
@@ -124,9 +102,7 @@ impl Platform {
         for (users, slice) in self.users.iter().zip(&self.slices) {
             let mut users = users.lock();
             for (user, _) in std::mem::take(&mut users.here) {
-                if !users.invisible.remove(&user) {
-                    users.note_seen(&user, now);
-                }
+                users.note_seen(&user, now);
             }
             slice.lock().want_nobody();
         }
@@ -137,8 +113,7 @@ impl Platform {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
-    /// When each of these users of the slice at this place was last heard, or became invisible; `None` for a user who
-    /// was invisible all the time, and for one of whom it is not known.
+    /// When each of these users of the slice at this place was last heard; `None` for a user of whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
@@ -174,13 +149,12 @@ impl Platform {
     }
 
     /// Has the store told of everybody who is unsettled in the slice at this place and not here: the store lost the
-    /// slice, or came back with older data. When those were last heard is not known: not after `now`. An invisible
-    /// visit leaves no time.
+    /// slice, or came back with older data. When those were last heard is not known: not after `now`.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
         for user in state.desired().unsettled_users() {
-            if !users.here.contains_key(user) && !users.seen.contains_key(user) && !state.is_invisible(user) {
+            if !users.here.contains_key(user) && !users.seen.contains_key(user) {
                 users.note_seen(user, now);
             }
         }
@@ -219,19 +193,12 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::identity::Identity;
     use crate::presence::desired_state::CallLimit;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, HeldMembers, SliceView};
-    use crate::testing::{conn, viewer};
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
-    }
-
-    /// A socket of a user who is in no list.
-    fn ghost(user: &str) -> Conn {
-        Conn::new(Identity { invisible: true, ..viewer(user) }, 0)
     }
 
     /// Brings a slice to a store that answers as expected; whom it is told to have left, and when.
@@ -269,8 +236,8 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"), 0);
-        platform.enter(&conn("u1"), 0);
+        platform.enter(&user);
+        platform.enter(&user);
         assert_eq!(flush(&platform, place), []);
         platform.leave(&user, 70);
         assert!(!platform.is_dirty(place));
@@ -286,7 +253,7 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"), 0);
+        platform.enter(&user);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
         assert_eq!(flush(&platform, place), []);
@@ -301,13 +268,13 @@ mod tests {
     fn a_visit_during_the_call_that_ends_the_one_before_is_noted() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"), 0);
+        platform.enter(&user);
         flush(&platform, place);
         platform.leave(&user, 70);
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
         let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else { panic!("a call") };
         let left = platform.left(place, &draft.leaves);
-        platform.enter(&conn("u1"), 0);
+        platform.enter(&user);
         platform.leave(&user, 90);
         let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0 });
         platform.slices[place].lock().answered(&draft, &done, 0);
@@ -323,7 +290,7 @@ mod tests {
         let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
-            platform.enter(&conn(user.as_str()), 0);
+            platform.enter(user);
         }
         flush(&platform, 0);
         platform.leave(&gone, 6);
@@ -344,83 +311,6 @@ mod tests {
         assert_eq!(flush(&platform, 0), []);
         assert_eq!(platform.take_seen(0), [(settled, 95)]);
         assert!(!platform.is_dirty(0));
-    }
-
-    #[test]
-    fn it_is_not_noted_when_an_invisible_user_was_seen() {
-        let (platform, user) = (Platform::new(0), user("u1"));
-        let place = Platform::place_of(&user);
-        let invisible = || platform.slices[place].lock().sort_invisible(&mut [user.clone()]);
-        platform.enter(&ghost("u1"), 0);
-        platform.enter(&conn("u1"), 0);
-        platform.leave(&user, 7);
-        assert_eq!(invisible(), 1);
-        flush(&platform, place);
-        platform.leave(&user, 8);
-        assert_eq!(invisible(), 1, "the store still has the user");
-        assert_eq!(flush(&platform, place), [(user.clone(), None)]);
-        assert_eq!(invisible(), 0);
-        assert!(platform.take_seen(place).is_empty());
-        // The store lost the entry while the user was here, and again while the user was leaving.
-        platform.enter(&ghost("u1"), 0);
-        flush(&platform, place);
-        for incarnation in [2, 3] {
-            platform.slices[place].lock().begin_turn(incarnation, context());
-            assert!(platform.slices[place].lock().reassert());
-            platform.note_unsettled(place, 10);
-            if incarnation == 2 {
-                flush(&platform, place);
-                platform.leave(&user, 10);
-            }
-        }
-        flush(&platform, place);
-        assert!(platform.take_seen(place).is_empty());
-        platform.enter(&conn("u1"), 0);
-        flush(&platform, place);
-        platform.leave(&user, 12);
-        assert_eq!(flush(&platform, place), [(user, Some(12))]);
-    }
-
-    #[test]
-    fn a_visible_visit_is_noted_although_an_invisible_one_follows() {
-        let (platform, user) = (Platform::new(0), user("u1"));
-        let place = Platform::place_of(&user);
-        let ghost = ghost("u1");
-        platform.enter(&conn("u1"), 0);
-        platform.enter(&ghost, 6);
-        platform.enter(&ghost, 7);
-        (8..=10).for_each(|heard| platform.leave(&user, heard));
-        flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user.clone(), 6)]);
-        // The visible visit has ended when the invisible one begins, and the store does not know yet.
-        platform.enter(&conn("u1"), 0);
-        platform.leave(&user, 21);
-        platform.enter(&ghost, 22);
-        flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user.clone(), 21)]);
-        platform.leave(&user, 23);
-        assert_eq!(flush(&platform, place), [(user, None)]);
-        assert!(platform.take_seen(place).is_empty());
-    }
-
-    #[test]
-    fn a_user_who_hides_was_seen_until_then_however_late_the_store_learns_of_it() {
-        let (platform, user) = (Platform::new(0), user("u1"));
-        let place = Platform::place_of(&user);
-        platform.enter(&conn("u1"), 0);
-        flush(&platform, place);
-        platform.hide(&user, 5);
-        platform.hide(&user, 6);
-        platform.leave(&user, 9);
-        assert_eq!(flush(&platform, place), [(user.clone(), Some(5))]);
-        assert!(platform.take_seen(place).is_empty());
-        platform.enter(&conn("u1"), 10);
-        flush(&platform, place);
-        platform.hide(&user, 15);
-        flush(&platform, place);
-        assert_eq!(platform.take_seen(place), [(user.clone(), 15)]);
-        platform.leave(&user, 19);
-        assert_eq!(flush(&platform, place), [(user, None)]);
     }
 
     #[test]

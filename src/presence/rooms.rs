@@ -264,16 +264,9 @@ impl Rooms {
     }
 
     /// Notes a socket of a user who counts as online on the platform.
-    pub fn enter_platform(&self, conn: &Conn, now: Millis) {
+    pub fn enter_platform(&self, user: &UserId) {
         let Some(platform) = &self.platform else { return };
-        platform.enter(conn, now);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(&conn.identity.user));
-    }
-
-    /// Keeps a user with such a socket out of every list.
-    pub fn hide_on_platform(&self, user: &UserId, now: Millis) {
-        let Some(platform) = &self.platform else { return };
-        platform.hide(user, now);
+        platform.enter(user);
         self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
     }
 

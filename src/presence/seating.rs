@@ -53,10 +53,10 @@ impl Room {
             if wanted && matches!(slice.id.set, OnlineSet::Fans(_)) && !state.desired().contains(user) {
                 self.uniques.iter().for_each(|uniques| uniques.came_as_fan(user));
             }
-            match wanted {
-                true if seats.is_invisible(user) => state.add_invisible(user),
-                true => state.add(user),
-                false => state.remove(user),
+            if wanted {
+                state.add(user);
+            } else {
+                state.remove(user);
             }
         }
     }
@@ -94,11 +94,6 @@ impl Room {
         Ok(member)
     }
 
-    /// Takes in that a socket of the user keeps the user out of every list by now.
-    pub fn hide(&self, user: &UserId) {
-        self.settle(user, &self.seats_of(user).lock());
-    }
-
     /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
         let mut seats = self.seats_of(&conn.identity.user).lock();
@@ -110,11 +105,7 @@ impl Room {
     /// A socket's client said that nobody looks, or that somebody does again. True if that changed how its user counts.
     pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Millis) -> bool {
         let mut seats = self.seats_of(&conn.identity.user).lock();
-        let change = match away {
-            Away::Gone => Conn::hide,
-            Away::Back => Conn::unhide,
-        };
-        let Some(change) = seats.look_away(conn, change) else { return false };
+        let Some(change) = seats.look_away(conn, away == Away::Gone) else { return false };
         self.count_seat(change, now);
         change.before != change.after
     }

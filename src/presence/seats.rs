@@ -70,7 +70,7 @@ struct Seat {
 }
 
 impl Seat {
-    /// Whether any of the sockets counts (`?count=false` ones do not).
+    /// Whether any of the sockets counts (`?count=false` and `?invisible=true` ones do not).
     fn counts(&self) -> bool {
         self.conns.iter().any(|conn| conn.identity.counted)
     }
@@ -84,7 +84,7 @@ impl Seat {
         match self.counts() {
             false => SeatState::Uncounted,
             true if self.conns.iter().all(|conn| conn.is_held() || !conn.identity.counted) => SeatState::Moving,
-            true if self.conns.iter().all(|conn| conn.is_hidden() || !conn.identity.counted) => SeatState::Away,
+            true if self.conns.iter().all(|conn| conn.looks_away() || !conn.identity.counted) => SeatState::Away,
             true => SeatState::Here,
         }
     }
@@ -151,10 +151,10 @@ impl Seats {
     }
 
     /// Changes whether a socket's user is away; `None` if the user has no seat.
-    pub(super) fn look_away(&mut self, conn: &Arc<Conn>, change: fn(&Conn)) -> Option<SeatChange> {
+    pub(super) fn look_away(&mut self, conn: &Arc<Conn>, away: bool) -> Option<SeatChange> {
         let seat = self.by_user.get(&conn.identity.user)?;
         let before = seat.state();
-        change(conn);
+        conn.set_looks_away(away);
         Some(SeatChange { before, after: seat.state() })
     }
 
@@ -202,11 +202,6 @@ impl Seats {
     /// The users who count.
     pub(super) fn viewers(&self) -> impl Iterator<Item = &UserId> {
         self.by_user.iter().filter(|(_, seat)| seat.counts()).map(|(user, _)| user)
-    }
-
-    /// Whether any socket of the user is in no list.
-    pub(super) fn is_invisible(&self, user: &UserId) -> bool {
-        self.by_user.get(user).is_some_and(|seat| seat.conns.iter().any(|conn| conn.is_invisible()))
     }
 
     /// Since when the user has this seat.

@@ -2,8 +2,6 @@
 //! queue. A room and the platform update the desired state with each change of their users. The flusher and the checker
 //! take the lock, too; a heartbeat never does. Never awaits.
 
-use std::collections::HashSet;
-
 use tokio::time::Instant;
 
 use super::desired_state::{DesiredState, Difference, Draft, Verdict};
@@ -26,10 +24,6 @@ enum Job {
 #[derive(Debug)]
 pub struct SliceState {
     desired: DesiredState,
-    /// The users who are in no list, until the store knows that they left.
-    invisible: HashSet<UserId>,
-    /// Those of them who became so while a call about them was under way.
-    not_hidden_yet: Vec<UserId>,
     job: Job,
     unconfirmed: Unconfirmed,
     /// When the whole slice may be sent or read again, once the slice has asked for that.
@@ -47,8 +41,6 @@ impl SliceState {
         Self {
             // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
             desired: DesiredState::numbered_from(now * 1_000),
-            invisible: HashSet::new(),
-            not_hidden_yet: Vec::new(),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
             resync_at: ResyncAt::default(),
@@ -65,57 +57,9 @@ impl SliceState {
         self.desired.add(user);
     }
 
-    /// As [`Self::add`], of a user who is in no list from now on, until the store holds the user no longer.
-    pub fn add_invisible(&mut self, user: &UserId) {
-        let (is_new, was_wanted) = (self.invisible.insert(user.clone()), self.desired.contains(user));
-        self.desired.add(user);
-        // The store may hold the user as one whom everybody may see, also if the user was about to leave.
-        if is_new && self.desired.is_settled(user) {
-            self.desired.resend(std::slice::from_ref(user));
-        } else if is_new && was_wanted {
-            self.not_hidden_yet.push(user.clone());
-        }
-    }
-
     /// Wants the store not to hold this user.
     pub fn remove(&mut self, user: &UserId) {
         self.desired.remove(user);
-        self.forget_invisible(std::slice::from_ref(user));
-    }
-
-    /// Forgets that those of these users are invisible whom the store holds no longer.
-    fn forget_invisible(&mut self, users: &[UserId]) {
-        if self.invisible.is_empty() {
-            return;
-        }
-        for user in users.iter().filter(|user| self.desired.is_rid_of(user)) {
-            self.invisible.remove(user);
-        }
-    }
-
-    /// As [`Self::forget_invisible`], of all users.
-    fn forget_all_invisible(&mut self) {
-        let desired = &self.desired;
-        self.invisible.retain(|user| !desired.is_rid_of(user));
-    }
-
-    /// Tells the store again who is invisible.
-    fn resend_invisible(&mut self) {
-        self.desired.resend(&Vec::from_iter(self.invisible.iter().cloned()));
-    }
-
-    /// Whether a user is in no list, until the store knows that the user left.
-    pub fn is_invisible(&self, user: &UserId) -> bool {
-        self.invisible.contains(user)
-    }
-
-    /// Puts the invisible first; how many they are.
-    pub fn sort_invisible(&self, users: &mut [UserId]) -> usize {
-        if self.invisible.is_empty() {
-            return 0;
-        }
-        users.sort_by_key(|user| !self.invisible.contains(user));
-        users.partition_point(|user| self.invisible.contains(user))
     }
 
     /// Wants the store to hold nobody, for good: the gateway stops.
@@ -126,7 +70,6 @@ impl SliceState {
     /// Forgets everybody: the epoch is over.
     pub fn clear(&mut self) {
         self.desired.clear();
-        (self.invisible, self.not_hidden_yet) = (HashSet::new(), Vec::new());
         self.unconfirmed = Unconfirmed::default();
         self.drift = 0;
     }
@@ -231,10 +174,7 @@ impl SliceState {
         if matches!(reply, ApplyReply::Done(_)) {
             self.written = now;
         }
-        let verdict = self.desired.answered(draft, reply);
-        self.forget_invisible(&draft.leaves);
-        self.desired.resend(&std::mem::take(&mut self.not_hidden_yet));
-        verdict
+        self.desired.answered(draft, reply)
     }
 
     pub fn failed(&mut self, draft: &Draft) {
@@ -246,7 +186,6 @@ impl SliceState {
         let lost = self.desired.is_lost();
         if lost {
             self.desired.reassert();
-            self.forget_all_invisible();
         }
         lost
     }
@@ -256,9 +195,6 @@ impl SliceState {
         let mut difference = self.desired.reconcile(entry, &held.users);
         difference.missing += self.desired.resend(&held.missing);
         self.drift = difference.total();
-        self.forget_all_invisible();
-        // A store that came back with older data may hold them as users whom everybody may see.
-        self.resend_invisible();
         difference
     }
 
@@ -284,8 +220,6 @@ impl SliceState {
 
     /// See [`super::slice::Slice::expect`]: the entry and how many users are held.
     pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, u64)> {
-        // Only the gateways know who is invisible. So each says it again, in case another program removed somebody.
-        self.resend_invisible();
         let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
         let held = self.desired.held().filter(|_| is_settled);
         if held.is_none() {
@@ -335,125 +269,5 @@ impl SliceState {
             self.desired.require_call();
         }
         due
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::presence::desired_state::CallLimit;
-    use crate::store::{SliceSize, SliceView};
-
-    fn draft(state: &mut SliceState) -> Option<(Draft, usize)> {
-        let mut turn = state.begin_turn(1, TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH });
-        let Step::Call(draft) = state.next_step(&mut turn) else { return None };
-        let invisible = state.sort_invisible(&mut draft.joins.clone());
-        Some((draft, invisible))
-    }
-
-    fn done(state: &mut SliceState, draft: &Draft, held: u64) {
-        state.answered(
-            draft,
-            &ApplyReply::Done(SliceView { size: SliceSize { card: held, ..SliceSize::default() }, held }),
-            0,
-        );
-    }
-
-    #[test]
-    fn a_user_who_becomes_invisible_during_a_call_is_sent_again() {
-        let (mut state, user) = (SliceState::new(0), UserId::parse("u1").unwrap());
-        state.add(&user);
-        let (first, invisible) = draft(&mut state).unwrap();
-        assert_eq!((first.joins.len(), invisible), (1, 0));
-        state.add_invisible(&user);
-        done(&mut state, &first, 1);
-        let (second, invisible) = draft(&mut state).unwrap();
-        assert_eq!((&second.joins, invisible), (&vec![user.clone()], 1));
-        done(&mut state, &second, 1);
-        state.add_invisible(&user);
-        assert!(draft(&mut state).is_none(), "the store knows");
-        // A user who comes back by another socket is seen again.
-        state.remove(&user);
-        let (leave, _) = draft(&mut state).unwrap();
-        done(&mut state, &leave, 0);
-        state.add(&user);
-        assert_eq!(draft(&mut state).unwrap().1, 0);
-    }
-
-    #[test]
-    fn a_settled_user_who_becomes_invisible_is_sent_again_and_one_who_never_was_sent_is_forgotten() {
-        let (mut state, user) = (SliceState::new(0), UserId::parse("u1").unwrap());
-        state.add(&user);
-        let (first, _) = draft(&mut state).unwrap();
-        done(&mut state, &first, 1);
-        state.add_invisible(&user);
-        assert_eq!(draft(&mut state).unwrap().1, 1);
-        let mut other = SliceState::new(0);
-        other.add_invisible(&user);
-        other.remove(&user);
-        assert_eq!(other.sort_invisible(&mut [user]), 0);
-    }
-
-    #[test]
-    fn a_user_who_comes_back_invisible_before_the_store_knows_of_the_leave_is_sent_again() {
-        let (mut state, user) = (SliceState::new(0), UserId::parse("u1").unwrap());
-        state.add(&user);
-        let (first, _) = draft(&mut state).unwrap();
-        done(&mut state, &first, 1);
-        state.remove(&user);
-        state.add_invisible(&user);
-        let (again, invisible) = draft(&mut state).unwrap();
-        assert_eq!((again.joins, invisible), (vec![user], 1));
-    }
-
-    fn held(users: &[&UserId]) -> HeldMembers {
-        HeldMembers { users: users.iter().map(|&user| user.clone()).collect(), ..HeldMembers::default() }
-    }
-
-    #[test]
-    fn an_invisible_user_is_sent_again_after_the_store_was_read() {
-        let (mut state, user, other) = (SliceState::new(0), UserId::parse("u1").unwrap(), UserId::parse("u2").unwrap());
-        [&user, &other].into_iter().for_each(|user| state.add(user));
-        let (first, _) = draft(&mut state).unwrap();
-        done(&mut state, &first, 2);
-        state.add_invisible(&user);
-        let (hidden, _) = draft(&mut state).unwrap();
-        done(&mut state, &hidden, 2);
-        // The store comes back as it was before that call.
-        state.desired.require_read_back();
-        assert_eq!(state.reconcile(Some(first.number), &held(&[&user, &other])).total(), 0, "this is no drift");
-        let (again, invisible) = draft(&mut state).unwrap();
-        assert_eq!((again.joins.clone(), invisible), (vec![user], 1));
-        done(&mut state, &again, 2);
-        assert!(draft(&mut state).is_none());
-    }
-
-    #[test]
-    fn an_invisible_user_whom_the_store_has_lost_is_forgotten_with_the_last_visit() {
-        let user = UserId::parse("u1").unwrap();
-        let leaving = || {
-            let mut state = SliceState::new(0);
-            state.add_invisible(&user);
-            let (first, _) = draft(&mut state).unwrap();
-            done(&mut state, &first, 1);
-            state.remove(&user);
-            (state, first.number)
-        };
-        let is_forgotten = |mut state: SliceState| {
-            assert!(!state.is_invisible(&user));
-            state.add(&user);
-            assert_eq!(draft(&mut state).unwrap().1, 0, "the next visit is another one");
-        };
-        let (mut state, number) = leaving();
-        state.desired.require_read_back();
-        state.reconcile(Some(number), &held(&[&user]));
-        assert!(state.is_invisible(&user), "the store holds the user still");
-        state.desired.require_read_back();
-        state.reconcile(Some(number), &held(&[]));
-        is_forgotten(state);
-        let (mut state, _) = leaving();
-        state.desired.lose_entry();
-        assert!(state.is_invisible(&user) && state.reassert());
-        is_forgotten(state);
     }
 }

@@ -215,8 +215,7 @@ mod tests {
     use crate::base::identity::Identity;
 
     fn streamer() -> Arc<Conn> {
-        let identity =
-            Identity { user: UserId::parse("s1").unwrap(), role: Role::Streamer, counted: true, invisible: false };
+        let identity = Identity { user: UserId::parse("s1").unwrap(), role: Role::Streamer, counted: true };
         Arc::new(Conn::new(identity, 0))
     }
 

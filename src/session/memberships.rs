@@ -81,11 +81,11 @@ impl Memberships {
         memberships
     }
 
-    /// Makes the user online on the platform, unless the socket is a back end's or counts in no figure.
+    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure.
     fn enter_platform(&mut self) {
         let Self { context, conn, .. } = self;
         if !self.online && conn.identity.counted && conn.role() != Role::Service {
-            context.rooms.enter_platform(conn, context.clock.now());
+            context.rooms.enter_platform(&conn.identity.user);
             self.online = true;
         }
     }
@@ -151,25 +151,6 @@ impl Memberships {
         Some(room)
     }
 
-    /// Keeps the user out of every list from now on, until the user's sockets are gone.
-    pub(super) fn hide(&self) {
-        if self.conn.is_invisible() {
-            return;
-        }
-        let (rooms, user) = (&self.context.rooms, &self.conn.identity.user);
-        if let Some(Seat { room, .. }) = &self.seat {
-            self.note_whereabouts(room, Whereabouts::left);
-        }
-        self.conn.set_invisible();
-        if self.online {
-            rooms.hide_on_platform(user, self.context.clock.now());
-        }
-        if let Some(Seat { room, .. }) = &self.seat {
-            room.hide(user);
-            rooms.user_changed(room, user);
-        }
-    }
-
     /// Notes whether anybody looks; nothing comes of it while no live is joined.
     pub(super) fn look_away(&self, away: Away) {
         let Some(Seat { room, .. }) = &self.seat else { return };
@@ -179,10 +160,10 @@ impl Memberships {
         }
     }
 
-    /// A socket that is in no figure, or in no list, is nowhere.
+    /// A socket that is in no figure is nowhere.
     fn note_whereabouts(&self, room: &Room, change: fn(&Whereabouts, &UserId, &LiveId)) {
-        let (Identity { user, counted, .. }, invisible) = (&self.conn.identity, self.conn.is_invisible());
-        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| *counted && !invisible) {
+        let Identity { user, counted, .. } = &self.conn.identity;
+        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| *counted) {
             change(whereabouts, user, &room.record.live);
         }
     }
@@ -199,9 +180,6 @@ impl Memberships {
             context.streamers.admit(conn);
         }
         self.enter_platform();
-        if allowed.invisible {
-            self.hide();
-        }
         let (context, conn) = (&self.context, &self.conn);
         if let Some(Seat { room, .. }) = &self.seat {
             room.ask_tokens(&conn.identity.user);

@@ -50,14 +50,12 @@ pub(crate) struct JoinWish {
     pub(crate) counts: bool,
     /// Whether to push which friends are there.
     pub(crate) friends: bool,
-    /// Whether the user is in no list from now on.
-    pub(crate) invisible: bool,
 }
 
 impl JoinWish {
     /// A join that asks for nothing else.
     pub(crate) fn plain(live: LiveId) -> Self {
-        Self { live, counts: false, friends: false, invisible: false }
+        Self { live, counts: false, friends: false }
     }
 }
 
@@ -163,8 +161,6 @@ struct Fields<'a> {
     counts: Option<bool>,
     #[serde(default)]
     friends: Option<bool>,
-    #[serde(default)]
-    invisible: Option<bool>,
 }
 
 /// The only field that is read of a malformed message: its refusal carries the id.
@@ -216,7 +212,7 @@ fn malformed(text: &str, why: &serde_json::Error) -> String {
     if let Some(name) = ["live_id", "streamer_id", "token"].iter().find(|name| wrong(name, Value::is_string)) {
         return format!("{name} must be a text");
     }
-    if let Some(name) = ["counts", "friends", "invisible"].iter().find(|name| wrong(name, Value::is_boolean)) {
+    if let Some(name) = ["counts", "friends"].iter().find(|name| wrong(name, Value::is_boolean)) {
         return format!("{name} must be true or false");
     }
     if wrong(&&"slices", |value| value.as_u64().is_some_and(|slices| u32::try_from(slices).is_ok())) {
@@ -234,9 +230,8 @@ impl Fields<'_> {
         Ok(match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,
             "join" => {
-                let [counts, friends, invisible] =
-                    [self.counts, self.friends, self.invisible].map(|wish| wish == Some(true));
-                ClientMessage::Join(JoinWish { live: live()?, counts, friends, invisible })
+                let [counts, friends] = [self.counts, self.friends].map(|wish| wish == Some(true));
+                ClientMessage::Join(JoinWish { live: live()?, counts, friends })
             }
             "away" => ClientMessage::LookAway(Away::Gone),
             "back" => ClientMessage::LookAway(Away::Back),

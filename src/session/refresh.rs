@@ -27,6 +27,9 @@ impl<S: Transport> Session<S> {
         if !conn.identity.counted && claims.counted && claims.role != Role::Service {
             return Err(forbidden("this socket is in no figure, and the token does not allow that"));
         }
+        if conn.identity.counted && !claims.counted {
+            return Err(forbidden("this socket is in the figures, and the token forbids that: open another socket"));
+        }
         let expires_at = claims.expires_at;
         self.memberships.refresh(claims);
         Ok(self.send(&ServerMessage::Refreshed { expires_at }, id).await?)

@@ -104,7 +104,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn join(&mut self, wish: &JoinWish, id: Option<&RequestId>) -> RequestResult {
-        let JoinWish { live, counts, friends, invisible } = wish;
+        let JoinWish { live, counts, friends } = wish;
         self.refuse_early(Action::Join, "this role joins no lives", live)?;
         if *friends && self.context.whereabouts.is_none() {
             let message = "the gateway runs with --track-online off, and does not know where friends are";
@@ -112,9 +112,6 @@ impl<S: Transport> Session<S> {
         }
         if !self.memberships.has_joined(live) || (*friends && !self.memberships.asks_friends()) {
             self.charge(Cost::Visit)?;
-        }
-        if *invisible {
-            self.memberships.hide();
         }
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
@@ -219,7 +216,7 @@ impl<S: Transport> Session<S> {
         if by == OpenedBy::Streamer && slices.is_some() {
             return Err(forbidden("only a service chooses the number of slices"));
         }
-        let invisible = by == OpenedBy::Streamer && self.memberships.conn.is_invisible();
+        let invisible = by == OpenedBy::Streamer && !self.memberships.conn.identity.counted;
         let wish = OpenWish { live, streamer, slices, by, terms: Terms { invisible, ..Terms::default() } };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());

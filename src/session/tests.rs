@@ -262,7 +262,6 @@ async fn only_the_gateways_own_clock_says_when_a_token_ends() {
         user: testing::viewer("u1").user,
         role: Role::Viewer,
         counted: true,
-        invisible: false,
         expires_at: context.clock.unix() + 60_000,
         lives: None,
         fan_of: None,

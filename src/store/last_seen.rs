@@ -48,9 +48,9 @@ pub trait LastSeen: Sync {
     /// given another one must not go on.
     async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds>;
 
-    /// Notes that users were seen at these times. Of two times of a user the later one stays. A user who is online and
-    /// not invisible is taken out instead, whatever the time. [`super::Slices::apply`], the sweep and the search for
-    /// strays write these times themselves; this call is for users of whom none of them tells.
+    /// Notes that users were seen at these times. Of two times of a user the later one stays. A user who is online is
+    /// taken out instead, whatever the time. [`super::Slices::apply`], the sweep and the search for strays write these
+    /// times themselves; this call is for users of whom none of them tells.
     /// A time that is less than `apart` later than the one that is known changes nothing; such users are answered, with
     /// the known time.
     async fn note_seen(&self, seen: &[(UserId, UnixMillis)], apart: Duration)

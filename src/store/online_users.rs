@@ -43,8 +43,8 @@ pub trait OnlineUsers: Sync {
     /// What is known of each of some users, in the same order.
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
 
-    /// In which live each of some users is, as each gateway said, in the same order; nothing of the invisible. A user's
-    /// words may come before the user is online.
+    /// In which live each of some users is, as each gateway said, in the same order. A user's words may come before the
+    /// user is online.
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>>;
 }
 

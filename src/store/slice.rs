@@ -30,8 +30,6 @@ pub struct Slice {
     held: BTreeMap<GatewayId, Members>,
     /// Since when each member is there, in a set that keeps it.
     since: BTreeMap<UserId, UnixMillis>,
-    /// The members who are in no list.
-    invisible: BTreeSet<UserId>,
     /// The number of each gateway's last applied call.
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
@@ -46,8 +44,8 @@ pub struct Slice {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence, &self.stays)
-            == (&other.members, &other.held, &other.since, &other.invisible, &other.entries, other.fence, &other.stays)
+        (&self.members, &self.held, &self.since, &self.entries, self.fence, &self.stays)
+            == (&other.members, &other.held, &other.since, &other.entries, other.fence, &other.stays)
             && (self.counted, self.doubt) == (other.counted, other.doubt)
     }
 }
@@ -56,7 +54,7 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence).hash(state);
+        (&self.members, &self.held, &self.since, &self.entries, self.fence).hash(state);
         (self.counted, self.doubt).hash(state);
     }
 }
@@ -90,11 +88,9 @@ impl Slice {
         let version = self.move_on(now);
         self.note_since(&call.joins, &call.since);
         self.join(&call.gateway, &call.joins);
-        self.invisible.extend(call.joins.iter().take(call.invisible).cloned());
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
-            let listed = call.joins.iter().zip(&call.since).filter(|(user, _)| !self.invisible.contains(*user));
-            listed.for_each(|(user, at)| stays.enter(user, version, *at));
+            call.joins.iter().zip(&call.since).for_each(|(user, at)| stays.enter(user, version, *at));
         }
         let left: HashMap<&UserId, UnixMillis> = call.times_left().collect();
         self.leave(&call.gateway, &call.leaves, |user| left.get(user).copied().unwrap_or(now));
@@ -292,23 +288,6 @@ impl Slice {
         self.members.page(cursor, MAX_BATCH)
     }
 
-    /// As [`Self::fans_page`], without the invisible.
-    pub fn listed_page(&self, cursor: u64) -> MemberPage {
-        let mut page = self.fans_page(cursor);
-        page.users.retain(|user| !self.invisible.contains(user));
-        page
-    }
-
-    /// Whether a user is in the slice and not invisible.
-    pub fn is_listed(&self, user: &UserId) -> bool {
-        self.contains(user) && !self.invisible.contains(user)
-    }
-
-    /// The members who are invisible.
-    pub fn invisible(&self) -> impl Iterator<Item = &UserId> {
-        self.invisible.iter()
-    }
-
     /// The members.
     pub fn members(&self) -> impl Iterator<Item = &UserId> {
         self.members.users()
@@ -386,7 +365,6 @@ impl Slice {
     fn drop_member(&mut self, user: &UserId, at: UnixMillis) {
         self.members.remove(user);
         self.since.remove(user);
-        self.invisible.remove(user);
         if let Some(stays) = self.fence.and_then(|fence| self.stays.get_mut(&fence.epoch())) {
             stays.leave(user, at);
         }
@@ -426,7 +404,6 @@ impl Slice {
     fn wipe(&mut self) {
         self.members = Members::default();
         self.since.clear();
-        self.invisible.clear();
         self.held.clear();
         self.entries.clear();
         self.counted = 0;
@@ -517,7 +494,6 @@ mod tests {
             follows: None,
             known: 0,
             joins: vec![user("u1"), user("u2")],
-            invisible: 0,
             since: Vec::new(),
             leaves: Vec::new(),
             left: None,

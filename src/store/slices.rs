@@ -60,8 +60,6 @@ pub struct Apply {
     pub known: u64,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
-    /// The first so many of `joins` are invisible, until they leave the slice on all gateways.
-    pub invisible: usize,
     /// Since when each of `joins` is there, in the same order, by the gateway's wall clock, for a set that keeps it
     /// ([`crate::base::ids::OnlineSet::keeps_since`]); empty for the others. Of a user who is in the slice already, the
     /// earlier time stays.
@@ -70,15 +68,14 @@ pub struct Apply {
     pub leaves: Vec<UserId>,
     /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for the set of all viewers
     /// of a live with attendance, whose sessions the call begins and ends, and for the users of the platform, of whom
-    /// it is noted when they were seen last. `None` for the others. A user without a time was here until now; if the
-    /// user is of the platform, and the set does not have the user as one whom everybody may see, nothing is noted.
-    pub left: Option<Vec<Option<UnixMillis>>>,
+    /// it is noted when they were seen last. `None` for the others, and if they were here until now.
+    pub left: Option<Vec<UnixMillis>>,
 }
 
 impl Apply {
-    /// The users among `leaves` of whom it is known when they were here last.
+    /// The users of `leaves`, and when each was here last, if the call says so.
     pub(crate) fn times_left(&self) -> impl Iterator<Item = (&UserId, UnixMillis)> {
-        self.leaves.iter().zip(self.left.iter().flatten()).filter_map(|(user, at)| Some((user, (*at)?)))
+        self.leaves.iter().zip(self.left.iter().flatten().copied())
     }
 
     /// Whether the call begins and ends sessions.
@@ -424,23 +421,17 @@ pub trait Slices: Sync {
         })
     }
 
-    /// Every user of a slice but the invisible, from the first page to the last. A user may come twice, as in SSCAN.
-    async fn listed(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
+    /// Every user of a slice, from the first page to the last. A user may come twice, as in SSCAN.
+    async fn fans(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
         let mut users = Vec::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            let page = self.listed_page(slice, from).await?;
+            let page = self.fans_page(slice, from).await?;
             users.extend(page.users);
             cursor = page.next;
         }
         Ok(users)
     }
-
-    /// As [`Slices::fans_page`], without the invisible.
-    async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;
-
-    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in the slice and not invisible, in the same order.
-    async fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
     /// A page of a slice's fans, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;

@@ -303,8 +303,10 @@ impl Flusher {
         }
     }
 
-    fn unix_times(&self, at: &[Option<Millis>]) -> Vec<Option<UnixMillis>> {
-        at.iter().map(|at| at.map(|at| self.unix(at))).collect()
+    /// The Unix times of moments on this gateway's clock. What is not known counts as now.
+    fn unix_times(&self, at: &[Option<Millis>]) -> Vec<UnixMillis> {
+        let now = self.clock.now();
+        at.iter().map(|at| self.unix(at.unwrap_or(now))).collect()
     }
 
     /// The Unix time of a moment on this gateway's clock.
@@ -323,14 +325,9 @@ impl Flusher {
         (own, draft): (&GatewayId, &Draft),
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
-        let (mut joins, mut leaves) = (draft.joins.clone(), draft.leaves.clone());
-        let (invisible, invisible_leaves) = {
-            let state = slice.lock();
-            (state.sort_invisible(&mut joins), state.sort_invisible(&mut leaves))
-        };
         // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
         if let Audience::Room(room) = audience {
-            room.unrecorded.add(place, &joins[invisible..]);
+            room.unrecorded.add(place, &draft.joins);
             self.record_attendance(room, place).await;
         }
         // The gateway may have been frozen, or buried, since it was asked whether it may make entries.
@@ -339,7 +336,7 @@ impl Flusher {
             slice.lock().failed(draft);
             return Err(StoreError::Lost("the lease, before an entry was made".to_owned()));
         }
-        let left = audience.left(place, &leaves);
+        let left = audience.left(place, &draft.leaves);
         let call = Apply {
             slice: slice.id.clone(),
             epoch: audience.epoch(),
@@ -347,11 +344,10 @@ impl Flusher {
             number: draft.number,
             follows: draft.follows,
             known: slice.size().version,
-            since: audience.since(place, &joins, self.clock.unix()),
-            joins,
-            invisible,
+            joins: draft.joins.clone(),
+            since: audience.since(place, &draft.joins, self.clock.unix()),
+            leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
-            leaves,
         };
         self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
         let asked = self.clock.now();
@@ -366,17 +362,13 @@ impl Flusher {
         match reply? {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
-                audience.note_left_told(place, &call.leaves, left.as_deref());
+                audience.note_left_told(place, &draft.leaves, left.as_deref());
                 self.rooms.note_size(audience, place, view.size, self.clock.now());
                 if verdict == Verdict::Settled {
                     self.rooms.note_proven(audience, place, asked);
                 }
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
-                    let listed = (&call.joins[invisible..], &call.leaves[invisible_leaves..]);
-                    events.note(room, &slice.id.set, listed);
-                }
-                if invisible > 0 && audience.room().is_none() {
-                    self.outbox.hidden(&call.joins[..invisible]);
+                    events.note(room, &slice.id.set, draft);
                 }
             }
             // The peers may have lost their entries too, and need not find out one by one.

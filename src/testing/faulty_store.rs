@@ -144,11 +144,18 @@ impl FaultyStore {
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
-        let (epoch, since, invisible) = (record.epoch, Vec::new(), 0);
-        let (joins, leaves) = (Vec::new(), Vec::new());
-        let left = None;
-        let known = 0;
-        let mut call = Apply { slice, epoch, gateway, number, follows, known, joins, since, invisible, leaves, left };
+        let mut call = Apply {
+            slice,
+            epoch: record.epoch,
+            gateway,
+            number,
+            follows,
+            known: 0,
+            joins: Vec::new(),
+            since: Vec::new(),
+            leaves: Vec::new(),
+            left: None,
+        };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
@@ -275,8 +282,6 @@ answered_by_the_embedded_store! {
         fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
-        fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
-        fn fans_page(&self, slice: &SliceId, cursor: u64) -> MemberPage;
         fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
@@ -308,10 +313,10 @@ answered_by_the_embedded_store! {
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
-        async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-            self.works("listed_page").await?;
+        async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+            self.works("fans_page").await?;
             self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
-            let MemberPage { users: fans, next } = self.inner.listed_page(slice, 0).await?;
+            let MemberPage { users: fans, next } = self.inner.fans_page(slice, 0).await?;
             assert_eq!(next, None, "no test has more fans than fit a page");
             let from = cursor as usize;
             let to = (from + SCAN_PAGE).min(fans.len());

@@ -49,7 +49,7 @@ pub(crate) fn sessions() -> Arc<SessionContext> {
 
 /// A viewer who counts.
 pub(crate) fn viewer(user: &str) -> Identity {
-    Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true, invisible: false }
+    Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true }
 }
 
 /// A viewer's socket that was last heard at 0.

@@ -141,7 +141,6 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.held(&only, &gateway),
         keys.gateways(&only),
         keys.fence(&only),
-        keys.invisible(&only),
         keys.slice(&viewers(1, 1)),
         keys.slice(&viewers(3, 8)),
         keys.since(&viewers(1, 1)),

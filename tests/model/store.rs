@@ -235,7 +235,6 @@ impl Store {
             known: 0,
             joins: draft.joins.clone(),
             since: Vec::new(),
-            invisible: 0,
             left: None,
             leaves: draft.leaves.clone(),
         };

@@ -29,7 +29,6 @@ mod follows;
 mod former;
 mod history;
 mod infos;
-mod invisible;
 mod leases;
 mod lives;
 mod messages;
@@ -207,7 +206,6 @@ impl Caller {
             known: 0,
             joins: joins.to_vec(),
             since: Vec::new(),
-            invisible: 0,
             left: None,
             leaves: leaves.to_vec(),
         }

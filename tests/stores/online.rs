@@ -73,15 +73,15 @@ impl Platform {
     async fn change(&self, users: &[UserId], command: &str) {
         for user in users {
             match self.place {
-                Place::Memory if command == "SADD" => self.apply(user, [std::slice::from_ref(user), &[]], 0).await,
-                Place::Memory => self.apply(user, [&[], std::slice::from_ref(user)], 0).await,
+                Place::Memory if command == "SADD" => self.apply(user, [std::slice::from_ref(user), &[]]).await,
+                Place::Memory => self.apply(user, [&[], std::slice::from_ref(user)]).await,
                 _ => drop(self.redis(command, &set_of(user), &[user.as_str()])),
             }
         }
     }
 
     /// A call of the flusher. Whoever leaves was here last at the very beginning.
-    async fn apply(&self, user: &UserId, [joins, leaves]: [&[UserId]; 2], invisible: usize) {
+    async fn apply(&self, user: &UserId, [joins, leaves]: [&[UserId]; 2]) {
         let slice = SliceId { set: OnlineSet::Users, index: user.slice_index(SLICES), of: SLICES };
         let gateway = gateway("a");
         let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
@@ -93,24 +93,11 @@ impl Platform {
             follows: entry,
             known: 0,
             joins: joins.to_vec(),
-            invisible,
             leaves: leaves.to_vec(),
             since: Vec::new(),
-            left: Some(vec![Some(0); leaves.len()]),
+            left: Some(vec![0; leaves.len()]),
         };
         assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
-    }
-
-    /// Puts users among those online who are in no list.
-    async fn come_invisible(&self, users: &[UserId]) {
-        for user in users {
-            if matches!(self.place, Place::Memory) {
-                self.apply(user, [std::slice::from_ref(user), &[]], 1).await;
-            } else {
-                self.redis("SADD", &set_of(user), &[user.as_str()]);
-                self.redis("SADD", &format!("{{{}}}:invisible", set_of(user)), &[user.as_str()]);
-            }
-        }
     }
 
     pub async fn come(&self, users: &[UserId]) {
@@ -285,8 +272,7 @@ async fn everybody_of_a_long_list_has_the_right_answer(platform: Platform) {
     platform.see(&of_kind(4), 8).await;
     platform.come(&of_kind(0)).await;
     platform.come(&of_kind(1)).await;
-    platform.come_invisible(&of_kind(3)).await;
-    let told = [of_kind(0), of_kind(3)].concat();
+    let told = of_kind(0);
     for slice in 1..=SLICES {
         let users = told.iter().filter(|user| user.slice_index(SLICES) == slice);
         let users = users.map(|user| (user.clone(), vec![LiveId::parse(user.as_str()).unwrap()])).collect();
@@ -339,13 +325,13 @@ async fn visits_of_users_with_ids_of_four_bytes_are_noted_by_the_calls_that_end_
     platform.store.fix_seen_ids(SeenIds::U32).await.unwrap();
     let [some, odd] = ["258", "no-number"].map(|id| UserId::parse(id).unwrap());
     for user in [&some, &odd] {
-        platform.apply(user, [std::slice::from_ref(user), &[]], 0).await;
-        platform.apply(user, [&[], std::slice::from_ref(user)], 0).await;
+        platform.apply(user, [std::slice::from_ref(user), &[]]).await;
+        platform.apply(user, [&[], std::slice::from_ref(user)]).await;
     }
     let seen = platform.redis("ZRANGE", &format!("last-seen:{{{}}}", set_of(&some)), &["0", "-1"]);
     assert_eq!(seen.as_bytes(), [0, 0, 1, 2]);
     assert_eq!(platform.redis("EXISTS", &format!("last-seen:{{{}}}", set_of(&odd)), &[]), "0");
-    platform.apply(&some, [std::slice::from_ref(&some), &[]], 0).await;
+    platform.apply(&some, [std::slice::from_ref(&some), &[]]).await;
     assert_eq!(platform.known(&[some]).await, [(true, None)]);
     assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 1, seen: 0 });
 }
@@ -358,9 +344,9 @@ async fn who_is_online_changes_although_another_program_garbled_the_last_seen_ti
     platform.redis("SET", &seen, &["x"]);
     let slice = SliceId { set: OnlineSet::Users, index: users[0].slice_index(SLICES), of: SLICES };
     let card = async || platform.store.read_slice(&slice, &gateway("a")).await.unwrap().size.card;
-    platform.apply(&users[0], [&users, &[]], 1).await;
+    platform.apply(&users[0], [&users, &[]]).await;
     assert_eq!(card().await, 3);
-    platform.apply(&users[0], [&[], &users[..1]], 0).await;
+    platform.apply(&users[0], [&[], &users[..1]]).await;
     assert_eq!(card().await, 2);
     platform.store.sweep(&slice, &gateway("a"), 1_000, 70).await.unwrap();
     assert_eq!(card().await, 0);
@@ -371,16 +357,15 @@ async fn who_is_online_changes_although_another_program_garbled_the_last_seen_ti
 #[tokio::test]
 async fn strays_who_are_taken_out_were_seen_until_now() {
     let platform = Platform::on_redis().await;
-    let (stray, hidden) = (user(1), (2..).map(user).find(|user| set_of(user) == set_of(&self::user(1))).unwrap());
+    let stray = user(1);
     platform.come(std::slice::from_ref(&stray)).await;
-    platform.come_invisible(std::slice::from_ref(&hidden)).await;
     let slice = SliceId { set: OnlineSet::Users, index: stray.slice_index(SLICES), of: SLICES };
-    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Count).await.unwrap().strays, 2);
-    assert_eq!(platform.known(&[stray.clone(), hidden.clone()]).await, [(true, None), (false, None)]);
+    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Count).await.unwrap().strays, 1);
+    assert_eq!(platform.known(std::slice::from_ref(&stray)).await, [(true, None)]);
     let before = unix_now();
-    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Drop).await.unwrap().strays, 2);
-    let known = platform.known(&[stray, hidden]).await;
-    assert!(!known[0].0 && known[0].1.is_some_and(|at| at + 5_000 >= before) && known[1] == (false, None), "{known:?}");
+    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Drop).await.unwrap().strays, 1);
+    let known = platform.known(&[stray]).await;
+    assert!(!known[0].0 && known[0].1.is_some_and(|at| at + 5_000 >= before), "{known:?}");
 }
 
 #[tokio::test]

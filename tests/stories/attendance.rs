@@ -122,7 +122,6 @@ on_both_stores! {
         world.follow(&["ghost", "u1"]).await;
         let mut ghost = world.person("ghost", "viewer", "&live_id=a&invisible=true").await;
         ghost.expect("joined").await;
-        world.dashboard("a").await.sees(viewers(1), fans(1)).await;
         let _plain = world.viewer_in("u1", "a").await;
         become_those_who_came(&world, "live_ids=a", &["u1"]).await;
         ghost.leave().await;

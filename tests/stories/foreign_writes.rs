@@ -561,45 +561,6 @@ async fn a_fan_who_was_replaced_comes_back_among_a_thousand_too() {
     .await;
 }
 
-/// Users who are listed as viewers of live 42; nobody while a key is unreadable.
-async fn listed(world: &World) -> BTreeSet<String> {
-    let page = world.backend().get("/v1/lives/42/viewers?limit=1000").await.body;
-    let items = page["items"].as_array().into_iter().flatten();
-    items.map(|item| item["user_id"].as_str().unwrap().to_owned()).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_invisible_is_listed_no_longer_than_that() {
-    within_deadline(async {
-        let here = World::on_redis(exact).await;
-        here.open("42").await;
-        let there = here.another_gateway().await;
-        let mut people = Vec::new();
-        for (user, world) in [("ghost1", &here), ("ghost2", &there)] {
-            people.push(world.person(user, "viewer", "&live_id=42&invisible=true").await);
-        }
-        for (user, world) in [("seen1", &here), ("seen2", &there)] {
-            people.push(world.viewer_in(user, "42").await);
-        }
-        let key = "{online-viewers:42}:invisible";
-        let ghosts = BTreeSet::from(["ghost1".to_owned(), "ghost2".to_owned()]);
-        let seen = BTreeSet::from(["seen1".to_owned(), "seen2".to_owned()]);
-        let is_right = async || {
-            let invisible = here.redis().members_of(key).await;
-            same((invisible, listed(&here).await), (ghosts.clone(), seen.clone()))
-        };
-        until("the ghosts are noted", PATIENCE, &is_right).await;
-        for meddling in Meddling::OF_THE_INVISIBLE {
-            here.redis().meddle(&meddling.command(key)).await;
-            sleep(Duration::from_millis(150)).await;
-            until(&format!("who is listed after {meddling:?}"), bound(&here), &is_right).await;
-        }
-        here.redis().meddle(&tidy(key)).await;
-        nothing_is_wrong(&here.redis().url(), PATIENCE).await;
-    })
-    .await;
-}
-
 /// In which live a user is, as a gateway says; nothing while a key is unreadable.
 async fn whereabouts(world: &World, user: &str) -> Value {
     let said = world.backend().post("/v1/online/query", json!({"user_ids": [user]})).await.body;

@@ -161,17 +161,21 @@ async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let token = |user: &str, more| hs256(SECRET, &claims(user, &more));
-        let (status, problem) = refused(world.addr, "/ws?count=false", &token("u1", json!({}))).await;
-        assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
+        for path in ["/ws?count=false", "/ws?invisible=true"] {
+            let (status, problem) = refused(world.addr, path, &token("u1", json!({}))).await;
+            assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
+        }
         let service = token("service", json!({"role": "service"}));
         let socket = enter(world.addr, "/ws?count=false", &service).await.unwrap();
         let mut service = Viewer::greeted("service", socket).await;
         let opened = service.ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"})).await;
         assert_eq!(opened["type"], "opened", "{opened}");
         assert_eq!(service.join("42").await["viewers"], 0);
-        for path in ["/ws", "/ws?count=false", "/ws?count=true"] {
-            let bot = enter(world.addr, path, &token("bot", json!({"count": false}))).await.unwrap();
-            assert_eq!(Viewer::greeted("bot", bot).await.join("42").await["viewers"], 0, "{path}");
+        for claim in [json!({"count": false}), json!({"invisible": true})] {
+            for path in ["/ws", "/ws?count=false", "/ws?invisible=true", "/ws?count=true&invisible=false"] {
+                let bot = enter(world.addr, path, &token("bot", claim.clone())).await.unwrap();
+                assert_eq!(Viewer::greeted("bot", bot).await.join("42").await["viewers"], 0, "{path}, {claim}");
+            }
         }
         let viewer = enter(world.addr, "/ws?count=true", &token("u1", json!({}))).await.unwrap();
         assert_eq!(Viewer::greeted("u1", viewer).await.join("42").await["viewers"], 1);

@@ -291,8 +291,8 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
         world.open("42").await;
         world.crowd_follows("u", 20).await;
         world.follow(&["ghost"]).await;
-        let ghost = world.person("ghost", "viewer", "&live_id=42&invisible=true").await;
-        world.fans_become("42", &["ghost"]).await;
+        let mut ghost = world.person("ghost", "viewer", "&live_id=42&invisible=true").await;
+        ghost.expect("joined").await;
         let crowd = world.crowd("u", 20, "42").await;
         let _stranger = world.viewer_in("stranger", "42").await;
         let told = |kind: &str| {

@@ -52,10 +52,6 @@ impl Meddling {
         Self::RestoreOlder,
     ];
 
-    /// What can happen to the set of the invisible. Gateways do not notice who was added there.
-    pub const OF_THE_INVISIBLE: &'static [Self] =
-        &[Self::RemoveOne, Self::Delete, Self::Rename, Self::Expire, Self::Overwrite];
-
     /// What can happen to the entries of the gateways: who adds one there invents a gateway.
     pub const OF_ENTRIES: &'static [Self] =
         &[Self::RemoveOne, Self::Delete, Self::Rename, Self::Expire, Self::Overwrite, Self::RestoreOlder];

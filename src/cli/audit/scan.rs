@@ -162,7 +162,7 @@ pub(super) async fn each_key(
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
         let kind = match store.keys().read_key(&key)? {
-            ReadKey::Slice(.., SliceKey::Members | SliceKey::Invisible | SliceKey::Held(_)) => KeyType::Set,
+            ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
             ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) | ReadKey::Live(_, LiveKey::Viewers) => {
                 KeyType::Hash
             }

@@ -91,7 +91,7 @@ pub(super) fn known(user: &UserId, knows: &ViewerKnown) -> String {
     let heard = knows.heard_ms_ago.unwrap_or(0) as f64 / 1_000.0;
     let fan = match (knows.wanted, knows.counted, knows.fan) {
         (true, ..) => "a fan, so the store should hold them",
-        (false, false, _) => "not to be counted (count=false)",
+        (false, false, _) => "not to be counted (count=false or invisible=true)",
         (false, true, None) => "a viewer whose fan check has not finished yet",
         (false, true, Some(_)) => "a viewer, and no fan by its last fan check",
     };

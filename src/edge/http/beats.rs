@@ -30,7 +30,7 @@ refusals!(BeatRefused = InvalidId, InvalidQuery, NotKept, StoreUnavailable);
 /// Say that you are there
 ///
 /// Marks the user of the token as seen now. A gateway writes each user once a minute at most. A token with
-/// `count: false` is in no figure, and one with `invisible: true` in no list, so nothing is written.
+/// `count: false` or `invisible: true` is in no time, so nothing is written.
 #[utoipa::path(post, path = "/v1/beat", operation_id = "beat", tag = "online", params(BeatQuery),
     responses((status = 204, description = "The user was seen"), BeatRefused))]
 pub(super) async fn beat(
@@ -40,7 +40,7 @@ pub(super) async fn beat(
 ) -> Result<StatusCode, Problem> {
     tracked(&state)?;
     let user = match bearer {
-        Some(Extension(Bearer(claims))) if !claims.counted || claims.invisible => return Ok(StatusCode::NO_CONTENT),
+        Some(Extension(Bearer(claims))) if !claims.counted => return Ok(StatusCode::NO_CONTENT),
         Some(Extension(Bearer(claims))) => claims.user.clone(),
         None => in_query("user_id", UserId::parse(query.user_id.as_deref().unwrap_or_default()))?,
     };

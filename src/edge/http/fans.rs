@@ -29,7 +29,7 @@ pub(super) struct Fan {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Presence)]
 pub(super) struct Presence {
-    /// True if the user is online in the live, follows its streamer, and is not invisible.
+    /// True if the user is online in the live and follows its streamer.
     online: bool,
 }
 
@@ -48,7 +48,7 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 
 /// List the fans who are online
 ///
-/// Each fan at most once, without the invisible. A fan who joins or leaves while the pages are read may be in them or
+/// Each fan at most once. A fan who joins or leaves while the pages are read may be in them or
 /// not. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery, PrefixQuery),
@@ -109,8 +109,7 @@ pub(super) async fn presence(
         return Ok(Json(Presence { online: false }));
     }
     let slice = SliceId::of_fans(live, user.slice_index(record.slices), record.slices);
-    let listed = state.store_for_clients.are_listed(&slice, std::slice::from_ref(&user)).await?;
-    Ok(Json(Presence { online: listed == [true] }))
+    Ok(Json(Presence { online: state.store_for_clients.is_fan_online(&slice, &user).await? }))
 }
 
 pub(super) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {

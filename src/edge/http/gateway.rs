@@ -216,7 +216,7 @@ pub struct ViewerKnown {
     /// Sockets of the user in the live, here.
     #[schema(example = 1)]
     pub sockets: u64,
-    /// Whether any of them counts (`count=false` ones do not).
+    /// Whether any of them counts (`count=false` and `invisible=true` ones do not).
     pub counted: bool,
     /// The last answer of the fan check; null before the first.
     pub fan: Option<bool>,

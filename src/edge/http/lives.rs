@@ -33,7 +33,7 @@ pub(super) struct OpenLive {
     slices: Option<SliceCount>,
     /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
     attendance: Option<bool>,
-    /// Whether to keep it out of all feeds and timelines, because its streamer is invisible.
+    /// Whether to keep it out of all feeds and timelines, because its streamer hides.
     invisible: Option<bool>,
     /// For people: no control characters. Left out, null or empty: no title.
     #[schema(inline)]
@@ -269,7 +269,7 @@ pub(super) async fn open(
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
     let mut terms = body.terms();
-    terms.invisible |= only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.invisible);
+    terms.invisible |= only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| !claims.counted);
     let streamer = in_body("streamer_id", UserId::parse(&body.streamer_id))?;
     if only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.user != streamer) {
         return Err(Problem::new(

@@ -111,7 +111,7 @@ impl Snapshots {
         // The semaphore is never closed; reading without a permit would do no harm.
         let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
-        let mut users = self.store.listed(&slice).await?;
+        let mut users = self.store.fans(&slice).await?;
         users.sort_unstable();
         users.dedup();
         users.shrink_to_fit();

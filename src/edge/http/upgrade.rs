@@ -72,9 +72,9 @@ refusals!(
         ("token" = Option<String>, Query, description = "A token, for clients that cannot send it in a header"),
         ("live_id" = Option<String>, Query, description = "Joins this live at once", example = "42"),
         ("watch" = Option<String>, Query, description = "Watches this live at once"),
-        ("count" = Option<bool>, Query, description = "With false the socket takes part but is in no figure"),
-        ("invisible" = Option<bool>, Query,
-            description = "With true the user counts but is in no list (only with --auth off)"),
+        ("count" = Option<bool>, Query,
+            description = "With false the socket takes part, and is in no figure, no list, no time and no event"),
+        ("invisible" = Option<bool>, Query, description = "True is the same as count=false"),
         ("Sec-WebSocket-Protocol" = Option<String>, Header, description = "rollcall.v1 is selected when offered"),
     ),
     responses((status = 101, description = "A WebSocket from here on"), Refused))]

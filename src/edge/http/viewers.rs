@@ -46,7 +46,7 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 
 /// List all viewers who are online
 ///
-/// For lives that opened with `--exact-viewers`. Each viewer at most once, without the invisible. A viewer who joins or
+/// For lives that opened with `--exact-viewers`. Each viewer at most once. A viewer who joins or
 /// leaves while the pages are read may be in them or not. A page may hold fewer than `limit` although the list goes on.
 /// A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",

@@ -148,7 +148,7 @@ async fn settle() {
 async fn holds(who: (&str, Role), steps: Vec<Step>) {
     let world = World::new().await;
     settle().await;
-    let identity = Identity { user: UserId::parse(who.0).unwrap(), role: who.1, counted: true, invisible: false };
+    let identity = Identity { user: UserId::parse(who.0).unwrap(), role: who.1, counted: true };
     let before = world.store.contents();
     let opened = before[&LiveId::parse("42").unwrap()].0.clone().unwrap();
     let owns = opened.streamer == identity.user;

@@ -9,6 +9,7 @@ use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
 use crate::config::SeenIds;
+use crate::store::slice::Slice;
 use crate::store::{
     LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, TellWhereabouts, ToldWhereabouts,
     UserPresence, Whereabouts, WhereaboutsPage,
@@ -36,7 +37,7 @@ impl LastSeen for MemoryStore {
         for (user, at) in seen {
             let slice = user.slice_index(USERS_SLICES);
             let mut known = self.user_slice(slice);
-            if self.online_slice(slice, |online| online.is_listed(user)) {
+            if self.online_slice(slice, |online| online.contains(user)) {
                 known.forget(user);
             } else if let Some(at_before) = known.note(user, *at, apart) {
                 unchanged.push((user.clone(), at_before));
@@ -74,12 +75,8 @@ impl OnlineUsers for MemoryStore {
         let mut count = OnlineCount::default();
         for slice in 1..=USERS_SLICES {
             let known = self.user_slice(slice);
-            let (online, invisible) =
-                self.online_slice(slice, |online| (online.card(), online.invisible().cloned().collect::<Vec<_>>()));
-            // They are online, although their last visit before is remembered.
-            let seen = |user: &&UserId| known.seen.get(*user).is_some_and(|at| (span.from..=span.to).contains(at));
-            count.online += online;
-            count.seen += known.count(span).saturating_sub(invisible.iter().filter(seen).count() as u64);
+            count.online += self.online_slice(slice, Slice::card);
+            count.seen += known.count(span);
         }
         Ok(count)
     }
@@ -88,7 +85,7 @@ impl OnlineUsers for MemoryStore {
         let presence = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
             let known = self.user_slice(slice);
-            let online = self.online_slice(slice, |online| online.is_listed(user));
+            let online = self.online_slice(slice, |online| online.contains(user));
             let last_seen = known.seen.get(user).copied().filter(|_| !online);
             let lives = known.lives.get(user).filter(|_| online).cloned().unwrap_or_default();
             UserPresence { online, last_seen, lives }
@@ -99,8 +96,7 @@ impl OnlineUsers for MemoryStore {
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>> {
         let lives = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
-            let hidden = self.online_slice(slice, |online| online.contains(user) && !online.is_listed(user));
-            self.user_slice(slice).lives.get(user).filter(|_| !hidden).cloned().unwrap_or_default()
+            self.user_slice(slice).lives.get(user).cloned().unwrap_or_default()
         };
         Ok(users.iter().map(lives).collect())
     }

@@ -33,8 +33,8 @@ impl MemoryStore {
     }
 
     /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users
-    /// were seen last change in the same step: of those of `concerned` who are listed no longer it is noted that they
-    /// were seen at `left`, or now if they are here and became invisible; the times of those who are listed now go.
+    /// were seen last change in the same step: of those of `concerned` who are gone it is noted that they were seen at
+    /// `left`; the times of those who are here now go.
     fn change<T>(
         &self,
         slice: &SliceId,
@@ -45,18 +45,13 @@ impl MemoryStore {
         let mut known = (slice.set == OnlineSet::Users).then(|| self.user_slice(slice.index));
         let mut found = self.slices.entry(place.clone()).or_default();
         let users = if known.is_some() { concerned(&found) } else { Vec::new() };
-        let before: Vec<(UserId, bool)> =
-            users.into_iter().map(|user| (user.clone(), found.is_listed(&user))).collect();
+        let before: Vec<(UserId, bool)> = users.into_iter().map(|user| (user.clone(), found.contains(&user))).collect();
         let changed = change(&mut found);
-        let now = self.now();
         if let Some(known) = &mut known {
-            for (user, was_listed) in &before {
-                match (*was_listed, found.is_listed(user)) {
+            for (user, was_here) in &before {
+                match (*was_here, found.contains(user)) {
                     (false, true) => known.forget(user),
-                    (true, false) => {
-                        let at = if found.contains(user) { now } else { left(user) };
-                        known.note(user, at, Duration::ZERO);
-                    }
+                    (true, false) => drop(known.note(user, left(user), Duration::ZERO)),
                     (true, true) | (false, false) => {}
                 }
             }
@@ -181,14 +176,6 @@ impl Slices for MemoryStore {
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
         Ok(self.read(slice, |slice| slice.fans_page(cursor)))
-    }
-
-    async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-        Ok(self.read(slice, |slice| slice.listed_page(cursor)))
-    }
-
-    async fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        Ok(self.read(slice, |slice| users.iter().map(|user| slice.is_listed(user)).collect()))
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {

@@ -11,7 +11,7 @@ const EVERLASTING: i64 = -1;
 /// What to look for in the sessions of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StraySessions {
-    /// Members of the slice without an open session, invisible ones aside.
+    /// Members of the slice without an open session.
     Missing,
     /// Open sessions of users who are not in the slice.
     Ghosts,
@@ -72,7 +72,7 @@ impl RedisStore {
             StraySessions::EndGhosts => "end",
         };
         let keys = self.keys();
-        let on = [keys.slice(slice), keys.stays(slice, epoch), keys.fence(slice), keys.invisible(slice)];
+        let on = [keys.slice(slice), keys.stays(slice, epoch), keys.fence(slice)];
         let (mut cursor, mut sum, mut names) = (0, 0, Vec::new());
         loop {
             let args = args![epoch, cursor, SESSIONS_A_CALL, word];

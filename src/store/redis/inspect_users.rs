@@ -17,9 +17,8 @@ const PAGE: usize = 500;
 /// All that is known of a user of a slice, whether or not it fits together.
 #[derive(Debug)]
 pub(crate) struct UserInside {
-    /// Online and not invisible.
     pub(crate) online: bool,
-    /// When the user was seen last; a user who is online and not invisible should have no such time.
+    /// When the user was seen last; a user who is online should have no such time.
     pub(crate) seen: Option<UnixMillis>,
     /// What gateways say of where the user is.
     pub(crate) words: Vec<(GatewayId, LiveId)>,
@@ -53,8 +52,7 @@ impl RedisStore {
             return Ok(Vec::new());
         }
         let keys = self.keys();
-        let (online, invisible) = (keys.online_users(slice), keys.invisible_users(slice));
-        let on = vec![online, invisible, keys.last_seen(slice), keys.whereabouts(slice)];
+        let on = vec![keys.online_users(slice), keys.last_seen(slice), keys.whereabouts(slice)];
         let mut args = args![self.seen_ids().as_str()];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
         let steps = async {

@@ -95,8 +95,6 @@ pub enum SliceKey {
     Fence,
     /// Since when each member is there.
     Since,
-    /// The members who are in no list.
-    Invisible,
 }
 
 /// Of what a key is that outlasts a close.
@@ -326,35 +324,18 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// SET: the members of a slice who are in no list.
-    pub fn invisible(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "invisible")
-    }
-
-    /// Adds the last keys of a script that changes members: those who are invisible, and since when each is there, if
-    /// the set keeps it.
-    pub(super) fn with_companions(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
-        keys.push(self.invisible(slice));
-        self.with_since(slice, keys)
-    }
-
-    /// As [`Self::with_companions`], for a script that also notes when those whom it removes were there last: among the
-    /// users of the platform it needs the times when users were seen.
+    /// Adds the last key of a script that removes members and notes when they were there last: since when each is
+    /// there, if the set keeps it, or the times when users of the platform were seen.
     pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
-        let mut keys = self.with_companions(slice, keys);
+        let mut keys = self.with_since(slice, keys);
         keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
         keys
     }
 
-    /// Adds the last key of a script that reads members: since when each is there, if the set keeps it.
+    /// Adds the last key of a script on members: since when each is there, if the set keeps it.
     pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         keys.extend(slice.set.keeps_since().then(|| self.since(slice)));
         keys
-    }
-
-    /// As [`Self::invisible`], of the users with any socket now.
-    pub(super) fn invisible_users(&self, index: u32) -> String {
-        self.invisible(&SliceId { set: OnlineSet::Users, index, of: USERS_SLICES })
     }
 
     /// SET, contract: the users with any socket now, those of one of [`USERS_SLICES`] slices.
@@ -593,7 +574,6 @@ impl Keys {
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
             "since" if set.keeps_since() => SliceKey::Since,
-            "invisible" => SliceKey::Invisible,
             held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
         };
         Some(ReadKey::Slice(set, index, companion))
@@ -826,7 +806,6 @@ mod tests {
             name(keys.held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
-            name(keys.invisible(&slice_id), SliceKey::Invisible);
             if set.keeps_since() {
                 name(keys.since(&slice_id), SliceKey::Since);
             }
@@ -990,7 +969,6 @@ mod tests {
                     keys.gateways(&slice_id),
                     keys.fence(&slice_id),
                     keys.since(&slice_id),
-                    keys.invisible(&slice_id),
                 ] {
                     assert_eq!(slot(&key), home, "{key}");
                 }

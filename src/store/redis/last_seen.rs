@@ -72,7 +72,7 @@ impl RedisStore {
         let mut args = args![self.seen_ids().as_str(), millis(apart)];
         args.extend(seen.iter().flat_map(|(user, at)| args![user, at]));
         let keys = self.keys();
-        let on = vec![keys.last_seen(slice), keys.online_users(slice), keys.invisible_users(slice)];
+        let on = vec![keys.last_seen(slice), keys.online_users(slice)];
         let steps = async {
             let mut reply = self.router.script(&scripts::NOTE_SEEN, on, args).await?;
             let mut unchanged = Vec::new();

@@ -2,7 +2,7 @@
 //! script answers about them in one step. Users go in, and answers come out, as a few texts: for the client library a
 //! value a user is more work than the question is for Redis.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::mem;
 
 use async_trait::async_trait;
@@ -25,9 +25,6 @@ const USERS_A_CALL: usize = 128;
 /// Calls of one question at a time: so many that Redis need not wait for the next, and no more, since it carries out
 /// what it has received of a connection before it turns to others.
 const CALLS_AT_A_TIME: usize = 4;
-
-/// Invisible users of a page.
-const PAGE: usize = 500;
 
 /// A user, with the place of the answer.
 type Asked<'a> = (usize, &'a UserId);
@@ -92,10 +89,7 @@ impl RedisStore {
     }
 
     async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        let keys = |keys: &Keys, slice| {
-            let (online, invisible) = (keys.online_users(slice), keys.invisible_users(slice));
-            [online, invisible, keys.last_seen(slice), keys.whereabouts(slice)]
-        };
+        let keys = |keys: &Keys, slice| [keys.online_users(slice), keys.last_seen(slice), keys.whereabouts(slice)];
         let question = Question { script: &scripts::PRESENCE, args: args![self.seen_ids().as_str()], keys };
         let read = |item: &str| {
             Ok(match item.strip_prefix('+') {
@@ -108,7 +102,7 @@ impl RedisStore {
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
-        let keys = |keys: &Keys, slice| [keys.invisible_users(slice), keys.whereabouts(slice)];
+        let keys = |keys: &Keys, slice| [keys.whereabouts(slice)];
         let question = Question { script: &scripts::WHEREABOUTS, args: Vec::new(), keys };
         self.ask(users, question, |words| Ok(read_whereabouts(words))).await
     }
@@ -124,37 +118,10 @@ impl RedisStore {
     }
 
     async fn count_slices(&self, slices: &[u32], span: Span) -> StoreResult<OnlineCount> {
-        let on = slices.iter().flat_map(|slice| {
-            let keys = self.keys();
-            [keys.online_users(*slice), keys.invisible_users(*slice), keys.last_seen(*slice)]
-        });
+        let on = slices.iter().flat_map(|slice| [self.keys().online_users(*slice), self.keys().last_seen(*slice)]);
         let args = args![span.from, last_score(span)];
         let mut reply = self.router.script(&scripts::COUNT_ONLINE, on.collect(), args).await?;
-        let mut count = OnlineCount { online: reply.number()?, seen: reply.number()? };
-        let mut hidden = Vec::new();
-        while let Some(place) = reply.next_number()? {
-            let slice = usize::try_from(place).ok().and_then(|place| slices.get(place.checked_sub(1)?));
-            hidden.push(*slice.ok_or_else(|| nonsense("a slice that was not asked for"))?);
-        }
-        // They are online, although their last visit before is remembered.
-        let both = try_join_all(hidden.into_iter().map(|slice| self.count_invisible_seen(slice, span))).await?;
-        count.seen = count.seen.saturating_sub(both.iter().sum());
-        Ok(count)
-    }
-
-    /// How many invisible users of a slice were last seen in a span.
-    async fn count_invisible_seen(&self, slice: u32, span: Span) -> StoreResult<u64> {
-        let on = vec![self.keys().invisible_users(slice), self.keys().last_seen(slice)];
-        let (mut cursor, mut seen) = (0, HashSet::new());
-        loop {
-            let args = args![self.seen_ids().as_str(), span.from, last_score(span), cursor, PAGE];
-            let mut page = self.router.script(&scripts::INVISIBLE_SEEN, on.clone(), args).await?;
-            cursor = page.number()?;
-            seen.extend(page.texts());
-            if cursor == 0 {
-                return Ok(seen.len() as u64);
-            }
-        }
+        Ok(OnlineCount { online: reply.number()?, seen: reply.number()? })
     }
 }
 

@@ -31,14 +31,13 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
         keys::ATTENDANCE_TTL.as_secs(),
         form,
         call.joins.len(),
-        call.invisible,
         call.leaves.len(),
         call.known
     ];
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
     args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
-    args.extend(call.left.iter().flatten().map(|at| Value::from(at.map_or_else(String::new, |at| at.to_string()))));
+    args.extend(call.left.iter().flatten().map(|at| Value::from(at.to_string())));
     args
 }
 
@@ -206,11 +205,6 @@ impl RedisStore {
         if slice.set == OnlineSet::Users { self.seen_ids().as_str() } else { "" }
     }
 
-    /// The answer of the script of listings, of a page or of some users.
-    async fn ask_listed(&self, slice: &SliceId, args: Vec<Value>) -> StoreResult<Reply> {
-        self.router.script(&scripts::LISTED, vec![self.keys().slice(slice), self.keys().invisible(slice)], args).await
-    }
-
     /// What a command of a key says of each of these users.
     async fn of_each(&self, (command, key): (&'static str, String), users: &[UserId]) -> StoreResult<Vec<Value>> {
         if users.is_empty() {
@@ -320,7 +314,7 @@ impl RedisStore {
 
     async fn do_drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
         let keys = self.keys();
-        let on = keys.with_companions(slice, self.slice_keys(slice, gateway));
+        let on = keys.with_since(slice, self.slice_keys(slice, gateway));
         let args = args![keys.held_prefix(slice), keys.stays_prefix(slice), keys.sessions_prefix(slice)];
         Ok(self.router.script(&scripts::DROP_FOREIGN_KEYS, on, args).await?.texts().collect())
     }
@@ -414,7 +408,7 @@ impl Slices for RedisStore {
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let keys = self.keys();
-        let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let on = keys.with_since(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
         let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), keys.held_prefix(slice)];
         let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
@@ -426,28 +420,6 @@ impl Slices for RedisStore {
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
         self.router.call("fans_page", self.scan(self.keys().slice(slice), cursor)).await
-    }
-
-    async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-        let steps = async {
-            let mut reply = self.ask_listed(slice, args![cursor, MAX_BATCH]).await?;
-            let next = reply.number()?;
-            Ok(MemberPage { users: users(reply), next: (next != 0).then_some(next) })
-        };
-        self.router.call("listed_page", steps).await
-    }
-
-    async fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        if users.is_empty() {
-            return Ok(Vec::new());
-        }
-        let steps = async {
-            let mut args = args![""];
-            args.extend(users.iter().map(|user| Value::from(user.as_str())));
-            let mut reply = self.ask_listed(slice, args).await?;
-            users.iter().map(|_| reply.flag()).collect()
-        };
-        self.router.call("are_listed", steps).await
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {

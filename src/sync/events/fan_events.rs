@@ -18,6 +18,7 @@ use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::Room;
+use crate::presence::desired_state::Draft;
 use crate::presence::gateways::Gateways;
 use crate::store::{Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_append};
 
@@ -80,15 +81,16 @@ impl FanEvents {
         Self { store, gateways, metrics, clock, kept, number, waiting, unwritten }
     }
 
-    /// The store took these changes of a slice. Invisible users must not be among them.
-    pub fn note(&self, room: &Room, set: &OnlineSet, (joins, leaves): (&[UserId], &[UserId])) {
+    /// The store took these changes of a slice.
+    pub fn note(&self, room: &Room, set: &OnlineSet, changes: &Draft) {
         if !matches!(set, OnlineSet::Fans(_)) {
             return;
         }
         let mut waiting = self.waiting.lock();
         let mut dropped = 0;
-        let changes = joins.iter().map(|user| (user, EventKind::FanJoined));
-        for (user, kind) in changes.chain(leaves.iter().map(|user| (user, EventKind::FanLeft))) {
+        let joins = changes.joins.iter().map(|user| (user, EventKind::FanJoined));
+        let leaves = changes.leaves.iter().map(|user| (user, EventKind::FanLeft));
+        for (user, kind) in joins.chain(leaves) {
             if waiting.users >= MOST_WAITING {
                 dropped += 1;
                 continue;

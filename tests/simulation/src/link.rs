@@ -150,9 +150,7 @@ calls! {
         [write] close_slice(slice: &SliceId, epoch: Epoch) -> (), at slice(slice);
         [read] is_fan_online(slice: &SliceId, user: &UserId) -> bool, at slice(slice);
         [read] are_online(slice: &SliceId, users: &[UserId]) -> Vec<bool>, at slice(slice);
-        [read] are_listed(slice: &SliceId, users: &[UserId]) -> Vec<bool>, at slice(slice);
         [read] fans_page(slice: &SliceId, cursor: u64) -> MemberPage, at slice(slice);
-        [read] listed_page(slice: &SliceId, cursor: u64) -> MemberPage, at slice(slice);
         [read] since_of(slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>, at slice(slice);
         else
         /// The store refuses a call that makes an entry and arrives late, by its own clock.

@@ -281,7 +281,7 @@ impl World {
     pub(crate) fn connect(&self, gateway: usize, user: UserId, role: Role, join: Option<Live>) -> Option<DuplexStream> {
         let spots = self.spots.lock();
         let running = spots[gateway].running.as_ref()?;
-        let identity = Identity { user, role, counted: true, invisible: false };
+        let identity = Identity { user, role, counted: true };
         let join = join.map(|live| self.live_id(live).to_string());
         let handshake = Handshake { identity, claims: None, join, watch: None, permit: None };
         let (client, server) = tokio::io::duplex(SOCKET_BUFFER);

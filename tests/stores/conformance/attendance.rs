@@ -135,13 +135,12 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
         let mut follows = None;
         for (n, at) in (0..5).map(|n| (n, begin + n as u64 * 100)) {
             for (number, joins, leaves) in [(n * 2 + 1, vec![user(n)], vec![]), (n * 2 + 2, vec![], vec![user(n)])] {
-                let (since, left) = (vec![at; joins.len()], Some(vec![Some(at + 99); leaves.len()]));
-                let (gateway, number, invisible) = (gateway("g"), number as u64, 0);
+                let (since, left) = (vec![at; joins.len()], Some(vec![at + 99; leaves.len()]));
+                let (gateway, number) = (gateway("g"), number as u64);
                 let slice = slice.clone();
                 let epoch = Epoch(7);
                 let known = 0;
-                let call =
-                    Apply { slice, epoch, gateway, number, follows, known, joins, since, invisible, leaves, left };
+                let call = Apply { slice, epoch, gateway, number, follows, known, joins, since, leaves, left };
                 assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
                 follows = Some(number);
             }

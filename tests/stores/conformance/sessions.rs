@@ -44,21 +44,14 @@ impl Gateway {
 
     /// Users join and leave at this time.
     async fn changes(&mut self, at: UnixMillis, joins: &[UserId], leaves: &[UserId]) {
-        self.hides(&[], at, joins, leaves).await;
-    }
-
-    /// The same; those who join and are in `hidden` are invisible.
-    async fn hides(&mut self, hidden: &[UserId], at: UnixMillis, joins: &[UserId], leaves: &[UserId]) {
         for part in &mut self.parts {
             let here = |users: &[UserId]| -> Vec<UserId> {
                 users.iter().filter(|user| user.slice_index(SLICES) == part.slice.index).cloned().collect()
             };
-            let (mut joins, leaves) = (here(joins), here(leaves));
-            joins.sort_by_key(|user| !hidden.contains(user));
+            let (joins, leaves) = (here(joins), here(leaves));
             let mut call = part.next(part.entry, &joins, &leaves);
-            call.invisible = joins.iter().filter(|user| hidden.contains(user)).count();
             call.since = vec![at; joins.len()];
-            call.left = Some(vec![Some(at); leaves.len()]);
+            call.left = Some(vec![at; leaves.len()]);
             let ApplyReply::Done(_) = part.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
             part.entry = Some(part.number);
         }
@@ -129,21 +122,6 @@ async fn a_move_is_no_break_in_whichever_order_the_gateways_are_heard(store: Arc
     assert_eq!(times(&store, 7).await, [(user(0), 1_000, None)]);
     old.changes(500, &users(0, 1), &[]).await;
     assert_eq!(times(&store, 7).await, [(user(0), 500, None)]);
-}
-
-async fn the_invisible_have_no_sessions(store: Arc<dyn Store>) {
-    let (mut a, mut b) = (Gateway::new(&store, "a", 7), Gateway::new(&store, "b", 7));
-    a.hides(&users(0, 3), 1_000, &users(0, 6), &[]).await;
-    let listed: Vec<_> = users(3, 6).into_iter().map(|user| (user, 1_000, None)).collect();
-    assert_eq!(times(&store, 7).await, listed);
-    // Invisible until they leave the slice on all gateways.
-    b.changes(2_000, &users(0, 2), &[]).await;
-    a.changes(3_000, &[], &users(0, 3)).await;
-    assert_eq!(times(&store, 7).await, listed);
-    b.changes(4_000, &[], &users(0, 2)).await;
-    b.changes(5_000, &users(0, 1), &[]).await;
-    let seen: Vec<_> = listed.into_iter().chain([(user(0), 5_000, None)]).collect();
-    assert_eq!(times(&store, 7).await, seen);
 }
 
 async fn sweeps_and_strays_end_sessions(store: Arc<dyn Store>) {
@@ -320,7 +298,6 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
 on_each!(
     a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways,
     a_move_is_no_break_in_whichever_order_the_gateways_are_heard,
-    the_invisible_have_no_sessions,
     sweeps_and_strays_end_sessions,
     sessions_outlast_the_close_and_epochs_are_apart,
     a_whole_batch_has_sessions_and_a_user_may_have_many,

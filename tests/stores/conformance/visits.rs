@@ -14,9 +14,6 @@ on_each!(
     a_call_forgets_who_comes_and_notes_who_goes,
     the_last_gateway_that_lets_go_notes_it,
     a_refused_call_notes_nothing,
-    whoever_becomes_invisible_was_seen_until_then,
-    a_visible_visit_beside_an_invisible_one_tells_nothing,
-    an_invisible_visit_that_did_not_arrive_tells_nothing,
     a_sweep_notes_whom_nobody_else_holds,
 );
 
@@ -35,15 +32,11 @@ fn gateway(store: &Arc<dyn Store>, name: &str) -> Caller {
     Caller { slice: online(&user(0)), ..Caller::new(store, name) }
 }
 
-/// A call with the times when those who leave were here last, and in which the first so many who join are invisible.
-async fn changes(
-    caller: &mut Caller,
-    (joins, invisible): (&[UserId], usize),
-    leaves: &[(&UserId, UnixMillis)],
-) -> ApplyReply {
+/// A call with the times when those who leave were here last.
+async fn changes(caller: &mut Caller, joins: &[UserId], leaves: &[(&UserId, UnixMillis)]) -> ApplyReply {
     let gone: Vec<UserId> = leaves.iter().map(|(user, _)| (*user).clone()).collect();
-    let left = Some(leaves.iter().map(|(_, at)| Some(*at)).collect());
-    let call = Apply { invisible, left, ..caller.next(caller.entry, joins, &gone) };
+    let left = Some(leaves.iter().map(|(_, at)| *at).collect());
+    let call = Apply { left, ..caller.next(caller.entry, joins, &gone) };
     let reply = caller.store.apply(&call).await.unwrap();
     if matches!(reply, ApplyReply::Done(_)) {
         caller.entry = Some(call.number);
@@ -52,18 +45,14 @@ async fn changes(
 }
 
 async fn comes(caller: &mut Caller, users: &[UserId]) {
-    assert!(matches!(changes(caller, (users, 0), &[]).await, ApplyReply::Done(_)));
-}
-
-async fn hides(caller: &mut Caller, users: &[UserId]) {
-    assert!(matches!(changes(caller, (users, users.len()), &[]).await, ApplyReply::Done(_)));
+    assert!(matches!(changes(caller, users, &[]).await, ApplyReply::Done(_)));
 }
 
 async fn goes(caller: &mut Caller, leaves: &[(&UserId, UnixMillis)]) {
-    assert!(matches!(changes(caller, (&[], 0), leaves).await, ApplyReply::Done(_)));
+    assert!(matches!(changes(caller, &[], leaves).await, ApplyReply::Done(_)));
 }
 
-/// For each user: whether everybody may see that the user is online, and when the user was seen last.
+/// For each user: whether the user is online, and when the user was seen last.
 async fn known(store: &Arc<dyn Store>, users: &[UserId]) -> Vec<(bool, Option<UnixMillis>)> {
     let known = store.presence_of(users).await.unwrap();
     known.into_iter().map(|presence| (presence.online, presence.last_seen)).collect()
@@ -83,7 +72,7 @@ async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn Store>) {
     assert_eq!(known(&store, &users).await, [(false, Some(70)), (false, Some(80)), (true, None)]);
     assert_eq!(count(&store).await, OnlineCount { online: 1, seen: 2 });
     // One comes back while another goes.
-    let reply = changes(&mut a, (&users[..1], 0), &[(&users[2], 90)]).await;
+    let reply = changes(&mut a, &users[..1], &[(&users[2], 90)]).await;
     assert!(matches!(reply, ApplyReply::Done(_)));
     assert_eq!(known(&store, &users).await, [(true, None), (false, Some(80)), (false, Some(90))]);
     // Whoever was seen later, without a socket, stays so.
@@ -115,65 +104,21 @@ async fn a_refused_call_notes_nothing(store: Arc<dyn Store>) {
     comes(&mut a, &users[..1]).await;
     let entry = a.entry;
     a.entry = Some(7_000);
-    assert_eq!(changes(&mut a, (&users[1..], 0), &[(&users[0], 70)]).await, ApplyReply::Old);
+    assert_eq!(changes(&mut a, &users[1..], &[(&users[0], 70)]).await, ApplyReply::Old);
     let mut other = gateway(&store, "other");
     other.entry = Some(1);
-    assert_eq!(changes(&mut other, (&users[1..], 0), &[(&users[0], 70)]).await, ApplyReply::Unknown);
+    assert_eq!(changes(&mut other, &users[1..], &[(&users[0], 70)]).await, ApplyReply::Unknown);
     assert_eq!(known(&store, &users).await, [(true, None), (false, Some(5))]);
     a.entry = entry;
     goes(&mut a, &[(&users[0], 80)]).await;
     assert_eq!(known(&store, &users).await, [(false, Some(80)), (false, Some(5))]);
 }
 
-async fn whoever_becomes_invisible_was_seen_until_then(store: Arc<dyn Store>) {
-    let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(2));
-    comes(&mut a, &users[..1]).await;
-    let before = unix_now();
-    // Through another gateway, and together with one whom nobody has seen.
-    hides(&mut b, &users).await;
-    let seen = known(&store, &users).await;
-    let at = seen[0].1.unwrap();
-    assert!((before.saturating_sub(5_000)..=unix_now() + 5_000).contains(&at), "{at} is not about {before}");
-    assert_eq!(seen, [(false, Some(at)), (false, None)]);
-    assert_eq!(count(&store).await, OnlineCount { online: 2, seen: 0 });
-    goes(&mut b, &[(&users[0], at + 1_000), (&users[1], at + 1_000)]).await;
-    goes(&mut a, &[(&users[0], at + 2_000)]).await;
-    assert_eq!(known(&store, &users).await, seen, "an invisible visit leaves no time");
-    assert_eq!(count(&store).await, OnlineCount { online: 0, seen: 1 });
-}
-
-async fn a_visible_visit_beside_an_invisible_one_tells_nothing(store: Arc<dyn Store>) {
-    let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(1));
-    store.note_seen(&[(users[0].clone(), 5)], Duration::ZERO).await.unwrap();
-    hides(&mut b, &users).await;
-    comes(&mut a, &users).await;
-    assert_eq!(known(&store, &users).await, [(false, Some(5))]);
-    goes(&mut a, &[(&users[0], 70)]).await;
-    goes(&mut b, &[(&users[0], 80)]).await;
-    assert_eq!(known(&store, &users).await, [(false, Some(5))]);
-    comes(&mut a, &users).await;
-    assert_eq!(known(&store, &users).await, [(true, None)], "the next visit is another one");
-}
-
-/// The call of the join was refused, so the store does not know that the user who leaves was invisible.
-async fn an_invisible_visit_that_did_not_arrive_tells_nothing(store: Arc<dyn Store>) {
-    let (mut a, users) = (gateway(&store, "a"), mates(2));
-    comes(&mut a, &users[..1]).await;
-    let leaves = Apply { left: Some(vec![None; 2]), ..a.next(a.entry, &[], &users) };
-    let before = unix_now();
-    assert!(matches!(store.apply(&leaves).await.unwrap(), ApplyReply::Done(_)));
-    let seen = known(&store, &users).await;
-    let at = seen[0].1.expect("everybody could see this one until now");
-    assert!((before.saturating_sub(5_000)..=unix_now() + 5_000).contains(&at), "{at} is not about {before}");
-    assert_eq!(seen, [(false, Some(at)), (false, None)]);
-}
-
 async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn Store>) {
-    let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(4));
+    let (mut a, mut b, users) = (gateway(&store, "a"), gateway(&store, "b"), mates(3));
     comes(&mut a, &users[..2]).await;
     comes(&mut b, &users[1..3]).await;
-    hides(&mut a, &users[3..]).await;
     store.sweep(&a.slice, &a.name, 1_000, 70).await.unwrap();
-    assert_eq!(known(&store, &users).await, [(false, Some(70)), (true, None), (true, None), (false, None)]);
+    assert_eq!(known(&store, &users).await, [(false, Some(70)), (true, None), (true, None)]);
     assert_eq!(count(&store).await, OnlineCount { online: 2, seen: 1 });
 }

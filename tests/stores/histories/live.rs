@@ -472,11 +472,9 @@ impl Side {
                 let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 let since = Vec::new();
-                let (invisible, left) = (0, None);
                 let slice = slice(*place);
                 let known = 0;
-                let call =
-                    Apply { slice, epoch, gateway, number, follows, known, joins, since, invisible, leaves, left };
+                let call = Apply { slice, epoch, gateway, number, follows, known, joins, since, leaves, left: None };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)

@@ -221,10 +221,9 @@ async fn change(
         follows: read.entry,
         known: 0,
         since: vec![now; joins.len()],
-        left: Some(vec![Some(now); leaves.len()]),
+        left: Some(vec![now; leaves.len()]),
         slice,
         joins,
-        invisible: 0,
         leaves,
     };
     ensure!(matches!(store.apply(&call).await?, ApplyReply::Done(_)), "a change was refused");

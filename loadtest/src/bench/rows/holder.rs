@@ -35,7 +35,6 @@ impl Holder {
                     known: 0,
                     joins: joins.to_vec(),
                     since: Vec::new(),
-                    invisible: 0,
                     left: None,
                     leaves: Vec::new(),
                 };

@@ -121,7 +121,7 @@ impl InProcessGateway {
             let place = self.serving.load(Ordering::Acquire);
             let socket = self.sockets.get(place).context("more viewers than sockets")?;
             let user = UserId::parse(&user(number))?;
-            let identity = Identity { user, role: Role::Viewer, counted: true, invisible: false };
+            let identity = Identity { user, role: Role::Viewer, counted: true };
             let handshake =
                 Handshake { identity, claims: None, join: Some(live(number % self.lives)), watch: None, permit: None };
             tokio::spawn(self.inner.serve(socket.server_end(), handshake));

@@ -15,9 +15,9 @@ export interface Options {
   /** With --auth off: who connects. */
   userId?: string | null;
   role?: Role | null;
-  /** False keeps the socket out of every figure. */
+  /** With false the socket takes part, and is in no figure and no list. A token must say so, except with --auth off. */
   count?: boolean | null;
-  /** With --auth off: true keeps the user out of every list. */
+  /** True is the same as count: false. */
   invisible?: boolean | null;
   /** False sends no heartbeats; the gateway's Pings then keep the user present, without acks. */
   heartbeat?: boolean | null;

@@ -1,7 +1,7 @@
 -- Removes keys of a slice that another program put in the place of ours: keys of another type, and a fence that says
 -- nothing.
 -- KEYS  1 slice  2 the held set of the calling gateway, which may have no entry  3 gateways  4 fence
---       5 invisible members  6 since when members are there, if the set keeps it
+--       5 since when members are there, if the set keeps it
 -- ARGV  1 prefix of held sets  2 prefix of stays, or empty  3 prefix of sessions
 -- Returns  the keys that were removed…
 local removed = {}
@@ -16,9 +16,8 @@ drop_unless(KEYS[1], 'set')
 drop_unless(KEYS[2], 'set')
 drop_unless(KEYS[3], 'hash')
 drop_unless(KEYS[4], 'string')
-drop_unless(KEYS[5], 'set')
-if KEYS[6] then
-  drop_unless(KEYS[6], 'hash')
+if KEYS[5] then
+  drop_unless(KEYS[5], 'hash')
 end
 for _, gateway in ipairs(redis.call('HKEYS', KEYS[3])) do
   drop_unless(ARGV[1] .. gateway, 'set')

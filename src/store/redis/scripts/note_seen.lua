@@ -1,6 +1,5 @@
--- Notes when users were seen last. Takes out those who are online, but not the invisible: as far as anybody may know,
--- they are not online.
--- KEYS  1 last seen  2 users online  3 those of them who are invisible
+-- Notes when users were seen last. Takes out those who are online.
+-- KEYS  1 last seen  2 users online
 -- ARGV  1 text | u32  2 a time that is less than so many ms later than the known one changes nothing,
 --       then for each user: user, time in ms
 -- Returns  {place of a user, the known time in ms, …} for the users whose time is too near
@@ -9,12 +8,11 @@ for i = 3, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 local online = redis.call('SMISMEMBER', KEYS[2], unpack(users))
-local hidden = hidden_of(KEYS[3], users)
 local here, gone, near = {}, {}, {}
 local apart = tonumber(ARGV[2])
 for i, user in ipairs(users) do
   local member = seen_member(ARGV[1], user)
-  if online[i] == 1 and hidden[i] ~= 1 then
+  if online[i] == 1 then
     here[#here + 1] = member
   else
     local at = ARGV[2 * i + 2]

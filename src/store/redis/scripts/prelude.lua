@@ -198,11 +198,6 @@ local function end_stays(stays, gone, at)
   end
 end
 
--- Which of some users are invisible: 1 for each who is. Mostly nobody is, and there is no set.
-local function hidden_of(key, users)
-  return redis.call('EXISTS', key) == 1 and redis.call('SMISMEMBER', key, unpack(users)) or {}
-end
-
 -- A user as a member of last-seen: the id, or four bytes. An id that is no such number gives a member that none is.
 local function seen_member(form, user)
   if form ~= 'u32' then
@@ -212,16 +207,14 @@ local function seen_member(form, user)
   return number and number < 4294967296 and struct.pack('>I4', number) or ''
 end
 
--- Notes when users, at most 1,000, were seen last, but for those who are hidden or for whom `at` gives no time. Of two
--- times the later one stays. If another program has put something else in the place of the times, nothing is noted, so
--- that who is online can change all the same.
-local function note_last_seen(seen, form, users, hidden, at)
+-- Notes when users, at most 1,000, were seen last. Of two times the later one stays. If another program has put
+-- something else in the place of the times, nothing is noted, so that who is online can change all the same.
+local function note_last_seen(seen, form, users, at)
   local noted = {}
-  for i, user in ipairs(users) do
+  for _, user in ipairs(users) do
     local member = seen_member(form, user)
-    local time = hidden[i] ~= 1 and member ~= '' and at(user)
-    if time then
-      noted[#noted + 1] = whole(time)
+    if member ~= '' then
+      noted[#noted + 1] = whole(at(user))
       noted[#noted + 1] = member
     end
   end
@@ -245,37 +238,33 @@ local function on_end(stays, seen, form, at)
   if stays then
     return function(gone) end_stays(stays, gone, at) end
   elseif seen then
-    return function(gone, hidden) note_last_seen(seen, form, gone, hidden, at) end
+    return function(gone) note_last_seen(seen, form, gone, at) end
   end
 end
 
 -- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it.
--- `ended`, unless it is nil, is told of them, and with a 1 which of them were invisible.
-local function drop_members(slice, invisible, since, gone, ended)
-  local hidden = hidden_of(invisible, gone)
+-- `ended`, unless it is nil, is told of them.
+local function drop_members(slice, since, gone, ended)
   redis.call('SREM', slice, unpack(gone))
-  if #hidden > 0 then
-    redis.call('SREM', invisible, unpack(gone))
-  end
   if since then
     redis.call('HDEL', since, unpack(gone))
   end
   if ended then
-    ended(gone, hidden)
+    ended(gone)
   end
 end
 
 -- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds.
-local function drop_unheld(slice, gateways, prefix, invisible, since, gone, ended)
+local function drop_unheld(slice, gateways, prefix, since, gone, ended)
   gone = unheld(gateways, prefix, gone)
   if #gone > 0 then
-    drop_members(slice, invisible, since, gone, ended)
+    drop_members(slice, since, gone, ended)
   end
 end
 
 -- Empties a slice, whatever its size; Redis frees the memory in the background.
-local function wipe(slice, gateways, prefix, invisible, since)
-  local keys = { slice, gateways, invisible, since }
+local function wipe(slice, gateways, prefix, since)
+  local keys = { slice, gateways, since }
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     keys[#keys + 1] = prefix .. gateway
   end

@@ -1,27 +1,25 @@
 -- What is known of some users of some slices.
--- KEYS  for each slice: users online, those of them who are invisible, last seen, whereabouts
+-- KEYS  for each slice: users online, last seen, whereabouts
 -- ARGV  1 text | u32, then for each slice: its users, as a list in JSON
--- Returns  an item for each user, with line feeds between: '+' and the whereabouts of a user who is online and not
---          invisible; the time of another, in ms; '' if nobody remembers
+-- Returns  an item for each user, with line feeds between: '+' and the whereabouts of a user who is online; the time of
+--          another, in ms; '' if nobody remembers
 -- Lua takes half of the time here, so each loop counts its own entries instead of using `#`.
 local form, items, n = ARGV[1], {}, 0
 for i = 2, #ARGV do
-  local key, users = 4 * i - 8, cjson.decode(ARGV[i])
+  local key, users = 3 * i - 6, cjson.decode(ARGV[i])
   local online = redis.call('SMISMEMBER', KEYS[key + 1], unpack(users))
-  local hidden = hidden_of(KEYS[key + 2], users)
   local here, away, of_here, of_away = {}, {}, 0, 0
   for place = 1, #users do
-    if online[place] == 1 and hidden[place] ~= 1 then
+    if online[place] == 1 then
       of_here = of_here + 1
       here[of_here] = users[place]
     else
-      online[place] = 0
       of_away = of_away + 1
       away[of_away] = seen_member(form, users[place])
     end
   end
-  local words = of_here > 0 and redis.call('HMGET', KEYS[key + 4], unpack(here))
-  local seen = of_away > 0 and redis.call('ZMSCORE', KEYS[key + 3], unpack(away))
+  local words = of_here > 0 and redis.call('HMGET', KEYS[key + 3], unpack(here))
+  local seen = of_away > 0 and redis.call('ZMSCORE', KEYS[key + 2], unpack(away))
   of_here, of_away = 0, 0
   for place = 1, #users do
     if online[place] == 1 then

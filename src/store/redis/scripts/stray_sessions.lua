@@ -1,5 +1,5 @@
 -- Looks through a page of an open epoch for users of whom the slice and the sessions say different things.
--- KEYS  1 slice  2 stays  3 fence  4 invisible members
+-- KEYS  1 slice  2 stays  3 fence
 -- ARGV  1 epoch  2 cursor  3 members or fields of a page
 --       4 missing: members without an open session | ghosts: open sessions of users who are not in the slice
 --         | end: the same, and ends them
@@ -27,10 +27,10 @@ end
 if ARGV[4] == 'missing' then
   local page = redis.call('SSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3])
   each_thousand(page[2], function(users)
-    local known, hidden = redis.call('HMGET', KEYS[2], unpack(users)), redis.call('SMISMEMBER', KEYS[4], unpack(users))
+    local known = redis.call('HMGET', KEYS[2], unpack(users))
     for i, user in ipairs(users) do
       local stay = read_stay(known[i])
-      if hidden[i] == 0 and (not stay or stay.left) then
+      if not stay or stay.left then
         name(user)
       end
     end

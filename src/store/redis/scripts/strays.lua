@@ -1,6 +1,6 @@
 -- Looks through a page of a slice for members whom no gateway holds, and takes them out if told to.
--- KEYS  1 slice  2 gateways  3 fence  4 invisible members
---       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
+-- KEYS  1 slice  2 gateways  3 fence
+--       4 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop  5 prefix of stays, or empty
 --       6 text | u32 of the users of the platform, otherwise empty
 -- Returns  {next cursor, strays, card, members of all held sets, version, 1 while the slice is in doubt,
@@ -12,7 +12,7 @@ local fence = read_fence(KEYS[3])
 local version = whole(fence.version)
 local now = clock()
 local stays = ARGV[5] ~= '' and ARGV[5] .. whole(fence.epoch)
-local since, seen = since_or_seen(KEYS[5], ARGV[6])
+local since, seen = since_or_seen(KEYS[4], ARGV[6])
 local ended = on_end(stays, seen, ARGV[6], function() return now end)
 -- SSCAN returns a set that Redis stores in one block as one page, however large.
 for first = 1, #members, 1000 do
@@ -22,7 +22,7 @@ for first = 1, #members, 1000 do
     names[#names + 1] = left[i]
   end
   if ARGV[4] == 'drop' and #left > 0 then
-    drop_members(KEYS[1], KEYS[4], since, left, ended)
+    drop_members(KEYS[1], since, left, ended)
   end
 end
 local card = redis.call('SCARD', KEYS[1])

@@ -1,6 +1,6 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
---       6 since when members are there, if the set keeps it; last seen, if they are the users of the platform
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
+--       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of stays, or empty
 --       5 when the gateway was there last, ms  6 text | u32 of the users of the platform, otherwise empty
 -- Returns  {released, 1 when nothing is left to sweep, card, version, 1 while the slice is in doubt}
@@ -14,9 +14,9 @@ end
 local card, version = before, whole(fence.version)
 if #gone > 0 then
   local stays = ARGV[4] ~= '' and ARGV[4] .. whole(fence.epoch)
-  local since, seen = since_or_seen(KEYS[6], ARGV[6])
+  local since, seen = since_or_seen(KEYS[5], ARGV[6])
   local ended = on_end(stays, seen, ARGV[6], function() return tonumber(ARGV[5]) end)
-  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], since, gone, ended)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[3], since, gone, ended)
   card = redis.call('SCARD', KEYS[1])
   -- Without an open fence the keys have expired, and nobody asks for the version.
   if fence.phase == 'open' then

@@ -93,7 +93,6 @@ impl Scripted {
             known: 0,
             joins: users.collect::<Result<_, _>>()?,
             since: Vec::new(),
-            invisible: 0,
             left: None,
             leaves: vec![],
         })
