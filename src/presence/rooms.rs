@@ -416,13 +416,14 @@ impl Rooms {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::gcra::Rate;
+    use crate::base::identity::Identity;
     use crate::base::ids::Epoch;
     use crate::store::{LiveState, OpenedBy, Peaks, RecordEvents, Sums, Terms};
+    use crate::testing;
 
-    #[test]
-    fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
-        let rooms = Rooms::default();
-        let record = LiveRecord {
+    fn record() -> LiveRecord {
+        LiveRecord {
             live: LiveId::parse("42").unwrap(),
             state: LiveState::Open,
             streamer: UserId::parse("s1").unwrap(),
@@ -439,10 +440,42 @@ mod tests {
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),
-        };
-        let Installed::New(room, _) = rooms.install(rooms.prepare(record, KnownBans::default(), 0)) else {
-            panic!("it is new")
-        };
+        }
+    }
+
+    fn install(rooms: &Rooms, record: LiveRecord) -> Arc<Room> {
+        match rooms.install(rooms.prepare(record, KnownBans::default(), 0)) {
+            Installed::New(room, _) => room,
+            _ => panic!("it is new"),
+        }
+    }
+
+    #[test]
+    fn a_socket_that_does_not_count_says_nothing_of_when_its_user_is_here() {
+        let terms = Terms { attendance: true, ..Terms::default() };
+        let room = install(&Rooms::default(), LiveRecord { exact_viewers: true, terms, ..record() });
+        let viewers = 1;
+        let plain = testing::conn("u1");
+        let hidden = Arc::new(Conn::new(Identity { counted: false, ..plain.identity.clone() }, 900));
+        let user = std::slice::from_ref(&plain.identity.user);
+        let rate = Rate::per_second(10);
+        room.join(&hidden, rate, (0, 1_000)).unwrap();
+        room.join(&plain, rate, (0, 2_000)).unwrap();
+        assert_eq!(room.since(viewers, user, 9_000), [2_000]);
+        room.leave(&hidden, 900);
+        assert_eq!(room.left(viewers, user), Some(vec![None]));
+        room.join(&hidden, rate, (900, 3_000)).unwrap();
+        plain.heard(950);
+        room.leave(&plain, 950);
+        assert_eq!(room.left(viewers, user), Some(vec![Some(950)]));
+        room.remove_user(&user[0], 990);
+        assert_eq!(room.left(viewers, user), Some(vec![Some(950)]));
+    }
+
+    #[test]
+    fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
+        let rooms = Rooms::default();
+        let room = install(&rooms, record());
         let slice = &room.slices()[0];
         let before = slice.size().version;
         let size = |card, version| SliceSize { card, version, in_doubt: false };

@@ -114,7 +114,9 @@ impl Room {
         let user = &conn.identity.user;
         let mut seats = self.seats_of(user).lock();
         let Some(change) = seats.leave(conn) else { return };
-        self.note_left(user, conn.last_heard(), &mut seats);
+        if conn.identity.counted {
+            self.note_left(user, conn.last_heard(), &mut seats);
+        }
         self.settle(user, &seats);
         if self.is_settled(user) {
             // The store never heard of this stay.
@@ -130,7 +132,9 @@ impl Room {
     pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
         let mut seats = self.seats_of(user).lock();
         let Some((conns, change)) = seats.remove(user) else { return 0 };
-        self.note_left(user, now, &mut seats);
+        if change.before != SeatState::Uncounted {
+            self.note_left(user, now, &mut seats);
+        }
         self.settle(user, &seats);
         self.count_seat(change, now);
         drop(seats);

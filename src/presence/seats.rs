@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::conn::Conn;
 use super::tally::{SeatChange, SeatState};
@@ -24,8 +24,8 @@ pub enum Fan {
 #[derive(Debug)]
 pub struct Member {
     pub user: UserId,
-    /// When the user took the seat, by the wall clock of then: every time it is told, it is the same.
-    since: UnixMillis,
+    /// When a socket that counts took the seat, by the wall clock of then: every time it is told, it is the same.
+    since: AtomicU64,
     fan: AtomicU8,
 }
 
@@ -128,7 +128,7 @@ impl Seats {
             self.left.remove(user);
         }
         let seat = self.by_user.entry(user.clone()).or_insert_with(|| Seat {
-            member: Arc::new(Member { user: user.clone(), since: at, fan: AtomicU8::new(0) }),
+            member: Arc::new(Member { user: user.clone(), since: AtomicU64::new(at), fan: AtomicU8::new(0) }),
             conns: Vec::with_capacity(1),
         });
         let before = seat.state();
@@ -138,6 +138,9 @@ impl Seats {
         seat.conns.push(conn.clone());
         self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
         let (member, after) = (seat.member.clone(), seat.state());
+        if before == SeatState::Uncounted {
+            member.since.store(at, Ordering::Relaxed);
+        }
         self.forget_departed();
         (member, SeatChange { before, after })
     }
@@ -206,7 +209,7 @@ impl Seats {
 
     /// Since when the user has this seat.
     pub(super) fn since(&self, user: &UserId) -> Option<UnixMillis> {
-        Some(self.by_user.get(user)?.member.since)
+        Some(self.by_user.get(user)?.member.since.load(Ordering::Relaxed))
     }
 
     /// Notes when a socket of the user that ended was last heard.

@@ -149,6 +149,41 @@ on_both_stores! {
 }
 
 on_both_stores! {
+    tuned(exact)
+    async fn an_uncounted_socket_says_nothing_of_when_its_user_was_there(world) {
+        world.open("42").await;
+        let mut hidden = world.person("u1", "viewer", INVISIBLE).await;
+        hidden.join("42").await;
+        let before = hidden.heartbeat().await;
+        assert_eq!(before.viewers, 0);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let came = rollcall::base::clock::unix_now();
+        let plain = world.viewer_in("u1", "42").await;
+        let page = async || world.backend().list("/v1/lives/42/viewers", 10).await;
+        until("the viewer is listed", LIST_KEPT + PATIENCE, async || same(page().await.len(), 1)).await;
+        let since = page().await[0]["since"].as_u64().unwrap();
+        assert!(since + 10 >= came, "since {since}, and came at {came}");
+        plain.close().await;
+        let is_seen = async || {
+            let said = asked(&world, "u1").await;
+            same((said["online"] == false, said["last_seen"].is_number()), (true, true))
+        };
+        until("the user was seen", PATIENCE, is_seen).await;
+        let seen = asked(&world, "u1").await;
+        hidden.heartbeat().await;
+        hidden.close().await;
+        throughout("the time stays", world.config.flush * 6, async || {
+            same(asked(&world, "u1").await, seen.clone())
+        })
+        .await;
+        // A back end may see the user all the same.
+        let _hidden = world.person("ghost", "viewer", INVISIBLE).await;
+        world.backend().post("/v1/online/seen", json!({"user_ids": ["ghost"]})).await.is(204);
+        assert!(asked(&world, "ghost").await["last_seen"].is_number());
+    }
+}
+
+on_both_stores! {
     async fn a_live_of_an_invisible_streamer_is_in_no_feed(world) {
         let backend = world.backend();
         for streamer in ["ghost", "s1", "s2"] {
