@@ -285,11 +285,8 @@ impl Kind {
 
     /// Whether the store has less or other data after it.
     pub(crate) fn loses_data(self) -> bool {
-        match self {
-            Self::LoseAll | Self::FlushAll | Self::LoseSlice => true,
-            Self::Failover | Self::OlderData | Self::OlderSlice => true,
-            _ => false,
-        }
+        let loses = [Self::LoseAll, Self::FlushAll, Self::LoseSlice, Self::Failover, Self::OlderData, Self::OlderSlice];
+        loses.contains(&self)
     }
 
     /// Its name on the command line.
