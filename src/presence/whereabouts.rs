@@ -87,8 +87,8 @@ impl Whereabouts {
         self.change(user, |lives| lives.push(live.clone()));
     }
 
-    /// A socket of a user gave up its seat in a live. If the live has closed, it may be open again when the store is told:
-    /// those who are in it then must hear that the user is gone.
+    /// A socket of a user gave up its seat in a live. If the live has closed, it may be open again when the store is
+    /// told: those who are in it then must hear that the user is gone.
     pub fn left(&self, user: &UserId, live: &LiveId) {
         self.change(user, |lives| give_up(lives, live));
     }

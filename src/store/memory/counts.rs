@@ -6,12 +6,20 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::records::{Records, watched_until};
-use crate::base::clock::millis;
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState, MAX_POINTS, Point, Rank,
     RankedLive, StoreResult,
 };
+
+/// How long it is too early to write again what was last written then; `None` if it is not.
+pub(super) fn left_until_due(last: Option<Counted>, every: Duration, now: UnixMillis) -> Option<Duration> {
+    let due = last?.at + millis(every);
+    let left = Duration::from_millis(due.checked_sub(now)?);
+    // More than that is left only if the clock went back.
+    (!left.is_zero() && left <= every).then_some(left)
+}
 
 #[async_trait]
 impl Counts for MemoryStore {
@@ -29,9 +37,8 @@ impl Counts for MemoryStore {
         if record.counted.map(|counted| counted.figures).unwrap_or_default() == request.figures && is_known {
             return Ok(CountReply::Same);
         }
-        let due = record.counted.map_or(0, |counted| counted.at + millis(COUNT_EVERY));
-        if now < due {
-            return Ok(CountReply::Early(Duration::from_millis(due - now)));
+        if let Some(left) = left_until_due(record.counted, COUNT_EVERY, now) {
+            return Ok(CountReply::Early(left));
         }
         watched_until(now, record, record.counted);
         record.counted = Some(Counted { figures: request.figures, at: now });
@@ -71,5 +78,20 @@ impl Counts for MemoryStore {
 
     async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>> {
         Ok(self.lives.lock().listed.top(rank, after, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_went_back_holds_up_no_write() {
+        let every = Duration::from_secs(5);
+        let last = Some(Counted { figures: Figures::default(), at: 100_000 });
+        assert_eq!(left_until_due(None, every, 0), None);
+        assert_eq!(left_until_due(last, every, 101_000), Some(Duration::from_secs(4)));
+        assert_eq!(left_until_due(last, every, 105_000), None);
+        assert_eq!(left_until_due(last, every, 40_000), None);
     }
 }

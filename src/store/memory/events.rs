@@ -1,11 +1,9 @@
 //! Events in the embedded store. They live only as long as the process.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::base::clock::millis;
+use super::counts::left_until_due;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
     COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord, LiveState, MAX_EVENTS,
@@ -43,9 +41,8 @@ impl Events for MemoryStore {
         if told.map(|told| told.figures).unwrap_or_default() == figures {
             return Ok(NotedCounts::Same);
         }
-        let due = told.map_or(0, |told| told.at + millis(COUNTS_EVENT_EVERY));
-        if now < due {
-            return Ok(NotedCounts::Early(Duration::from_millis(due - now)));
+        if let Some(left) = left_until_due(told, COUNTS_EVENT_EVERY, now) {
+            return Ok(NotedCounts::Early(left));
         }
         if !kept.note(Happened::Counts(figures), now) {
             return Ok(NotedCounts::Early(COUNTS_EVENT_EVERY));
