@@ -1,9 +1,9 @@
 //! What a terminal may be shown. Text that comes from elsewhere can hold characters that move the cursor, change
-//! colours or turn the line around, so commands pass it through [`harmless`] or [`fit`] before they print it.
+//! colours or turn the line around, so commands pass it through [`harmless`] before they print it.
 
 use std::io::IsTerminal;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthChar;
 
 /// Marks of no width that may follow one character, such as the vowels and tones of Thai.
 const MOST_MARKS: usize = 3;
@@ -26,34 +26,6 @@ pub fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// As [`harmless`], in at most so many columns of the terminal. A text that is longer ends with `…`.
-pub fn fit(text: &str, columns: usize) -> String {
-    let text = harmless(text);
-    if text.width() <= columns {
-        return text;
-    }
-    let mut cut = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used >= columns {
-            break;
-        }
-        cut.push(c);
-    }
-    if columns > 0 {
-        cut.push('…');
-    }
-    cut
-}
-
-/// As [`fit`], filled up with spaces.
-pub fn pad(text: &str, columns: usize) -> String {
-    let mut text = fit(text, columns);
-    text.extend(std::iter::repeat_n(' ', columns.saturating_sub(text.width())));
-    text
-}
-
 /// Characters that show nothing and change how others are shown: the direction of the text, joiners, variants.
 fn is_invisible(c: char) -> bool {
     matches!(c,
@@ -71,20 +43,5 @@ mod tests {
         assert_eq!(harmless("abc\u{202e}fed\u{200f}\u{2066}"), "abcfed");
         assert_eq!(harmless("ที่นี่ 日本 café"), "ที่นี่ 日本 café");
         assert_eq!(harmless(&format!("a{}b", "\u{301}".repeat(50))), format!("a{}b", "\u{301}".repeat(3)));
-    }
-
-    #[test]
-    fn a_text_is_cut_by_the_columns_that_it_takes() {
-        assert_eq!(fit("cooking", 7), "cooking");
-        assert_eq!(fit("cooking", 6), "cooki…");
-        assert_eq!(fit("日本語", 6), "日本語");
-        assert_eq!(fit("日本語", 5), "日本…");
-        assert_eq!(fit("日本語", 4), "日…");
-        assert_eq!((fit("ab", 1), fit("ab", 0)), ("…".to_owned(), String::new()));
-        assert_eq!((pad("日本語", 4), pad("a", 3)), ("日… ".to_owned(), "a  ".to_owned()));
-        for columns in 0..40 {
-            let title = "テスト\u{1b}[0m 🎥 e\u{301}\u{301}\u{301}\u{301} \u{200d}\u{fe0f}x".repeat(4);
-            assert_eq!(pad(&title, columns).width(), columns, "{columns}");
-        }
     }
 }

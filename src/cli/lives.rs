@@ -1,45 +1,79 @@
-//! `rollcall lives` shows the open lives as a gateway tells them: on a terminal in a table that changes, like `top`;
-//! for scripts once, as a table or as lines of JSON. No text of a gateway reaches the terminal as it came.
+//! `rollcall lives` prints the open lives as a gateway tells them, once or every few seconds. No text of a gateway
+//! reaches the terminal as it came.
 
-mod board;
 mod look;
-mod plain;
-mod screen;
-mod terminal;
+mod table;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, BufWriter, Write};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{MissedTickBehavior, interval};
 
 use self::look::Look;
-use super::gateways::{self, GatewayApi};
+use self::table::Table;
+use super::gateways::{self, GatewayApi, KeyRefused};
 use crate::base::exit;
-use crate::config::{LivesArgs, LivesView};
-
-/// Pages of a thousand lives that are read for a table that is printed once.
-const ALL: usize = 100;
+use crate::config::{LivesArgs, OutputFormat};
 
 /// Shows the lives and answers the exit code.
 pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
     let gateways = gateways::open(&args.gateways)?;
-    if args.view == LivesView::Screen && io::stdout().is_terminal() {
-        terminal::show(&gateways, args.sort).await?;
-        return Ok(exit::STOPPED);
+    match args.watch {
+        Some(every) => watch(&gateways, args, every).await?,
+        None => print_once(&first_answer(&gateways, args).await?, args.format),
     }
-    let look = first_answer(&gateways, args).await?;
+    Ok(exit::STOPPED)
+}
+
+/// It is no failure if the reader goes away.
+fn print_once(look: &Look, format: OutputFormat) {
     if look.more {
         exit::say(exit::STOPPED, format_args!("there are more lives than the {} that are shown", look.lives.len()));
     }
-    match args.view {
-        LivesView::Json => plain::print_lines(&look),
-        LivesView::Screen | LivesView::Table => plain::print_table(&look),
+    let _ = match format {
+        OutputFormat::Json => print_json(look),
+        OutputFormat::Text => write!(io::stdout(), "{}", Table(look)),
+    };
+}
+
+/// A line for each live.
+fn print_json(look: &Look) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    for live in &look.lives {
+        serde_json::to_writer(&mut out, live)?;
+        writeln!(out)?;
     }
-    Ok(exit::STOPPED)
+    out.flush()
+}
+
+/// Prints a table after a line with the time, again and again, until the reader goes away. While no gateway answers, it
+/// says so and goes on.
+async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> anyhow::Result<()> {
+    let mut turns = interval(every);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        turns.tick().await;
+        let answer = first_answer(gateways, args).await;
+        let time = humantime::format_rfc3339_seconds(SystemTime::now());
+        match answer {
+            Ok(look) => {
+                if writeln!(io::stdout(), "{time}\n{}", Table(&look)).is_err() {
+                    return Ok(());
+                }
+            }
+            Err(why) if why.is::<KeyRefused>() => return Err(why),
+            Err(why) => {
+                exit::say(exit::UNAVAILABLE, format_args!("{time}: {why}"));
+            }
+        }
+    }
 }
 
 /// Asks one gateway after the other, until one answers.
 async fn first_answer(gateways: &[GatewayApi], args: &LivesArgs) -> anyhow::Result<Look> {
     let mut last = anyhow::anyhow!("no gateway is named");
     for gateway in gateways {
-        match look::at(gateway, args.sort, ALL).await {
+        match look::at(gateway, args.sort).await {
             Ok(look) => return Ok(look),
             Err(why) => {
                 let told = format!("{} does not tell the lives: {}", gateway.url, why.root_cause());

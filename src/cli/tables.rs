@@ -5,7 +5,7 @@ use std::iter;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::base::terminal::{harmless, pad};
+use crate::base::terminal::harmless;
 
 /// A number of things.
 pub(super) fn count(n: usize, what: &str) -> String {
@@ -30,7 +30,7 @@ pub(super) fn table<const N: usize>(f: &mut Formatter<'_>, head: [&str; N], rows
         std::array::from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
     writeln!(f)?;
     for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| pad(cell, width));
+        let cells = row.iter().zip(widths).map(|(cell, width)| cell.clone() + &" ".repeat(width - cell.width()));
         writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())

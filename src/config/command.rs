@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use self::shared::{format, gateways, number};
 use super::mistakes::did_you_mean;
 use crate::base::ids::{LiveId, UserId};
-pub use looks::{CheckArgs, Connect, KeysArgs, LivesArgs, LivesSort, LivesView};
+pub use looks::{CheckArgs, Connect, KeysArgs, LivesArgs, LivesSort};
 pub use mint::{KeyArgs, TokenArgs};
 pub use shared::{GatewayArgs, OutputFormat};
 
@@ -22,6 +22,9 @@ const HEADING: &str = "Options of the commands";
 
 /// The default of `--top`.
 const TOP: usize = 10;
+
+/// The value of `--watch` that is given without one.
+const WATCH: &str = "5";
 
 /// What the process does with its settings.
 #[derive(Debug)]
@@ -120,7 +123,7 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
     ("audit", "Search Redis for what is missing or should not exist"),
     ("explain", "Show who is counted in a live, and why"),
     ("events", "List or replay the events that were given up"),
-    ("lives", "Show the open lives, in a table that changes"),
+    ("lives", "Show the open lives, once or every few seconds"),
     ("keys", "Count the keys in Redis that match a pattern, by kind, with their memory"),
     ("check-config", "Check the settings and the files that they name"),
     ("token", "Print a token for development"),
@@ -139,7 +142,8 @@ const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("users", None, "audit: check every follow and every login too, which takes long in a large graph"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
     ("sort", Some("FIGURE"), "lives: by viewers or by fans, largest first [default: viewers]"),
-    ("once", None, "lives: print the table once, as it is done where standard output is no terminal"),
+    ("once", None, "lives: print the table once, as it is done without --watch"),
+    ("watch", Some("[SECONDS]"), "lives: print the table again every so many seconds, 1 to 3600, or every 5"),
     ("count", Some("N"), "keys: how many keys to list one by one, 0 to 1000 [default: 10]"),
     ("connect", None, "check-config: ask Redis too, and the URL of jwt-jwks"),
     ("all", None, "events replay: every event that was given up"),
@@ -159,6 +163,10 @@ pub(super) fn args() -> impl Iterator<Item = Arg> {
     OPTIONS.iter().map(|(name, hint, doc)| {
         let arg = Arg::new(*name).long(*name).help_heading(HEADING).help(*doc);
         match hint {
+            Some(optional) if optional.starts_with('[') => {
+                let arg = arg.value_name(optional.trim_matches(['[', ']'])).value_parser(ValueParser::os_string());
+                arg.action(ArgAction::Append).num_args(0..=1).default_missing_value(WATCH)
+            }
             Some(hint) => arg.value_name(*hint).value_parser(ValueParser::os_string()).action(ArgAction::Append),
             None => arg.action(ArgAction::SetTrue),
         }

@@ -33,7 +33,7 @@ Colours are for terminals only, and for none if NO_COLOR is set.
 Commands: serve (the default) runs a gateway. audit searches Redis for entries that are missing or should not exist.
 explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. keys PATTERN counts the
 keys in Redis, by kind, with their memory. These need --redis and take the settings of the gateways, such as --lease and
---key-prefix. lives shows the open lives as a gateway tells them, in a table that changes, or once. check-config takes
+--key-prefix. lives shows the open lives as a gateway tells them, once or every few seconds. check-config takes
 the settings as serve does, reads the files that they name, and prints every mistake and every setting with its origin.
 token prints a token for development, signed with --jwt-hs256-secret-file or --jwt-private-key; --jwt-audience and
 --jwt-issuer go into it. key prints a new API key and, below it, its line for the file of --api-keys. completions prints
@@ -58,7 +58,8 @@ fn command() -> Command {
              rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]\n       \
              rollcall events list --redis URL [--json]\n       \
              rollcall events replay ENTRY|--all --redis URL [--json]\n       \
-             rollcall lives [--gateway URL]... [--api-key-file FILE] [--sort viewers|fans] [--once] [--json]\n       \
+             rollcall lives [--gateway URL]... [--api-key-file FILE] [--sort viewers|fans]\n               \
+             [--watch [SECONDS]] [--json]\n       \
              rollcall keys PATTERN --redis URL [--count N] [--json]\n       \
              rollcall check-config [--config FILE] [--SETTING VALUE]... [--connect] [--json]\n       \
              rollcall token --sub USER [--role ROLE] [--ttl DURATION] --jwt-hs256-secret-file FILE\n       \

@@ -31,7 +31,7 @@ use self::mistakes::subject;
 
 pub use command::{
     AuditArgs, CheckArgs, Connect, EventsAction, EventsArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, KeysArgs,
-    LivesArgs, LivesSort, LivesView, OutputFormat, Task, TokenArgs, Users,
+    LivesArgs, LivesSort, OutputFormat, Task, TokenArgs, Users,
 };
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;

@@ -22,11 +22,7 @@ pub fn run() -> u8 {
         Ok(Loaded::Run(Task::Events(args), config)) => inspect(&config, events::run(&config, &args)),
         Ok(Loaded::Run(Task::Keys(args), config)) => inspect(&config, keys::run(&config, &args)),
         Ok(Loaded::Run(Task::CheckConfig(args), config)) => inspect(&config, check_config::run(&config, &args)),
-        Ok(Loaded::Run(Task::Lives(args), config)) => {
-            // Anything else would spoil the screen.
-            let quiet = Config { log: "error".to_owned(), ..*config };
-            inspect(&quiet, lives::run(&args))
-        }
+        Ok(Loaded::Run(Task::Lives(args), config)) => inspect(&config, lives::run(&args)),
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
         Ok(Loaded::Print(text)) => {

@@ -1,19 +1,20 @@
-//! `rollcall lives` shows a person at a terminal, and a script, which lives are open; whatever a gateway says, and
-//! whether or not it answers, the terminal stays whole.
+//! `rollcall lives` shows people and scripts which lives are open, once or again and again. Nothing that a gateway says
+//! does anything to the terminal.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use data_encoding::HEXLOWER;
 use rollcall::config::AuthMode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpListener;
+use tokio::process::{Child, ChildStderr, ChildStdout};
 
 use crate::support::certificates::Certificates;
+use crate::support::link::Link;
 use crate::support::redis_server::free_port;
 use crate::support::stores::{on_both_stores, within_deadline};
-use crate::support::terminal::at_a_terminal;
 use crate::support::tls_door::tls_before;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
@@ -63,60 +64,86 @@ on_both_stores! {
         assert_eq!(lines[2][..4], ["live", "viewers", "fans", "away"], "{table}");
         assert_eq!((&lines[3][..5], lines[3][6]), (&["42", "3", "1", "0", "exact"][..], "s1"), "{table}");
         assert_eq!((lines[4][0], &lines[4][7..]), ("cooking", &["Two", "pots"][..]), "{table}");
-        // Without a terminal on standard output, --once goes without saying.
+        // --once is what is done without --watch.
         assert!(said(&lives(&["--gateway", &gateway]).await).contains("3 lives, 4 viewers, 1 fan"));
     }
 }
 
-/// Looks at these gateways at a terminal.
-async fn a_person(gateways: &[&str], steps: Value) -> Value {
-    let named = gateways.iter().flat_map(|gateway| ["--gateway", gateway]);
-    at_a_terminal(&["lives"].into_iter().chain(named).collect::<Vec<_>>(), &[], steps).await
+/// `rollcall lives --watch 1` as it runs.
+struct Watch {
+    program: Child,
+    tables: Lines<BufReader<ChildStdout>>,
+    complaints: Lines<BufReader<ChildStderr>>,
 }
 
-/// Left as it was found: its settings, its own screen, the cursor.
-#[track_caller]
-fn is_whole(done: &Value) {
-    assert_eq!((&done["code"], &done["restored"]), (&json!(0), &json!(true)), "{done:#}");
-    let shown = done["shown"].as_str().unwrap();
-    let last = |what: &str| shown.rfind(what);
-    assert!(last("\u{1b}[?1049h").is_some() && last("\u{1b}[?1049l") > last("\u{1b}[?1049h"), "{shown:?}");
-    assert!(last("\u{1b}[?25h") > last("\u{1b}[?25l"), "the cursor is hidden: {shown:?}");
+impl Watch {
+    fn of(gateways: &[&str]) -> Self {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        command.args(["lives", "--watch", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        for gateway in gateways {
+            command.args(["--gateway", gateway]);
+        }
+        let mut program = command.spawn().unwrap();
+        let tables = BufReader::new(program.stdout.take().unwrap()).lines();
+        let complaints = BufReader::new(program.stderr.take().unwrap()).lines();
+        Self { program, tables, complaints }
+    }
+
+    /// The next table, from its time to the empty line after it.
+    async fn table(&mut self) -> Vec<String> {
+        let mut table: Vec<String> = Vec::new();
+        loop {
+            let line = self.tables.next_line().await.unwrap().expect("another line");
+            // Between the totals and the rows there is an empty line, too.
+            let is_end = line.is_empty() && (table.len() > 2 || table[1].starts_with("0 lives"));
+            if is_end {
+                return table;
+            }
+            table.push(line);
+        }
+    }
+
+    /// Stops to read; answers the exit code, and what the program has complained of since.
+    async fn leave(mut self) -> (Option<i32>, Option<String>) {
+        drop(self.tables);
+        let code = self.program.wait().await.unwrap().code();
+        (code, self.complaints.next_line().await.unwrap())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_leaves_with_q_or_control_c_and_the_terminal_is_as_before() {
+async fn who_watches_reads_a_table_with_its_time_again_and_again() {
     within_deadline(async {
         let world = World::on_redis(|_| ()).await;
+        let mut watch = Watch::of(&[&format!("http://{}", world.addr)]);
+        let first = watch.table().await;
+        assert_eq!(first[1..], ["0 lives, 0 viewers, 0 fans"]);
         world.open("live-of-s1").await;
-        let gateway = format!("http://{}", world.addr);
-        for last in [json!(["send", "q"]), json!(["send", "\u{3}"]), json!(["signal", "SIGTERM"])] {
-            let steps = json!([
-                ["expect", "live-of-s1"],
-                ["send", "fjkr"],
-                ["resize", [7, 40]],
-                ["expect", "live-of-s1"],
-                last
-            ]);
-            is_whole(&a_person(&[&gateway], steps).await);
-        }
+        let second = watch.table().await;
+        assert_eq!(second[1..3], ["1 live, 0 viewers, 0 fans", ""]);
+        assert!(second[3].starts_with("live ") && second[4].starts_with("live-of-s1 "), "{second:?}");
+        let time = |table: &[String]| humantime::parse_rfc3339(&table[0]).expect("a time");
+        assert!(time(&second) > time(&first), "{first:?} {second:?}");
+        assert_eq!(watch.leave().await, (Some(0), None));
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_is_told_that_the_gateway_is_away_and_when_it_is_asked_again() {
+async fn who_watches_is_told_that_no_gateway_answers_and_sees_the_lives_when_one_does() {
     within_deadline(async {
-        let nobody = format!("http://127.0.0.1:{}", free_port());
-        let steps = json!([["expect", "refused"], ["send", "q"]]);
-        let done = a_person(&[&nobody], steps).await;
-        is_whole(&done);
         let world = World::on_redis(|_| ()).await;
         world.open("live-of-s1").await;
-        // The next gateway is asked in its place.
-        let other = format!("http://{}", world.addr);
-        let steps = json!([["expect", "refused"], ["expect", "live-of-s1"], ["send", "q"]]);
-        is_whole(&a_person(&[&nobody, &other], steps).await);
+        let link = Link::to(world.addr).await;
+        link.cut();
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let mut watch = Watch::of(&[&nobody, &format!("http://{}", link.addr())]);
+        let complaint = watch.complaints.next_line().await.unwrap().unwrap();
+        assert!(complaint.contains(&format!("{} does not tell the lives", link.addr())), "{complaint}");
+        link.heal();
+        let table = watch.table().await;
+        assert!(table[4].starts_with("live-of-s1 "), "{table:?}");
+        assert_eq!(watch.leave().await.0, Some(0));
     })
     .await;
 }
@@ -156,10 +183,6 @@ async fn what_a_gateway_says_does_nothing_to_the_terminal() {
         let table = String::from_utf8(out.stdout).unwrap();
         assert!(table.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{table:?}");
         assert!(table.starts_with("2 lives and more") && table.contains("owned"), "{table}");
-        let done = a_person(&[&gateway], json!([["expect", "owned"], ["send", "q"]])).await;
-        is_whole(&done);
-        let shown = done["shown"].as_str().unwrap();
-        assert!(!shown.contains("\u{1b}]0;") && !shown.contains(['\u{7}', '\u{9b}', '\u{202e}']), "{shown:?}");
     })
     .await;
 }

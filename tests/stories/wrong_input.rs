@@ -46,6 +46,9 @@ fn a_mistake_on_the_command_line_is_explained() {
         (&["lives", "--gateway", "127.0.0.1:8080"], "right would be http://host:port"),
         (&["lives", "--gateway", "http://u:hunter2@h"], "right would be http://host:port"),
         (&["lives", "--sort", "size"], "--sort (flag): must be viewers or fans"),
+        (&["lives", "--watch", "soon"], "--watch (flag): must be a number of seconds from 1 to 3600"),
+        (&["lives", "--watch", "0"], "--watch (flag): must be a number of seconds from 1 to 3600"),
+        (&["lives", "--watch", "--json"], "--watch (flag): goes with neither --once nor --json"),
         (&["lives", "hunter2"], "a value with spaces needs quotes"),
         (&["lives", "--count", "3"], "--count (flag): is not an option of this command"),
         (&["check-config", "--fix"], "--fix (flag): is not an option of this command"),
@@ -155,7 +158,7 @@ async fn a_reader_that_goes_away_is_no_failure() {
         let world = World::on_redis(|_| ()).await;
         world.open("42").await;
         let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
-        let commands: [&[&str]; 11] = [
+        let commands: [&[&str]; 12] = [
             &["--help"],
             &["man"],
             &["completions", "bash"],
@@ -164,6 +167,7 @@ async fn a_reader_that_goes_away_is_no_failure() {
             &["keys", "*", "--json", "--redis", &redis],
             &["lives", "--gateway", &gateway],
             &["lives", "--json", "--gateway", &gateway],
+            &["lives", "--watch", "--gateway", &gateway],
             &["check-config"],
             &["audit", "--redis", &redis],
             &["explain", "42", "--redis", &redis],
@@ -184,18 +188,12 @@ async fn a_reader_that_goes_away_is_no_failure() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn colours_are_for_terminals_and_for_none_with_no_color() {
     within_deadline(async {
-        let nobody = format!("http://127.0.0.1:{}", free_port());
-        let look: (&[&str], _, _) =
-            (&["lives", "--gateway", &nobody], json!([["expect", "refused"], ["send", "q"]]), "\u{1b}[38;5;");
-        let serve: (&[&str], _, _) =
-            (&["--listen", "127.0.0.1:0"], json!([["expect", "gateway started"], ["signal", "SIGTERM"]]), "\u{1b}[32m");
-        for (args, steps, colour) in [look, serve] {
-            for (env, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", "")], true)] {
-                let done = at_a_terminal(args, env, steps.clone()).await;
-                let shown = done["shown"].as_str().unwrap();
-                let seen = (done["code"].as_i64(), shown.contains(colour));
-                assert_eq!(seen, (Some(0), coloured), "{args:?} {env:?}: {shown:?}");
-            }
+        let steps = json!([["expect", "gateway started"], ["signal", "SIGTERM"]]);
+        for (env, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", "")], true)] {
+            let done = at_a_terminal(&["--listen", "127.0.0.1:0"], env, steps.clone()).await;
+            let shown = done["shown"].as_str().unwrap();
+            let seen = (done["code"].as_i64(), shown.contains("\u{1b}[32m"));
+            assert_eq!(seen, (Some(0), coloured), "{env:?}: {shown:?}");
         }
     })
     .await;

@@ -1,12 +1,11 @@
 """Runs a program at a terminal of its own: terminal.py STEPS PROGRAM [ARGUMENT]..., where STEPS is JSON, a list of
-["expect", word], ["send", text], ["resize", [lines, columns]] and ["signal", name]. Prints what came of it as JSON."""
+["expect", word] and ["signal", name]. Prints what came of it as JSON."""
 
 import fcntl
 import json
 import os
 import select
 import signal
-import struct
 import subprocess
 import sys
 import termios
@@ -18,17 +17,11 @@ steps, program = json.loads(sys.argv[1]), sys.argv[2:]
 terminal, inside = os.openpty()
 
 
-def resize(lines, columns):
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-
 def take_terminal():
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-resize(20, 110)
-before = termios.tcgetattr(inside)
 child = subprocess.Popen(program, stdin=inside, stdout=inside, stderr=inside, preexec_fn=take_terminal)
 shown, looked_at = b"", 0
 
@@ -48,17 +41,9 @@ for verb, what in steps:
     if verb == "expect":
         until(f"{what} is shown", lambda: what.encode() in shown[looked_at:])
         looked_at = len(shown)
-    elif verb == "send":
-        os.write(terminal, what.encode())
-    elif verb == "resize":
-        resize(*what)
     elif verb == "signal":
         child.send_signal(getattr(signal, what))
 until("the program ends", lambda: child.poll() is not None)
 while select.select([terminal], [], [], 0.1)[0]:
     shown += os.read(terminal, 65536)
-print(json.dumps({
-    "code": child.returncode,
-    "restored": termios.tcgetattr(inside) == before,
-    "shown": shown.decode(errors="replace"),
-}))
+print(json.dumps({"code": child.returncode, "shown": shown.decode(errors="replace")}))

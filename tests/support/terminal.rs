@@ -1,4 +1,4 @@
-//! Owns a terminal: a person runs the program there, reads, types, and looks at the terminal afterwards.
+//! Owns a terminal: a person runs the program there and reads.
 
 use std::process::Command;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Runs the program at a terminal of 20 lines and 110 columns, does these steps of `terminal.py` there, and answers its
-/// exit `code`, whether the terminal's settings are `restored`, and what was `shown`.
+/// Runs the program at a terminal, does these steps of `terminal.py` there, and answers its exit `code` and what was
+/// `shown`.
 pub async fn at_a_terminal(args: &[&str], env: &[(&str, &str)], steps: Value) -> Value {
     let mut command = Command::new(PYTHON);
     command.args(["tests/support/terminal.py", &steps.to_string(), env!("CARGO_BIN_EXE_rollcall")]).args(args);

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::cli::gateways::GatewayApi;
 use crate::config::LivesSort;
 
+/// Pages of a thousand lives that are read.
+const MOST_PAGES: usize = 100;
+
 /// An open live.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenLive {
@@ -52,31 +55,12 @@ pub(super) struct Look {
     pub(super) more: bool,
 }
 
-/// Viewers, fans, and those of the viewers who are known to be away.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub(super) viewers: u64,
-    pub(super) fans: u64,
-    pub(super) away: u64,
-}
-
-impl Totals {
-    pub(super) fn of<'a>(lives: impl Iterator<Item = &'a OpenLive>) -> Self {
-        lives.fold(Self::default(), |sum, live| Self {
-            viewers: sum.viewers.saturating_add(live.viewers),
-            fans: sum.fans.saturating_add(live.fans),
-            away: sum.away.saturating_add(live.away.unwrap_or(0)),
-        })
-    }
-}
-
-/// Reads up to so many pages.
-pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort, pages: usize) -> anyhow::Result<Look> {
+pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort) -> anyhow::Result<Look> {
     let mut look = Look { lives: Vec::new(), more: true };
     let mut cursor = String::new();
     // A live whose counts change while the pages are read may come twice.
     let mut seen = HashSet::new();
-    for _ in 0..pages {
+    for _ in 0..MOST_PAGES {
         let query = format!("/v1/lives?sort={}&limit=1000{cursor}", sort.as_str());
         let page: Page = gateway.get(&query).await?;
         look.lives.extend(page.items.into_iter().filter(|live| seen.insert(live.live_id.clone())));

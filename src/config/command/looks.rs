@@ -1,6 +1,8 @@
 //! The options of the commands that look: `lives` asks a gateway, `keys` searches Redis, `check-config` reads the
 //! settings.
 
+use std::time::Duration;
+
 use clap::ArgMatches;
 
 use super::shared::{GatewayArgs, OutputFormat, Refuse, format, gateways, number};
@@ -18,7 +20,7 @@ const COUNT: usize = 10;
 const LONGEST_PATTERN: usize = 1_024;
 
 /// The names of the options of each command.
-pub(super) const LIVES: &[&str] = &["gateway", "api-key-file", "gateway-ca", "sort", "once", "json"];
+pub(super) const LIVES: &[&str] = &["gateway", "api-key-file", "gateway-ca", "sort", "once", "watch", "json"];
 pub(super) const KEYS: &[&str] = &["count", "json"];
 pub(super) const CHECK: &[&str] = &["connect", "json"];
 
@@ -41,24 +43,15 @@ impl LivesSort {
     }
 }
 
-/// What `rollcall lives` shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LivesView {
-    /// A table that changes, if there is a terminal; else as [`Self::Table`].
-    Screen,
-    /// A table, once.
-    Table,
-    /// A line of JSON for each live, once.
-    Json,
-}
-
 /// The options of `rollcall lives`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LivesArgs {
     /// At least one; the next one is asked when one does not answer.
     pub(crate) gateways: GatewayArgs,
     pub(crate) sort: LivesSort,
-    pub(crate) view: LivesView,
+    /// How often the table is printed again; `None`: it is printed once.
+    pub(crate) watch: Option<Duration>,
+    pub(crate) format: OutputFormat,
 }
 
 /// The options of `rollcall keys`.
@@ -104,12 +97,21 @@ pub(super) fn lives(matches: &ArgMatches, refuse: Refuse<'_>) -> LivesArgs {
             LivesSort::Viewers
         }
     };
-    let view = match (format(matches), matches.get_flag("once")) {
-        (OutputFormat::Json, _) => LivesView::Json,
-        (OutputFormat::Text, true) => LivesView::Table,
-        (OutputFormat::Text, false) => LivesView::Screen,
-    };
-    LivesArgs { gateways, sort, view }
+    LivesArgs { gateways, sort, watch: watch(matches, refuse), format: format(matches) }
+}
+
+fn watch(matches: &ArgMatches, refuse: Refuse<'_>) -> Option<Duration> {
+    let given = value(matches, "watch")?;
+    if matches.get_flag("once") || matches.get_flag("json") {
+        refuse("--watch (flag)", "goes with neither --once nor --json");
+    }
+    match given.as_deref().unwrap_or_default().parse() {
+        Ok(seconds @ 1..=3_600) => Some(Duration::from_secs(seconds)),
+        _ => {
+            refuse("--watch (flag)", "must be a number of seconds from 1 to 3600, once");
+            None
+        }
+    }
 }
 
 pub(super) fn keys(words: &[&str], matches: &ArgMatches, refuse: Refuse<'_>) -> Option<KeysArgs> {
