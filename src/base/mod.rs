@@ -1,6 +1,7 @@
 //! What every other layer builds on: ids, time, metrics and small tools. Imports nothing of this crate outside this
 //! folder.
 
+pub(crate) mod backoff;
 pub mod clock;
 pub mod event_kind;
 pub mod exit;

@@ -1,12 +1,12 @@
 //! When a room's next check is due, and whether it must leave nothing out. Part of the schedule in [`super::checks`].
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 
-/// A check without an answer is made again after so long, in ms: at first, and at most. Each time without an answer
-/// doubles the wait.
-const TRY_AGAIN: (Millis, Millis) = (1_000, 10_000);
+/// A check without an answer is made again.
+const BACKOFF: Backoff = Backoff { first: 1_000, longest: 10_000 };
 
 /// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time, and reads back
 /// with it what it holds.
@@ -29,8 +29,8 @@ pub struct CheckDue {
     checked: AtomicU64,
     /// How often the live was confirmed by the walk, or checked, since this gateway read back what it holds there.
     confirmed: AtomicU64,
-    /// How long the next check without an answer waits before it is made again.
-    wait: AtomicU64,
+    /// How many checks in a row had no answer.
+    unanswered: AtomicU32,
     /// The room's last turn of fan checks.
     fan_turn: AtomicU64,
 }
@@ -45,7 +45,7 @@ impl Default for CheckDue {
             unheard: AtomicBool::new(false),
             checked: AtomicU64::new(0),
             confirmed: AtomicU64::new(rand::random_range(0..OWN_CHECK)),
-            wait: AtomicU64::new(TRY_AGAIN.0),
+            unanswered: AtomicU32::new(0),
             fan_turn: AtomicU64::new(0),
         }
     }
@@ -121,18 +121,17 @@ impl CheckDue {
 
     /// How long to wait after a call without an answer, in ms.
     pub fn wait(&self) -> Millis {
-        self.wait.load(Ordering::Relaxed)
+        BACKOFF.wait(self.unanswered.load(Ordering::Relaxed))
     }
 
     /// Notes that a check got no answer: the wait after the next one is longer.
     pub fn unanswered(&self) {
-        let longer = |wait: Millis| Some((wait * 2).min(TRY_AGAIN.1));
-        let _ = self.wait.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that the store answered, or should now: the next check without an answer is made again soon.
     pub fn answered(&self) {
-        self.wait.store(TRY_AGAIN.0, Ordering::Relaxed);
+        self.unanswered.store(0, Ordering::Relaxed);
     }
 
     /// Notes that this gateway receives the live's messages again.

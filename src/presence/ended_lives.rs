@@ -6,12 +6,12 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::room::Room;
+use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 use crate::store::{CloseReason, LiveEpoch, LiveRecord};
 
-/// A look without an answer is made again after so long, in ms: at first, and at most. Each time without an answer
-/// doubles the wait.
-const TRY_AGAIN: (Millis, Millis) = (1_000, 60_000);
+/// A look without an answer is made again.
+const BACKOFF: Backoff = Backoff { first: 1_000, longest: 60_000 };
 
 /// The most lives that wait for another look; of further ones there is none.
 const MOST: usize = 65_536;
@@ -23,8 +23,8 @@ pub struct EndedLive {
     pub record: Arc<LiveRecord>,
     /// Why the live closed; `None` if it goes on without this gateway.
     pub closed: Option<CloseReason>,
-    /// How long this look has waited since the last one; 0 if it is the first.
-    wait: Millis,
+    /// How many looks had no answer.
+    unanswered: u32,
 }
 
 impl EndedLive {
@@ -32,7 +32,7 @@ impl EndedLive {
     pub fn new(room: &Room) -> Self {
         let reason = |closed: &Arc<LiveRecord>| closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
         let (record, closed) = (Arc::new(room.record.clone()), room.closed().map(reason));
-        Self { record, closed, wait: 0 }
+        Self { record, closed, unanswered: 0 }
     }
 }
 
@@ -44,8 +44,8 @@ pub(super) struct RetriedLooks(HashMap<LiveEpoch, EndedLive>);
 impl RetriedLooks {
     /// Takes in a look that had no answer. Returns when it is due again; `None` if another one of this epoch waits.
     pub(super) fn add(&mut self, mut live: EndedLive, now: Millis) -> Option<Millis> {
-        live.wait = (live.wait * 2).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
-        let at = now + live.wait;
+        let at = now + BACKOFF.wait(live.unanswered);
+        live.unanswered += 1;
         match self.0.entry(live.record.live_epoch()) {
             Entry::Vacant(place) => {
                 place.insert(live);
@@ -54,7 +54,7 @@ impl RetriedLooks {
             Entry::Occupied(mut there) => {
                 let there = there.get_mut();
                 there.closed = there.closed.or(live.closed);
-                there.wait = there.wait.max(live.wait);
+                there.unanswered = there.unanswered.max(live.unanswered);
                 None
             }
         }

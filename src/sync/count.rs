@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::RETRY;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::base::metrics::Metrics;
@@ -25,9 +26,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Writes under way at a time.
 const AT_A_TIME: usize = 64;
-
-/// The wait before a failed write is tried again, in ms.
-const AGAIN: Millis = 1_000;
 
 /// The wait before a new peak is written, in ms: a little more than the time between two renewals of a lease.
 const SURE: Millis = 2_500;
@@ -88,7 +86,7 @@ impl CountsRecorder {
     async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
         if self.trust.quality(room) != Quality::Exact {
             // What is written stays in the history.
-            self.try_again(room, AGAIN);
+            self.try_again(room, RETRY);
             return None;
         }
         let (live, figures) = (room.record.live.clone(), room.figures());
@@ -120,7 +118,7 @@ impl CountsRecorder {
             Ok(CountReply::NotOpen) => self.checks.check_soon(vec![room.clone()]),
             Err(why) => {
                 tracing::debug!(live_id = %live, error = %why, "counts were not written, will try again");
-                self.try_again(room, AGAIN);
+                self.try_again(room, RETRY);
             }
         }
         None

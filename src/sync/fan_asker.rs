@@ -18,14 +18,14 @@ use tokio_util::time::DelayQueue;
 
 use self::breaker::{Breaker, Permit, State};
 use self::waiting::{Batch, Place, Waiting};
+use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::store::fans::{FanAnswers, FanError, FanLookup};
 
-/// The wait before the users of a failed call are asked about again, in ms: the first, and the longest.
-const FIRST_RETRY: Millis = 250;
-const LONGEST_RETRY: Millis = 4_000;
+/// The users of a failed call are asked about again.
+const BACKOFF: Backoff = Backoff { first: 250, longest: 4_000 };
 
 pub struct FanAsker {
     pub rooms: Arc<Rooms>,
@@ -153,8 +153,7 @@ impl FanAsker {
             place.room.return_unchecked(place.place, &users);
             // A slice that is queued already takes them along.
             if place.room.end().is_none() && place.room.queue_ask(place.place) {
-                let wait = (FIRST_RETRY << place.tries.min(10)).min(LONGEST_RETRY);
-                let wait = wait / 2 + rand::random_range(0..=wait / 2);
+                let wait = BACKOFF.jittered(place.tries, rand::random());
                 work.retries.insert(Place { tries: place.tries + 1, ..place }, Duration::from_millis(wait));
             }
         }

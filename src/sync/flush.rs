@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 use tracing::Instrument;
 
+use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
@@ -45,8 +46,8 @@ const SLOW: Duration = Duration::from_millis(500);
 /// The most jobs at a time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
 
-/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush interval and are
-/// jittered, so that slices do not come back in step.
+/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush interval up to 32 times
+/// as much.
 const MAX_RETRY: Millis = 2_000;
 
 /// The same for the last flush, in ms: little time is left, and the store may be back any moment.
@@ -143,8 +144,9 @@ impl Flusher {
                         Ok(Some(at)) => (at.saturating_sub(self.clock.now()), tries),
                         Err(_) => {
                             let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
-                            let wait = (flush.max(1) << tries.min(5)).min(longest);
-                            (wait / 2 + rand::random_range(0..=wait / 2), tries + 1)
+                            let first = flush.max(1);
+                            let backoff = Backoff { first, longest: longest.min(first * 32) };
+                            (backoff.jittered(tries, rand::random()), tries + 1)
                         }
                     };
                     slice.lock().postpone_job();

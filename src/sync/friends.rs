@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::RETRY;
 use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
@@ -28,9 +29,6 @@ const AT_A_TIME: usize = 16;
 
 /// Calls for one room before other rooms have their turn.
 const STEPS: usize = 32;
-
-/// The wait before failed calls are made again, in ms.
-const RETRY: Millis = 1_000;
 
 /// So many users are read per ms at most because messages may have been missed.
 const DOUBTED_PER_MS: u64 = 20;

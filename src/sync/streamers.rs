@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::RETRY;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{LiveId, UserId};
 use crate::peers::Outbox;
@@ -18,9 +19,6 @@ use crate::store::{Presence, Store, StoreResult};
 
 /// Calls under way at a time.
 const AT_A_TIME: usize = 64;
-
-/// The wait before a failed call is made again.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The store is told everything again this often, since its keys have a lifetime of hours.
 const TELL_AGAIN: Duration = Duration::from_secs(3_600);
@@ -47,7 +45,7 @@ impl StreamerPresence {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.streamers.changes() => {}
-                () = tokio::time::sleep(RETRY), if !failed.is_empty() => {}
+                () = tokio::time::sleep(Duration::from_millis(RETRY)), if !failed.is_empty() => {}
                 _ = again.tick() => self.streamers.tell_all_again(),
             }
             let mut changed = self.streamers.take_changed();

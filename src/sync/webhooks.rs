@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::backlog::Backlog;
 pub use self::receiver::Receiver;
 use self::receiver::Refusal;
+use crate::base::backoff::RETRY;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::event_kind::EventKind;
 use crate::base::ids::GatewayId;
@@ -52,9 +53,6 @@ const RECENTLY: Millis = 60_000;
 
 /// A new group begins with the events of the last minute before this gateway's start, since clocks differ.
 const BEFORE_START: UnixMillis = 60_000;
-
-/// The wait before a failed call to the store is made again, in ms.
-const AGAIN: Millis = 1_000;
 
 pub struct WebhookSender {
     pub store: Arc<dyn Store>,
@@ -177,7 +175,7 @@ impl WebhookSender {
             }
             Err(why) => {
                 tracing::debug!(error = %why, "events for the webhook were not read, will try again");
-                state.next_look = asked + AGAIN;
+                state.next_look = asked + RETRY;
             }
         }
     }
@@ -290,7 +288,7 @@ impl WebhookSender {
             if let Err(why) = self.store.acknowledge_events(some).await {
                 tracing::debug!(error = %why, "arrived events were not acknowledged, will try again");
                 // Nothing is read until then, so that few wait.
-                state.next_look = self.clock.now() + AGAIN;
+                state.next_look = self.clock.now() + RETRY;
                 return;
             }
             let done = some.len();

@@ -11,6 +11,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::RETRY;
 use crate::base::clock::{Clock, Millis};
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
@@ -29,9 +30,6 @@ const AT_A_TIME: usize = 16;
 /// Words that all gateways together read back with each check, at least: the store says what it has, and where that is
 /// not what it was told, it is told again.
 const READ_BACK: usize = 10_000;
-
-/// The wait before failed calls are made again.
-const RETRY: Duration = Duration::from_secs(1);
 
 pub struct WhereaboutsTeller {
     /// `None`: nobody wants to know.
@@ -73,7 +71,7 @@ impl WhereaboutsTeller {
                     read_next = whereabouts.read_back(read_next, each);
                 }
                 () = whereabouts.changes() => {}
-                () = tokio::time::sleep(RETRY), if failed => {}
+                () = tokio::time::sleep(Duration::from_millis(RETRY)), if failed => {}
                 () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
             }
             let now = self.clock.now();

@@ -29,6 +29,7 @@ use super::client::connect;
 use super::errors::ServerError;
 use super::slots::{SlotMap, slot_of};
 use super::topology::Topology;
+use crate::base::backoff::Backoff;
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
 use crate::store::bus::Subscriptions;
@@ -44,8 +45,8 @@ const CONFIRM: (Duration, Duration) = (Duration::from_secs(30), Duration::from_s
 const PULSE: Duration = Duration::from_secs(2);
 /// How often due confirmations are looked for.
 const TICK: Duration = Duration::from_secs(1);
-/// Waits between sessions, from and to.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// The waits between sessions.
+const BACKOFF: Backoff = Backoff { first: 50, longest: 2_000 };
 /// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscriber {
@@ -183,7 +184,7 @@ impl Pass {
 
 impl Task {
     async fn run(mut self) {
-        let mut wait = RETRY.0;
+        let mut short_sessions = 0;
         let mut told = false;
         loop {
             let began = Instant::now();
@@ -191,18 +192,19 @@ impl Task {
             self.at_start = false;
             let slots = self.topology.map().slots_at(&self.host);
             self.subscriptions.send(BusEvent::Deaf(Doubt::Slots(slots.into())));
-            if began.elapsed() > RETRY.1 {
-                wait = RETRY.0;
+            if began.elapsed() > Duration::from_millis(BACKOFF.longest) {
+                short_sessions = 0;
             }
+            let waits_long = BACKOFF.wait(short_sessions) == BACKOFF.longest;
             self.metrics.resubscriptions.inc();
-            if wait >= RETRY.1 && !told {
+            if waits_long && !told {
                 tracing::warn!(%why, "cannot receive messages of other gateways, so their counts come late");
             } else {
                 tracing::debug!(%why, "subscribing again to messages of other gateways");
             }
-            told = wait >= RETRY.1;
-            sleep(wait / 2 + rand::random_range(Duration::ZERO..=wait / 2)).await;
-            wait = (wait * 2).min(RETRY.1);
+            told = waits_long;
+            sleep(Duration::from_millis(BACKOFF.jittered(short_sessions, rand::random()))).await;
+            short_sessions += 1;
         }
     }
 

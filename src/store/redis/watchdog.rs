@@ -22,6 +22,7 @@ use super::errors::ServerError;
 use super::monitor::Monitor;
 use super::probe::{self, Probed};
 use super::refusals::Refusals;
+use crate::base::backoff::Backoff;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::redis_address::Host;
 use crate::store::Health;
@@ -32,8 +33,8 @@ const PROBE: Duration = Duration::from_secs(1);
 const MISSES: u32 = 2;
 /// A forced reconnect that takes longer is given up; the next miss tries another.
 const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// The shortest and the longest wait between two connections to a name that leads to a replica.
-const REDIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
+/// The waits between connections to a name that leads to a replica.
+const REDIAL: Backoff = Backoff { first: 500, longest: 4_000 };
 /// How long the library may take from a new connection to the first command on it.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -138,7 +139,8 @@ struct Watchdog {
     /// When a new connection was probed last, without waiting for the tick.
     probed_reconnect: Option<Instant>,
     redial_at: Instant,
-    redial_wait: Duration,
+    /// How often the connection was made again since the last answer.
+    redials: u32,
     /// The last refusal that was logged.
     refused: Option<String>,
 }
@@ -163,7 +165,7 @@ pub(super) fn spawn(
         canary: None,
         probed_reconnect: None,
         redial_at: Instant::now(),
-        redial_wait: REDIAL.0,
+        redials: 0,
         refused: None,
     };
     // Boxed: the library's futures are large.
@@ -254,7 +256,7 @@ impl Watchdog {
 
     fn answered(&mut self) {
         self.missed = 0;
-        self.redial_wait = REDIAL.0;
+        self.redials = 0;
         self.tell(Health::Up, "redis answers again");
         if std::mem::take(&mut self.in_doubt) {
             self.monitor.doubts().of_node(&self.host);
@@ -282,8 +284,8 @@ impl Watchdog {
         if now < self.redial_at {
             return;
         }
-        self.redial_at = now + self.redial_wait;
-        self.redial_wait = (self.redial_wait * 2).min(REDIAL.1);
+        self.redial_at = now + Duration::from_millis(REDIAL.wait(self.redials));
+        self.redials += 1;
         self.reconnect();
     }
 

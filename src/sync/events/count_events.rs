@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::announce;
+use crate::base::backoff::RETRY;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
 use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
@@ -20,9 +21,6 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Calls under way at a time.
 const AT_A_TIME: usize = 64;
-
-/// The wait before a failed call is made again, in ms.
-const AGAIN: Millis = 1_000;
 
 /// Lives whose figures changed. At most one entry for each live that this gateway writes figures of, or walks over.
 pub struct CountEvents {
@@ -84,7 +82,7 @@ impl CountEvents {
             Ok(NotedCounts::Early(left)) => millis(left),
             Err(why) => {
                 tracing::debug!(live_id = %live, error = %why, "counts were not noted as an event, will try again");
-                AGAIN
+                RETRY
             }
         };
         self.due.lock().entry(live).or_insert((epoch, self.clock.now() + wait));

@@ -3,14 +3,14 @@
 //! Closed, every call may go. After [`FAILURES`] failures in a row it opens: no call goes for a pause, which grows from
 //! one opening to the next. Then it is half open: one call tries. An answer closes it, a failure opens it again.
 
+use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 
 /// Failures in a row that open it.
 const FAILURES: u32 = 5;
 
-/// The first pause, in ms, and the longest. A source that is back is noticed within the longest.
-const FIRST_PAUSE: Millis = 500;
-const LONGEST_PAUSE: Millis = 4_000;
+/// The pauses. A source that is back is noticed within the longest.
+const PAUSES: Backoff = Backoff { first: 500, longest: 4_000 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -84,9 +84,8 @@ impl Breaker {
             State::Open(_) => false,
         };
         if opens {
-            let pause = (FIRST_PAUSE << self.openings.min(10)).min(LONGEST_PAUSE);
+            self.state = State::Open(now + PAUSES.jittered(self.openings, jitter));
             self.openings += 1;
-            self.state = State::Open(now + pause / 2 + (pause as f64 / 2.0 * jitter) as Millis);
         }
     }
 }
@@ -113,23 +112,23 @@ mod tests {
             breaker.answered();
         }
         assert_eq!(breaker.state(), State::Closed);
-        assert_eq!(opened().state(), State::Open(FIRST_PAUSE));
+        assert_eq!(opened().state(), State::Open(PAUSES.first));
     }
 
     #[test]
     fn after_the_pause_one_call_tries_and_its_answer_closes_it() {
         let mut breaker = opened();
-        assert_eq!(breaker.ask(FIRST_PAUSE - 1), Permit::At(FIRST_PAUSE));
-        assert_eq!(breaker.ask(FIRST_PAUSE), Permit::Go);
-        assert_eq!(breaker.ask(FIRST_PAUSE), Permit::AfterTheTrial);
+        assert_eq!(breaker.ask(PAUSES.first - 1), Permit::At(PAUSES.first));
+        assert_eq!(breaker.ask(PAUSES.first), Permit::Go);
+        assert_eq!(breaker.ask(PAUSES.first), Permit::AfterTheTrial);
         breaker.answered();
-        assert_eq!((breaker.ask(FIRST_PAUSE), breaker.state()), (Permit::Go, State::Closed));
+        assert_eq!((breaker.ask(PAUSES.first), breaker.state()), (Permit::Go, State::Closed));
     }
 
     #[test]
     fn pauses_grow_up_to_the_longest_and_start_again_after_an_answer() {
         let (mut breaker, mut now) = (opened(), 0);
-        for wanted in [FIRST_PAUSE, 1_000, 2_000, LONGEST_PAUSE, LONGEST_PAUSE] {
+        for wanted in [PAUSES.first, 1_000, 2_000, PAUSES.longest, PAUSES.longest] {
             assert_eq!(breaker.state(), State::Open(now + wanted));
             now += wanted;
             assert_eq!(breaker.ask(now), Permit::Go);
@@ -139,14 +138,14 @@ mod tests {
         for _ in 0..FAILURES {
             breaker.failed(now, 0.0);
         }
-        assert_eq!(breaker.state(), State::Open(now + FIRST_PAUSE / 2), "jitter");
+        assert_eq!(breaker.state(), State::Open(now + PAUSES.first / 2), "jitter");
     }
 
     #[test]
     fn late_failures_prolong_nothing_and_a_late_answer_closes_it() {
         let mut breaker = opened();
         breaker.failed(400, 1.0);
-        assert_eq!(breaker.state(), State::Open(FIRST_PAUSE));
+        assert_eq!(breaker.state(), State::Open(PAUSES.first));
         breaker.answered();
         assert_eq!(breaker.ask(401), Permit::Go);
     }
@@ -154,8 +153,8 @@ mod tests {
     #[test]
     fn a_trial_with_nothing_to_ask_leaves_the_next_one_free_to_try() {
         let mut breaker = opened();
-        assert_eq!(breaker.ask(FIRST_PAUSE), Permit::Go);
-        breaker.unused(FIRST_PAUSE);
-        assert_eq!((breaker.ask(FIRST_PAUSE), breaker.state()), (Permit::Go, State::HalfOpen));
+        assert_eq!(breaker.ask(PAUSES.first), Permit::Go);
+        breaker.unused(PAUSES.first);
+        assert_eq!((breaker.ask(PAUSES.first), breaker.state()), (Permit::Go, State::HalfOpen));
     }
 }

@@ -211,7 +211,7 @@ async fn a_source_that_is_down_is_asked_seldom_and_found_when_it_is_back() {
     assert_eq!(scene.metrics.fan_breaker.get(), 2);
     assert!(!Scene::is_fan(&room, "u0"));
     scene.played.failures.lock().clear();
-    scene.passes(LONGEST_RETRY + 4_500).await;
+    scene.passes(BACKOFF.longest + 4_500).await;
     assert!((0..200).all(|n| Scene::is_fan(&room, &format!("u{n}"))));
     assert_eq!(scene.metrics.fan_breaker.get(), 0);
 }

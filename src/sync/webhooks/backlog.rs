@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
 use crate::store::{EntryId, Event, MAX_EVENTS};
@@ -17,9 +18,8 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// The most events of one live.
 const MOST_OF_A_LIVE: usize = 1_000;
 
-/// A live's first wait after a failure, and the longest, in ms.
-const FIRST_WAIT: Millis = 500;
-const LONGEST_WAIT: Millis = 60_000;
+/// How long a live waits after a failure.
+const BACKOFF: Backoff = Backoff { first: 500, longest: 60_000 };
 
 /// A live of which nothing arrived for so long, in ms, although it was sent, may have to make room for others.
 const HOPELESS_AFTER: Millis = 60_000;
@@ -139,10 +139,9 @@ impl Backlog {
     /// it failed.
     pub(super) fn failed(&mut self, live: &LiveId, now: Millis, jitter: f64) -> u32 {
         let Some(queue) = self.lives.get_mut(live).filter(|queue| queue.state == State::Sending) else { return 0 };
-        let wait = (FIRST_WAIT << queue.failures.min(10)).min(LONGEST_WAIT);
+        let at = now + BACKOFF.jittered(queue.failures, jitter);
         queue.failures += 1;
         queue.failing_since.get_or_insert(now);
-        let at = now + wait / 2 + (jitter.clamp(0.0, 1.0) * (wait / 2) as f64) as Millis;
         queue.state = State::Waiting(at);
         self.waiting.insert((at, live.clone()));
         queue.failures
@@ -153,7 +152,7 @@ impl Backlog {
     pub(super) fn leave_alone(&mut self, live: &LiveId, now: Millis, wait: Millis) {
         let Some(queue) = self.lives.get_mut(live) else { return };
         let State::Waiting(before) = queue.state else { return };
-        let at = now + wait.min(LONGEST_WAIT);
+        let at = now + wait.min(BACKOFF.longest);
         if at > before {
             self.waiting.remove(&(before, live.clone()));
             self.waiting.insert((at, live.clone()));

@@ -74,8 +74,8 @@ fn a_live_whose_event_fails_waits_longer_each_time_and_alone() {
     }
     for _ in 0..40 {
         backlog.failed(&live("a"), now, 0.0);
-        assert!(backlog.next_at().unwrap() <= now + LONGEST_WAIT / 2);
-        now += LONGEST_WAIT;
+        assert!(backlog.next_at().unwrap() <= now + BACKOFF.longest / 2);
+        now += BACKOFF.longest;
         assert_eq!(sendable(&mut backlog, now), [1]);
     }
     backlog.arrived(&live("b"), EntryId(3, 0));
