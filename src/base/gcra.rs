@@ -68,14 +68,19 @@ impl Rate {
     }
 
     /// Counts `units` more if all of them are within the rate, else nothing.
-    pub(crate) fn take(self, state: &mut u64, units: u32, now: Millis) -> bool {
-        let now = now.saturating_mul(NANOS);
-        let after = (*state).max(now).saturating_add(self.interval.saturating_mul(units.into()));
-        let is_within = after - now <= self.burst;
-        if is_within {
-            *state = after;
+    ///
+    /// # Errors
+    /// How long until they are within the rate, in ms.
+    pub(crate) fn take(self, state: &mut u64, units: u32, now: Millis) -> Result<(), Millis> {
+        let before = (*state).max(now.saturating_mul(NANOS));
+        let after = before.saturating_add(self.interval.saturating_mul(units.into()));
+        match self.wait(after, now) {
+            0 => {
+                *state = after;
+                Ok(())
+            }
+            wait => Err(wait),
         }
-        is_within
     }
 
     /// How long until what was counted is within the rate again, in ms.
@@ -139,7 +144,8 @@ mod tests {
     fn a_burst_may_be_larger_and_what_is_overdrawn_is_waited_for() {
         let rate = Rate::per_second(10).with_burst(4);
         let mut state = 0;
-        assert!((0..40).all(|_| rate.take(&mut state, 1, 0)) && !rate.take(&mut state, 1, 0));
+        assert!((0..40).all(|_| rate.take(&mut state, 1, 0).is_ok()));
+        assert_eq!(rate.take(&mut state, 1, 0), Err(100));
         assert_eq!(rate.wait(state, 0), 0);
         rate.count(&mut state, 5, 0);
         assert_eq!([0, 499, 500].map(|now| rate.wait(state, now)), [500, 1, 0]);

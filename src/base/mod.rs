@@ -2,6 +2,7 @@
 //! folder.
 
 pub(crate) mod backoff;
+pub(crate) mod budgets;
 pub mod clock;
 pub mod event_kind;
 pub mod exit;

@@ -1,9 +1,8 @@
 //! A rate limiter that books ahead, first come, first served: each booking learns how long it must wait. The admission
 //! of sockets and the flusher use it.
 //!
-//! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Unlike the limiters of the
-//! `governor` crate it takes bookings of any size: a large one goes when its turn comes, and later ones wait until it
-//! is paid for.
+//! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Bookings may have any size: a
+//! large one goes when its turn comes, and later ones wait until it is paid for.
 
 use std::time::Duration;
 

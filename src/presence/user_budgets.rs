@@ -4,16 +4,10 @@
 //! beyond theirs. What is read to find friends is paid for by its size after it was read; what comes then waits,
 //! because nobody but its user is kept waiting. Only users who asked within the last seconds are remembered.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use dashmap::DashMap;
-
+use crate::base::budgets::Budgets;
 use crate::base::clock::Millis;
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
-
-/// How often users whose budgets are full again are forgotten, in ms.
-const FORGET_EVERY: Millis = 1_000;
 
 /// How much a user may ask for at once after a pause, in seconds at the rate: all tabs of a browser come back together.
 const BURST_SECONDS: u64 = 4;
@@ -35,59 +29,32 @@ pub enum Cost {
 
 #[derive(Debug)]
 pub struct UserBudgets {
-    rate: Rate,
-    requests: DashMap<UserId, u64>,
-    reads: DashMap<UserId, u64>,
-    forgot_at: AtomicU64,
+    requests: Budgets<UserId>,
+    reads: Budgets<UserId>,
 }
 
 impl UserBudgets {
     /// So many units per second for each user; 0: no limit.
     pub fn new(per_second: u32) -> Self {
         let rate = Rate::per_second(per_second).with_burst(BURST_SECONDS);
-        Self { rate, requests: DashMap::new(), reads: DashMap::new(), forgot_at: AtomicU64::new(0) }
+        Self { requests: Budgets::new(rate), reads: Budgets::new(rate) }
     }
 
     /// Takes what a request costs; false, and nothing is taken, if the budget does not suffice.
     pub fn take(&self, user: &UserId, cost: Cost, now: Millis) -> bool {
-        if self.rate.is_unlimited() {
-            return true;
-        }
-        self.forget(now);
-        let mut spent = self.requests.entry(user.clone()).or_default();
-        self.rate.take(&mut spent, cost as u32, now)
+        self.requests.take(user, cost as u32, now).is_ok()
     }
 
     /// From when on more may be read for the user.
     pub fn may_read_at(&self, user: &UserId, now: Millis) -> Millis {
-        match self.reads.get(user) {
-            Some(spent) => now + self.rate.wait(*spent, now),
-            None => now,
-        }
+        now + self.reads.wait(user, now)
     }
 
     /// Takes what was read of so many users; the budget may be overdrawn.
     pub fn note_read(&self, user: &UserId, users: usize, now: Millis) {
-        if self.rate.is_unlimited() || users == 0 {
-            return;
-        }
-        self.forget(now);
         let units = users.div_ceil(READ_A_UNIT) as u32;
-        let mut spent = self.reads.entry(user.clone()).or_default();
-        self.rate.count(&mut spent, units, now);
-    }
-
-    fn forget(&self, now: Millis) {
-        let last = self.forgot_at.load(Ordering::Relaxed);
-        if now < last.saturating_add(FORGET_EVERY) {
-            return;
-        }
-        // Only one of many requests does it.
-        if self.forgot_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            for budgets in [&self.requests, &self.reads] {
-                budgets.retain(|_, spent| self.rate.is_spent(*spent, now));
-                budgets.shrink_to_fit();
-            }
+        if units > 0 {
+            self.reads.overdraw(user, units, now);
         }
     }
 }
@@ -130,16 +97,5 @@ mod tests {
         assert_eq!(budgets.may_read_at(&user("u1"), 7), 1_007);
         assert_eq!(budgets.may_read_at(&user("u2"), 7), 7);
         assert!(budgets.take(&user("u1"), Cost::Visit, 7), "requests have a budget of their own");
-    }
-
-    #[test]
-    fn users_whose_budgets_are_full_again_take_no_memory() {
-        let budgets = UserBudgets::new(10);
-        for n in 0..10_000 {
-            budgets.take(&user(&n.to_string()), Cost::Visit, 5);
-            budgets.note_read(&user(&n.to_string()), 1, 5);
-        }
-        budgets.take(&user("u1"), Cost::Visit, 5_000);
-        assert_eq!((budgets.requests.len(), budgets.reads.len()), (1, 0));
     }
 }

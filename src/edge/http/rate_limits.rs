@@ -4,25 +4,18 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use axum::http::Extensions;
 use dashmap::DashMap;
-use governor::clock::Clock as _;
-use governor::{DefaultKeyedRateLimiter, NotUntil, Quota, RateLimiter};
 
 use super::problem::{Kind, Problem};
-use crate::base::clock::Clock;
+use crate::base::budgets::{Budgets, TimeToForget};
+use crate::base::clock::{Clock, Millis};
+use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::edge::client_address::ClientAddress;
-
-/// How often budgets that are full again are forgotten. A budget refills within two seconds, so the memory is bounded
-/// by the requests of three.
-const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// Whose budget pays for a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,22 +59,24 @@ impl fmt::Display for Payer {
 }
 
 pub(crate) struct RateLimits {
-    /// `None` without a limit.
-    budgets: Option<DefaultKeyedRateLimiter<Payer>>,
+    budgets: Budgets<Payer>,
     /// Whose budget is spent, and until when.
-    spent: DashMap<Payer, u64>,
+    spent: DashMap<Payer, Millis>,
+    time_to_forget: TimeToForget,
     metrics: Arc<Metrics>,
     clock: Clock,
-    /// When budgets were forgotten last.
-    forgot_at: AtomicU64,
 }
 
 impl RateLimits {
     /// `per_second` requests, and twice as many at once; 0: no limit.
     pub(crate) fn new(per_second: u32, metrics: Arc<Metrics>, clock: Clock) -> Self {
-        let quota = |rate: NonZeroU32| Quota::per_second(rate).allow_burst(rate.saturating_add(rate.get()));
-        let budgets = NonZeroU32::new(per_second).map(|rate| RateLimiter::keyed(quota(rate)));
-        Self { budgets, spent: DashMap::new(), metrics, clock, forgot_at: AtomicU64::new(0) }
+        Self {
+            budgets: Budgets::new(Rate::per_second(per_second)),
+            spent: DashMap::new(),
+            time_to_forget: TimeToForget::default(),
+            metrics,
+            clock,
+        }
     }
 
     /// Takes one request from the payer's budget; without a payer it is free.
@@ -90,10 +85,14 @@ impl RateLimits {
     /// The budget is spent.
     pub(crate) fn take(&self, payer: Option<Payer>) -> Result<(), Problem> {
         let Some(payer) = payer else { return Ok(()) };
-        self.check(&payer).map_err(|wait| {
-            let problem = self.refuse(&payer, wait);
-            self.spent.insert(payer, self.clock.now() + wait);
-            problem
+        self.charge(&payer).map_err(|wait| {
+            let now = self.clock.now();
+            if self.time_to_forget.is_due(now) {
+                self.spent.retain(|_, until| *until > now);
+                self.spent.shrink_to_fit();
+            }
+            self.spent.insert(payer.clone(), now + wait);
+            self.refuse(&payer, wait)
         })
     }
 
@@ -102,15 +101,8 @@ impl RateLimits {
     ///
     /// # Errors
     /// The budget is spent; how long, in ms.
-    pub(crate) fn charge(&self, payer: &Payer) -> Result<(), u64> {
-        self.check(payer)
-    }
-
-    fn check(&self, payer: &Payer) -> Result<(), u64> {
-        let Some(budgets) = &self.budgets else { return Ok(()) };
-        self.forget(budgets);
-        let wait = |refused: NotUntil<_>| refused.wait_time_from(budgets.clock().now()).as_millis() as u64 + 1;
-        budgets.check_key(payer).map_err(wait)
+    pub(crate) fn charge(&self, payer: &Payer) -> Result<(), Millis> {
+        self.budgets.take(payer, 1, self.clock.now())
     }
 
     /// Takes nothing, but asks whether the payer's last request found the budget spent, and it still is.
@@ -130,40 +122,5 @@ impl RateLimits {
     pub(crate) fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
         Metrics::count(&self.metrics.http_limited, payer.label());
         Problem::later(Kind::RateLimited, millis.div_ceil(1_000), "too many requests; try again after Retry-After")
-    }
-
-    fn forget(&self, budgets: &DefaultKeyedRateLimiter<Payer>) {
-        let (now, last) = (self.clock.now(), self.forgot_at.load(Ordering::Relaxed));
-        let is_due = now.saturating_sub(last) >= FORGET_EVERY.as_millis() as u64;
-        // Only one of many requests does it.
-        if is_due && self.forgot_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            budgets.retain_recent();
-            budgets.shrink_to_fit();
-            self.spent.retain(|_, until| *until > now);
-            self.spent.shrink_to_fit();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::{sleep, timeout};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn budgets_that_are_full_again_take_no_memory() {
-        const CLIENTS: u32 = 20_000;
-        let limits = RateLimits::new(1_000, Arc::default(), Clock::start());
-        let ask = |n: u32| limits.take(Some(Payer::Address(IpAddr::from(n.to_be_bytes()))));
-        (0..CLIENTS).for_each(|n| ask(n).unwrap());
-        let budgets = limits.budgets.as_ref().unwrap();
-        let forgotten = async {
-            while budgets.len() > 1 {
-                sleep(Duration::from_millis(10)).await;
-                ask(CLIENTS).unwrap();
-            }
-        };
-        timeout(Duration::from_secs(20), forgotten).await.expect("the budgets are forgotten");
     }
 }

@@ -1,0 +1,85 @@
+//! A rate limit for each of many, such as users or addresses. Only those who took something lately are remembered.
+
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dashmap::DashMap;
+
+use super::clock::Millis;
+use super::gcra::Rate;
+
+/// Says once a second, to one of many callers, that it is time to forget whose budgets are full again.
+#[derive(Debug, Default)]
+pub(crate) struct TimeToForget(AtomicU64);
+
+impl TimeToForget {
+    pub(crate) fn is_due(&self, now: Millis) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        let is_time = now >= last.saturating_add(1_000);
+        is_time && self.0.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Budgets<K: Eq + Hash> {
+    rate: Rate,
+    spent: DashMap<K, u64>,
+    time_to_forget: TimeToForget,
+}
+
+impl<K: Eq + Hash + Clone> Budgets<K> {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate, spent: DashMap::new(), time_to_forget: TimeToForget::default() }
+    }
+
+    /// Takes so many units if the budget has them, else nothing.
+    ///
+    /// # Errors
+    /// How long until the budget has them, in ms.
+    pub(crate) fn take(&self, whose: &K, units: u32, now: Millis) -> Result<(), Millis> {
+        if self.rate.is_unlimited() {
+            return Ok(());
+        }
+        self.forget(now);
+        let mut spent = self.spent.entry(whose.clone()).or_default();
+        self.rate.take(&mut spent, units, now)
+    }
+
+    /// Takes so many units, even if the budget is overdrawn by that.
+    pub(crate) fn overdraw(&self, whose: &K, units: u32, now: Millis) {
+        if self.rate.is_unlimited() {
+            return;
+        }
+        self.forget(now);
+        let mut spent = self.spent.entry(whose.clone()).or_default();
+        self.rate.count(&mut spent, units, now);
+    }
+
+    /// How long until the budget is no longer overdrawn, in ms.
+    pub(crate) fn wait(&self, whose: &K, now: Millis) -> Millis {
+        self.spent.get(whose).map_or(0, |spent| self.rate.wait(*spent, now))
+    }
+
+    fn forget(&self, now: Millis) {
+        if self.time_to_forget.is_due(now) {
+            self.spent.retain(|_, spent| self.rate.is_spent(*spent, now));
+            self.spent.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_that_are_full_again_take_no_memory() {
+        let budgets = Budgets::new(Rate::per_second(10));
+        for n in 0..10_000 {
+            budgets.take(&n, 1, 5).unwrap();
+            budgets.overdraw(&n, 1, 5);
+        }
+        budgets.take(&0, 1, 5_000).unwrap();
+        assert_eq!(budgets.spent.len(), 1);
+    }
+}
