@@ -12,7 +12,7 @@ use toml::{Spanned, Value};
 
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
-use super::settings::{self, ON_OR_OFF, SETTINGS, Setting};
+use super::settings::{self, SETTINGS};
 
 /// The largest settings file. It limits how much is read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -47,7 +47,7 @@ fn given(path: &Path, entries: Result<Vec<Entry>, String>, mistakes: &mut Vec<St
             None => refuse(&format!("no such setting{}", did_you_mean(&name, settings::names(), str::to_owned))),
             Some(s) if s.name == "config" => refuse("a settings file cannot name another one: use the flag"),
             Some(s) if given.contains_key(s.name) => refuse("is set twice, with a dash and with an underscore"),
-            Some(s) => drop(given.insert(s.name, Given { text: text(s, value), place: place.clone() })),
+            Some(s) => drop(given.insert(s.name, Given { text: text(value), place: place.clone() })),
         }
     }
     given
@@ -78,15 +78,12 @@ fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-fn text(setting: &Setting, value: Value) -> Result<String, String> {
+fn text(value: Value) -> Result<String, String> {
     let kind = match value {
         Value::String(text) => return Ok(text),
         Value::Integer(number) => return Ok(number.to_string()),
-        Value::Boolean(is_on) if setting.hint == ON_OR_OFF => {
-            return Ok(if is_on { "on" } else { "off" }.to_owned());
-        }
+        Value::Boolean(switch) => return Ok(switch.to_string()),
         Value::Float(_) => "a decimal number",
-        Value::Boolean(_) => "true or false",
         Value::Datetime(_) => "a date",
         Value::Array(_) => "a list",
         Value::Table(_) => "a table",

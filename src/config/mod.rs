@@ -37,7 +37,7 @@ pub use mistakes::ConfigError;
 pub use review::SettingInForce;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub(crate) use values::number_of;
-pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
+pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
 
 /// What the process is asked to do.
 #[derive(Debug)]

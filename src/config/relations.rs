@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds, Switch};
+use super::values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
 use crate::base::event_kind::EventKind;
 
 /// Settings that are right alone and wrong together.
@@ -98,12 +98,12 @@ impl Config {
         );
         let wants = |kinds: &[EventKind]| self.webhook_events.iter().any(|kind| kinds.contains(kind));
         require(
-            self.count_events == Switch::On || !wants(&[EventKind::LiveCounts]),
+            self.count_events || !wants(&[EventKind::LiveCounts]),
             &["webhook-events", "count-events"],
             "live.counts needs count-events on".to_owned(),
         );
         require(
-            self.fan_events == Switch::On || !wants(&[EventKind::FanJoined, EventKind::FanLeft]),
+            self.fan_events || !wants(&[EventKind::FanJoined, EventKind::FanLeft]),
             &["webhook-events", "fan-events"],
             "fan.joined and fan.left need fan-events on".to_owned(),
         );

@@ -11,9 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{
-    AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch,
-};
+use super::values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds};
 use crate::base::event_kind::EventKind;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
@@ -21,8 +19,8 @@ use crate::base::secret::Secret;
 use crate::base::telemetry::{self, LogFormat};
 use crate::base::web_origin::{NO_ORIGIN, WebOrigin};
 
-/// The placeholder for the value of a setting that is on or off. In a file, it may be a boolean too.
-pub(super) const ON_OR_OFF: &str = "off|on";
+/// The placeholder for the value of a setting that is on or off. It may be `true` or `false` too.
+const ON_OR_OFF: &str = "off|on";
 
 /// The prefix of the environment variables.
 pub(super) const ENV_PREFIX: &str = "ROLLCALL_";
@@ -185,10 +183,7 @@ pub const SETTINGS: &[Setting] = &[
         hint: ON_OR_OFF,
         default: Some("off"),
         doc: "Whether each connection to the public address begins with a PROXY protocol header, version 1 or 2",
-        take: |c, text| {
-            let known = [("off", ProxyProtocol::Off), ("on", ProxyProtocol::On)];
-            set(&mut c.proxy_protocol, word(text, &known))
-        },
+        take: |c, text| set(&mut c.proxy_protocol, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -365,7 +360,7 @@ pub const SETTINGS: &[Setting] = &[
         bare: Some("on"),
         doc: "Whether new lives keep all their users in the store, not only fans, so that each viewer counts once",
         more: "The same for all gateways. A live keeps what it opened with.",
-        take: |c, text| set(&mut c.exact_viewers, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.exact_viewers, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -375,7 +370,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("on"),
         doc: "Whether the store knows who has a socket, in a live or not, and when the others were last seen",
         more: "The same for all gateways.",
-        take: |c, text| set(&mut c.track_online, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.track_online, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -385,7 +380,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("on"),
         doc: "Whether the summary of a closed live says how many different viewers and fans came",
         more: "The same for all gateways. Costs a call to the store for each live and flush in which somebody came.",
-        take: |c, text| set(&mut c.uniques, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.uniques, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -447,7 +442,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("off"),
         bare: Some("on"),
         doc: "Whether jwt-jwks and fan-url are asked through the proxy that HTTPS_PROXY or HTTP_PROXY names",
-        take: |c, text| set(&mut c.proxy_from_env, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.proxy_from_env, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -585,7 +580,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("on"),
         doc: "Whether live.counts are events: on change, at most one per 10 s and live",
         more: "The same for all gateways.",
-        take: |c, text| set(&mut c.count_events, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.count_events, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -596,7 +591,7 @@ pub const SETTINGS: &[Setting] = &[
         bare: Some("on"),
         doc: "Whether fan.joined and fan.left are events: at most one of each per second, live and gateway",
         more: "The same for all gateways.",
-        take: |c, text| set(&mut c.fan_events, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.fan_events, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -632,7 +627,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("off"),
         bare: Some("on"),
         doc: "Whether events may be sent to private and loopback addresses",
-        take: |c, text| set(&mut c.webhook_allow_private, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.webhook_allow_private, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -706,7 +701,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("on"),
         doc: "Whether streamers open lives with tokens of their own; off: only back ends open lives",
         more: "The same for all gateways. A token's claim `lives` says which lives a streamer may open.",
-        take: |c, text| set(&mut c.streamers_open, word(text, &SWITCH)),
+        take: |c, text| set(&mut c.streamers_open, switch(text)),
         ..PLAIN
     },
     Setting {
@@ -869,7 +864,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-const SWITCH: [(&str, Switch); 2] = [("off", Switch::Off), ("on", Switch::On)];
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err("is not known; use off or on".to_owned()),
+    }
+}
 
 /// Reads one word of a few.
 fn word<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {

@@ -34,12 +34,12 @@ pub struct Config {
     pub jwt_jwks: Option<Jwks>,
     pub jwt_audience: Option<String>,
     pub jwt_issuer: Option<String>,
-    pub proxy_from_env: Switch,
+    pub proxy_from_env: bool,
     pub api_keys: Option<PathBuf>,
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
     pub trusted_proxies: Vec<IpNet>,
-    pub proxy_protocol: ProxyProtocol,
+    pub proxy_protocol: bool,
     /// In lower case; `*` allows every origin, and `null` pages without one.
     pub origins: Vec<String>,
     /// Per second and socket. This and the limits below: 0 is no limit.
@@ -49,7 +49,7 @@ pub struct Config {
     pub watches_per_socket: u32,
     pub opens_per_socket: u32,
     /// Whether tokens of streamers open lives.
-    pub streamers_open: Switch,
+    pub streamers_open: bool,
     /// Open at a time, of those that the streamer's tokens opened.
     pub lives_per_streamer: u32,
     /// Opened by the streamer's tokens.
@@ -67,10 +67,10 @@ pub struct Config {
     pub lease_refresh: Duration,
     pub check_every: Duration,
     pub closed_ttl: Duration,
-    pub exact_viewers: Switch,
-    pub track_online: Switch,
+    pub exact_viewers: bool,
+    pub track_online: bool,
     /// Whether to count how many different users come to each live.
-    pub uniques: Switch,
+    pub uniques: bool,
     /// How long it is remembered when a user was seen last.
     pub remember: Duration,
     pub last_seen_ids: SeenIds,
@@ -95,14 +95,14 @@ pub struct Config {
     pub streamer_timeout: Option<Duration>,
     /// Of each stream: that of events, and that of events given up.
     pub events_kept: u64,
-    pub count_events: Switch,
-    pub fan_events: Switch,
+    pub count_events: bool,
+    pub fan_events: bool,
     /// `None`: events are sent nowhere.
     pub webhook_url: Option<Secret>,
     pub webhook_secret_file: Option<PathBuf>,
     /// Empty: all.
     pub webhook_events: Vec<EventKind>,
-    pub webhook_allow_private: Switch,
+    pub webhook_allow_private: bool,
     pub webhook_timeout: Duration,
     pub webhook_patience: Duration,
     pub drain: Duration,
@@ -133,16 +133,12 @@ const NO_LIMIT: u64 = 1 << 40;
 impl Config {
     /// How many lives a streamer's own tokens may have open, and may open in a day; `None`: they open none.
     pub(crate) fn opened_by_streamers(&self) -> Option<(u64, u64)> {
-        let may = self.streamers_open == Switch::On;
-        may.then(|| (most(self.lives_per_streamer), most(self.opens_per_day)))
+        self.streamers_open.then(|| (most(self.lives_per_streamer), most(self.opens_per_day)))
     }
 
     /// Whether keys and fans are asked through the proxy of the environment.
     pub(crate) fn proxy(&self) -> Proxy {
-        match self.proxy_from_env {
-            Switch::On => Proxy::OfEnvironment,
-            Switch::Off => Proxy::Never,
-        }
+        if self.proxy_from_env { Proxy::OfEnvironment } else { Proxy::Never }
     }
 
     /// Which spans this gateway sends where; `None` if it sends none.
@@ -166,19 +162,19 @@ impl Default for Config {
             jwt_jwks: None,
             jwt_audience: None,
             jwt_issuer: None,
-            proxy_from_env: Switch::Off,
+            proxy_from_env: false,
             api_keys: None,
             tls_cert: None,
             tls_key: None,
             trusted_proxies: Vec::new(),
-            proxy_protocol: ProxyProtocol::Off,
+            proxy_protocol: false,
             origins: Vec::new(),
             message_rate: 10,
             sockets_per_user: 20,
             sockets_per_ip: 1_000,
             watches_per_socket: 1_000,
             opens_per_socket: 100,
-            streamers_open: Switch::On,
+            streamers_open: true,
             lives_per_streamer: 20,
             opens_per_day: 100,
             join_rate: 5_000,
@@ -191,9 +187,9 @@ impl Default for Config {
             lease_refresh: Duration::from_secs(2),
             check_every: Duration::from_secs(60),
             closed_ttl: Duration::from_secs(30 * 24 * 3600),
-            exact_viewers: Switch::Off,
-            track_online: Switch::On,
-            uniques: Switch::On,
+            exact_viewers: false,
+            track_online: true,
+            uniques: true,
             remember: Duration::from_secs(30 * 24 * 3600),
             last_seen_ids: SeenIds::Text,
             attendance: AttendanceForm::Set,
@@ -210,12 +206,12 @@ impl Default for Config {
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
             events_kept: 250_000,
-            count_events: Switch::On,
-            fan_events: Switch::Off,
+            count_events: true,
+            fan_events: false,
             webhook_url: None,
             webhook_secret_file: None,
             webhook_events: Vec::new(),
-            webhook_allow_private: Switch::Off,
+            webhook_allow_private: false,
             webhook_timeout: Duration::from_secs(10),
             webhook_patience: Duration::from_secs(3_600),
             drain: Duration::from_secs(30),
@@ -249,24 +245,6 @@ pub enum Jwks {
     File(PathBuf),
     /// At a URL of http or https, without a password.
     Url(Url),
-}
-
-/// Whether connections to the public address begin with a PROXY protocol header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProxyProtocol {
-    /// They do not.
-    Off,
-    /// Each does.
-    On,
-}
-
-/// Whether a gateway does something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Switch {
-    /// It does not.
-    Off,
-    /// It does.
-    On,
 }
 
 /// Where a gateway looks up whether a viewer follows the streamer.

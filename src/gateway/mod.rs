@@ -27,7 +27,7 @@ use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::base::telemetry::Log;
 use crate::cli::check_config::wrong_files;
-use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
+use crate::config::{AuthMode, Config};
 use crate::edge::client_address::{ClientAddress, TrustedProxies};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
@@ -246,7 +246,7 @@ async fn run(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
 ) -> Result<Gateway, StartError> {
-    if config.track_online == Switch::On {
+    if config.track_online {
         fix_seen_ids(config, store.as_ref()).await?;
     }
     fix_attendance_form(config, store.as_ref()).await?;
@@ -466,7 +466,7 @@ impl Gateway {
             // Back ends keep many connections open.
             per_address: PerAddress::Unlimited,
             certificate: None,
-            proxy_protocol: ProxyProtocol::Off,
+            proxy_protocol: false,
             ..settings.clone()
         };
         let serve = |settings, listener, router| {

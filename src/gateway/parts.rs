@@ -12,7 +12,7 @@ use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
-use crate::config::{Config, Switch};
+use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
 use crate::edge::http::browsers::Browsers;
@@ -133,7 +133,7 @@ impl Parts {
         let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
-        let whereabouts = (config.track_online == Switch::On).then(Arc::<Whereabouts>::default);
+        let whereabouts = config.track_online.then(Arc::<Whereabouts>::default);
         let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), checks.clone(), clock));
 
         // peers and dashboards
@@ -155,7 +155,7 @@ impl Parts {
             feeds,
             metrics,
             clock,
-            exact_viewers: config.exact_viewers == Switch::On,
+            exact_viewers: config.exact_viewers,
             uniques: config.uniques,
             closed_ttl,
             events_kept,
@@ -179,7 +179,8 @@ impl Parts {
             metrics,
             clock,
         }));
-        let count_events = (config.count_events == Switch::On)
+        let count_events = config
+            .count_events
             .then(|| Arc::new(share!(CountEvents { store, kept: *events_kept, clock, due: Mutex::default() })));
         let recorder = share!(CountsRecorder {
             rooms,
@@ -213,7 +214,7 @@ impl Parts {
             share!(FanAsker { rooms, source: source, metrics, clock, flush, calls: calls })
         });
         let resync_limit = Arc::<ResyncLimit>::default();
-        let fan_events = (config.fan_events == Switch::On).then(|| {
+        let fan_events = config.fan_events.then(|| {
             let parts = (store.clone(), gateways.clone(), metrics.clone());
             Arc::new(FanEvents::new(parts.0, parts.1, parts.2, (clock, *events_kept)))
         });

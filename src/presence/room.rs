@@ -35,7 +35,7 @@ use super::throttle::Throttle;
 use super::uniques::Uniques;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, OnlineSet, SliceId};
-use crate::config::{FanSource, Switch};
+use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, SliceSize, ViewerTotals};
 
@@ -77,14 +77,14 @@ pub enum NoSeat {
 pub struct RoomTerms {
     pub fan_source: FanSource,
     /// Whether the users who come are counted.
-    pub uniques: Switch,
+    pub uniques: bool,
     /// Names this gateway among those that count who came and left.
     pub own: Arc<OwnLease>,
 }
 
 impl Default for RoomTerms {
     fn default() -> Self {
-        Self { fan_source: FanSource::default(), uniques: Switch::On, own: Arc::default() }
+        Self { fan_source: FanSource::default(), uniques: true, own: Arc::default() }
     }
 }
 
@@ -159,7 +159,7 @@ impl Room {
             tally: Tally::default(),
             arrivals: RoomArrivals::new(own.clone(), &record.sums.arrivals),
             own,
-            uniques: (uniques == Switch::On).then(Uniques::default),
+            uniques: uniques.then(Uniques::default),
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
             announced: Announced::default(),

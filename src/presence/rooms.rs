@@ -17,7 +17,7 @@ use super::room::{Room, RoomTerms};
 use super::slice::ReadSize;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
-use crate::config::{Config, Switch};
+use crate::config::Config;
 use crate::store::{Info, LiveRecord, SliceSize};
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub enum Installed {
 
 impl Rooms {
     pub fn new(config: &Config, own: Arc<OwnLease>, now: Millis) -> Self {
-        let platform = (config.track_online == Switch::On).then(|| Arc::new(Platform::new(now)));
+        let platform = config.track_online.then(|| Arc::new(Platform::new(now)));
         let terms = RoomTerms { fan_source: config.fan_source, uniques: config.uniques, own };
         Self { terms, platform, ..Self::default() }
     }

@@ -10,7 +10,6 @@ use async_trait::async_trait;
 use super::{Arrivals, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
-use crate::config::Switch;
 
 /// The phase of a live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,7 +231,7 @@ pub struct CloseLive {
     /// How many came and left, as far as this gateway knows.
     pub arrivals: Arrivals,
     /// Whether the users who came were counted.
-    pub uniques: Switch,
+    pub uniques: bool,
     /// Published on the live's channel in the same step.
     pub message: String,
 }

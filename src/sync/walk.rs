@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH, USERS_SLICES};
-use crate::config::Switch;
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
 use crate::presence::checks::Checks;
@@ -80,7 +79,7 @@ pub struct Walk {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub check_every: Duration,
-    pub track_online: Switch,
+    pub track_online: bool,
     /// `None` if counts are no events.
     pub count_events: Option<Arc<CountEvents>>,
     /// About how many events the stream keeps.
@@ -439,7 +438,7 @@ impl Walk {
 
     /// Sweeps the users whom dead gateways hold online on the platform.
     async fn look_after_platform(&self, memory: &mut WalkState, occasion: Occasion) {
-        if self.track_online == Switch::Off {
+        if !self.track_online {
             return;
         }
         let slices: Vec<SliceId> = SliceId::all(OnlineSet::Users, USERS_SLICES).collect();

@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 use crate::base::clock::Clock;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
-use crate::config::{Config, Switch};
+use crate::config::Config;
 use crate::edge::http::state::AppState;
 use crate::gateway::parts::{Parts, Verifiers};
 use crate::presence::Room;
@@ -20,7 +20,7 @@ use crate::sync::lives::OpenWish;
 /// What the handlers of a gateway on a memory store ask. No task of the gateway runs, so nobody would end the absence
 /// of a user who is kept online.
 pub(crate) fn app() -> Arc<AppState> {
-    let config = Config { track_online: Switch::Off, ..Config::default() };
+    let config = Config { track_online: false, ..Config::default() };
     app_on(&config, Arc::new(MemoryStore::new(Clock::start())))
 }
 

@@ -13,7 +13,7 @@ use rollcall::base::ids::{
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::{AttendanceForm, Config, SeenIds, Switch};
+use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
@@ -410,7 +410,7 @@ async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record
         reason: CloseReason::Requested,
         peaks: Peaks::default(),
         arrivals: Arrivals::default(),
-        uniques: Switch::On,
+        uniques: true,
         message: "word".to_owned(),
     };
     let CloseReply::Closing(closing) = store.begin_close(&close).await.unwrap() else { panic!("closing") };

@@ -9,7 +9,6 @@ use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::Switch;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
@@ -169,7 +168,7 @@ pub fn end(record: &LiveRecord) -> CloseLive {
         reason: CloseReason::Requested,
         peaks: Peaks::default(),
         arrivals: Arrivals::default(),
-        uniques: Switch::On,
+        uniques: true,
         message: format!("{} closes", record.live),
     }
 }

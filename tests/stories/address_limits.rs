@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rollcall::config::{Config, ProxyProtocol};
+use rollcall::config::Config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
@@ -24,7 +24,7 @@ fn one_each(config: &mut Config) {
 
 fn behind_a_balancer(config: &mut Config) {
     config.sockets_per_ip = 1;
-    config.proxy_protocol = ProxyProtocol::On;
+    config.proxy_protocol = true;
     config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rollcall::config::Switch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -105,7 +104,7 @@ on_redis! {
 }
 
 on_redis! {
-    tuned(|config| config.exact_viewers = Switch::On)
+    tuned(|config| config.exact_viewers = true)
     async fn with_exact_viewers_the_record_counts_each_user_once(world) {
         world.open("42").await;
         world.crowd_follows("u", 1).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, Dashboard, fans, viewers};
@@ -14,7 +14,7 @@ use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
 fn exact(config: &mut Config) {
-    config.exact_viewers = Switch::On;
+    config.exact_viewers = true;
 }
 
 /// The viewers of a live as a gateway's API counts them.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rollcall::base::ids::UserId;
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -39,7 +39,7 @@ fn quick_checks(config: &mut Config) {
 
 fn exact(config: &mut Config) {
     quick_checks(config);
-    config.exact_viewers = Switch::On;
+    config.exact_viewers = true;
 }
 
 /// A foreign write is repaired within this time.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::UserId;
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -87,7 +87,7 @@ impl Walk {
             config.check_every = Duration::from_secs(3);
             config.message_rate = 0;
             config.sockets_per_user = 0;
-            config.exact_viewers = if exact_viewers { Switch::On } else { Switch::Off };
+            config.exact_viewers = exact_viewers;
         };
         let first = World::on_redis(tune).await;
         first.crowd_follows("u", FOLLOWERS).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -175,7 +175,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    tuned(|config: &mut Config| config.track_online = Switch::Off)
+    tuned(|config: &mut Config| config.track_online = false)
     async fn a_gateway_that_does_not_track_users_says_so(world) {
         world.open("42").await;
         let mut me = world.viewer("me").await;
@@ -330,7 +330,7 @@ impl History {
 async fn history(seed: u64) {
     println!("seed {seed}");
     let exact = |config: &mut Config| {
-        config.exact_viewers = Switch::On;
+        config.exact_viewers = true;
         config.message_rate = 0;
     };
     let redis = Redis::start().await;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
-use rollcall::config::Switch;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -56,7 +55,7 @@ async fn everything_still_works(world: &World) {
 
 on_both_stores! {
     // The sockets alone would make keys of the users who are online.
-    tuned(|config| config.track_online = Switch::Off)
+    tuned(|config| config.track_online = false)
     async fn ten_thousand_random_frames_do_no_harm(world) {
         let world = Arc::new(world);
         let before = match &world.redis {

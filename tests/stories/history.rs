@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rollcall::config::Switch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -234,7 +233,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    tuned(|config| config.uniques = Switch::Off)
+    tuned(|config| config.uniques = false)
     async fn without_uniques_nobody_is_counted(world) {
         world.open("42").await;
         let _crowd = world.crowd("u", 2, "42").await;
@@ -250,7 +249,7 @@ on_both_stores! {
 }
 
 on_redis! {
-    tuned(|config| config.exact_viewers = Switch::On)
+    tuned(|config| config.exact_viewers = true)
     async fn with_exact_viewers_each_user_is_one_viewer_and_joins_are_of_gateways(world) {
         world.open("42").await;
         world.follow(&["u0"]).await;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -41,7 +41,7 @@ fn plain(config: &mut Config) {
 
 fn exact(config: &mut Config) {
     plain(config);
-    config.exact_viewers = Switch::On;
+    config.exact_viewers = true;
 }
 
 /// Ten viewers on two gateways: `u0` to `u5` are fans, the others are not.

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rollcall::config::Switch;
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
@@ -274,7 +273,7 @@ on_redis! {
 }
 
 on_redis! {
-    tuned(|config| config.track_online = Switch::Off)
+    tuned(|config| config.track_online = false)
     async fn nothing_is_written_where_the_gateway_does_not_track(world) {
         world.open("42").await;
         let viewer = world.viewer_in("u1", "42").await;

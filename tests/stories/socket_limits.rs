@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rollcall::config::Switch;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
@@ -369,7 +368,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    tuned(|config| config.streamers_open = Switch::Off)
+    tuned(|config| config.streamers_open = false)
     async fn where_only_back_ends_open_lives_a_streamer_opens_none(world) {
         let mut streamer = world.streamer("s1").await;
         streamer.is_refused(json!({"type": "open", "live_id": "1"}), "forbidden").await;
@@ -383,7 +382,7 @@ on_both_stores! {
 
 on_both_stores! {
     tuned(|config| {
-        config.streamers_open = Switch::Off;
+        config.streamers_open = false;
         config.user_rate = 0;
         config.message_rate = 0;
     })

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use serde_json::{Value, json};
 
 use crate::support::dashboard::{fans, viewers};
@@ -20,7 +20,7 @@ const INVISIBLE: &str = "&invisible=true";
 const LIST_KEPT: Duration = Duration::from_secs(12);
 
 fn exact(config: &mut Config) {
-    config.exact_viewers = Switch::On;
+    config.exact_viewers = true;
 }
 
 fn users(names: &[&str]) -> BTreeSet<String> {

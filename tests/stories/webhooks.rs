@@ -210,7 +210,7 @@ async fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
         let webhook = Webhook::start().await;
         let mut config = crate::support::world::timings();
         webhook.hears(&mut config);
-        config.webhook_allow_private = rollcall::config::Switch::Off;
+        config.webhook_allow_private = false;
         let refused = rollcall::gateway::start(config).await.err().expect("no gateway").to_string();
         assert!(refused.contains("webhook-allow-private"), "{refused}");
     })
@@ -260,7 +260,7 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
             reason: CloseReason::Moderated,
             peaks: Peaks::default(),
             arrivals: Arrivals::default(),
-            uniques: rollcall::config::Switch::On,
+            uniques: true,
             message: String::new(),
         };
         store.begin_close(&close).await.unwrap();
@@ -277,7 +277,7 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
 async fn telling_of_fans(webhook: &Webhook) -> World {
     World::on_redis(|config| {
         webhook.hears(config);
-        config.fan_events = rollcall::config::Switch::On;
+        config.fan_events = true;
         config.webhook_events = vec![EventKind::FanJoined, EventKind::FanLeft];
     })
     .await

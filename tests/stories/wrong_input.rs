@@ -103,7 +103,7 @@ fn a_switch_of_the_file_may_be_a_boolean() {
     let out = run(&["check-config", "--json", "--config", &path]);
     let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
     assert_eq!((out.status.code(), &found["mistakes"]), (Some(0), &json!([])), "{found}");
-    for (name, value) in [("exact-viewers", "on"), ("uniques", "off"), ("proxy-protocol", "off")] {
+    for (name, value) in [("exact-viewers", "true"), ("uniques", "false"), ("proxy-protocol", "false")] {
         let settings = found["settings"].as_array().unwrap();
         let setting = settings.iter().find(|setting| setting["name"] == name).unwrap();
         assert_eq!(setting["value"], value, "{setting}");

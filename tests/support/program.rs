@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use tokio::sync::oneshot;
 
 use super::redis_server::faketime;
@@ -67,7 +67,7 @@ impl Program {
             ("--track-online", config.track_online),
             ("--uniques", config.uniques),
         ] {
-            command.args([name, if switch == Switch::On { "on" } else { "off" }]);
+            command.args([name, if switch { "on" } else { "off" }]);
         }
         command.args(["--fanout-limit", &config.fanout_limit.to_string()]);
         if let Some(redis) = &config.redis {

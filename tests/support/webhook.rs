@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -131,7 +131,7 @@ impl Webhook {
     pub fn hears(&self, config: &mut Config) {
         config.webhook_url = Some(Secret::new(format!("http://{}/hooks", self.addr)));
         config.webhook_secret_file = Some(self.secret.path().to_owned());
-        config.webhook_allow_private = Switch::On;
+        config.webhook_allow_private = true;
         config.webhook_timeout = Duration::from_millis(500);
     }
 

@@ -29,7 +29,6 @@ use super::proxy_header;
 use super::tls::Certificate;
 use super::transport::Transport;
 use crate::base::metrics::Metrics;
-use crate::config::ProxyProtocol;
 use crate::edge::client_address::proxy_hint::ProxyHint;
 use crate::edge::client_address::{ClientAddress, TrustedProxies, network};
 use crate::edge::keep_alive::{Crowded, Ending};
@@ -54,7 +53,7 @@ pub(crate) struct PortSettings {
     pub(crate) timeout: Duration,
     /// `None`: the port speaks no TLS.
     pub(crate) certificate: Option<Arc<Certificate>>,
-    pub(crate) proxy_protocol: ProxyProtocol,
+    pub(crate) proxy_protocol: bool,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -62,11 +61,8 @@ pub(crate) struct PortSettings {
 impl PortSettings {
     /// To whom a connection counts before anything is read of it.
     pub(super) fn holder_at_first(&self, peer: ClientAddress) -> Holder {
-        match self.proxy_protocol {
-            // The balancer is about to name its client.
-            ProxyProtocol::On => Holder::Unbounded,
-            ProxyProtocol::Off => self.holder(peer),
-        }
+        // A balancer is about to name its client.
+        if self.proxy_protocol { Holder::Unbounded } else { self.holder(peer) }
     }
 
     /// To whom a connection of this client counts. A trusted proxy has the connections of many.
@@ -129,7 +125,7 @@ impl Connection {
         let deadline = |why| move |_| Failed { why, error: io::ErrorKind::TimedOut.into() };
         let failed = |why| move |error| Failed { why, error };
         let limit = self.port.handshake_timeout;
-        if self.port.proxy_protocol == ProxyProtocol::On {
+        if self.port.proxy_protocol {
             let read = timeout(limit, proxy_header::read(&mut tcp)).await.map_err(deadline("proxy_header"))?;
             if let Some(client) = read.map_err(failed("proxy_header"))? {
                 peer = ClientAddress::Forwarded(client);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
-use crate::config::Switch;
 use crate::store::removals::RemovalLog;
 use crate::store::{
     AnnouncedViewers, CloseLive, CloseReply, Closure, Counted, Figures, Happened, Info, ListedLive, LiveEpoch,
@@ -213,7 +212,7 @@ impl Records {
             watched_until(now, record, counted);
             record.sums.arrivals.merge(&request.arrivals);
             let [viewers, fans] = std::mem::take(came).map(|came| came.len() as u64);
-            record.sums.uniques = (request.uniques == Switch::On).then_some(Uniques { viewers, fans });
+            record.sums.uniques = request.uniques.then_some(Uniques { viewers, fans });
             kept.note(Happened::Closed, now);
         }
         CloseReply::Closing(kept.record.clone())
@@ -283,7 +282,7 @@ mod tests {
             reason: CloseReason::Requested,
             peaks: Peaks::default(),
             arrivals: Arrivals::default(),
-            uniques: Switch::Off,
+            uniques: false,
             message: String::new(),
         };
         let CloseReply::Closing(closing) = records.begin_close(&end, now) else { panic!("not closing") };

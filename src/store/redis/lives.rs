@@ -17,7 +17,6 @@ use super::slices::read_fence;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
-use crate::config::Switch;
 use crate::store::{
     Arrivals, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Happened, Info, InfoReply,
     LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_ORIGINS, MAX_RECORD_FIELDS, OpenLive, OpenReply,
@@ -250,7 +249,7 @@ impl RedisStore {
         let Peaks { viewers, fans } = request.peaks;
         let mut args = args![request.epoch, request.reason.as_str(), viewers, fans, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(&request.live, &request.message));
-        args.extend(args![request.arrivals, FLAG[usize::from(request.uniques == Switch::On)], MAX_ORIGINS]);
+        args.extend(args![request.arrivals, FLAG[usize::from(request.uniques)], MAX_ORIGINS]);
         args.extend(point_args());
         let mut keys = self.record_keys(&request.live);
         keys.push(self.keys().history(&LiveEpoch { live: request.live.clone(), epoch: request.epoch }));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::ids::{LiveId, UserId};
-use crate::config::{Config, Switch};
+use crate::config::Config;
 use crate::gateway::parts::Parts;
 use crate::presence::checks::Due;
 use crate::store::{Arrivals, CloseLive, LiveStore, OpenedBy, Peaks, Slices, Terms};
@@ -46,7 +46,7 @@ impl Scene {
     async fn closes_the_record_alone(&self) {
         let LiveRecord { live, epoch, .. } = self.room.record.clone();
         let (peaks, arrivals, message) = (Peaks::default(), Arrivals::default(), String::new());
-        let (reason, uniques) = (CloseReason::Requested, Switch::Off);
+        let (reason, uniques) = (CloseReason::Requested, false);
         let wish = CloseLive { live: live.clone(), epoch, reason, peaks, arrivals, uniques, message };
         self.store.begin_close(&wish).await.unwrap();
         let closed = self.store.finish_close(&live, epoch, Duration::from_secs(60)).await.unwrap().unwrap();

@@ -10,7 +10,6 @@ use super::types::LiveError;
 use crate::base::clock::Clock;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
-use crate::config::Switch;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
@@ -38,7 +37,7 @@ pub struct LivesParts {
     /// Whether new lives keep all their viewers in slices.
     pub exact_viewers: bool,
     /// Whether to count how many different users come.
-    pub uniques: Switch,
+    pub uniques: bool,
     /// How long the record of a closed live is kept.
     pub closed_ttl: Duration,
     /// About how many events the stream keeps.

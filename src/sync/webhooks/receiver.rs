@@ -15,7 +15,7 @@ use crate::base::from_files::FromFiles;
 use crate::base::http_answer;
 use crate::base::http_client::{self, Proxy};
 use crate::base::public_address::is_public;
-use crate::config::{Config, Switch};
+use crate::config::Config;
 use crate::store::Event;
 
 const SIGNATURE: &str = "rollcall-signature";
@@ -94,7 +94,7 @@ impl Receiver {
         let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else { return Ok(None) };
         let signer = Signer::open(file.clone())?;
         let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
-        let reach = if config.webhook_allow_private == Switch::On { Reach::Any } else { Reach::Public };
+        let reach = if config.webhook_allow_private { Reach::Any } else { Reach::Public };
         let receiver = Self::new(url, signer, (config.webhook_timeout, reach));
         receiver.map(Some).map_err(|why| format!("webhook-url {why}"))
     }

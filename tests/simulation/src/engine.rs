@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use rollcall::gateway::start_without_ports;
 use rollcall::store::Follows;
 use serde::{Deserialize, Serialize};
@@ -246,7 +246,6 @@ impl Engine {
 }
 
 fn config(plan: &Plan) -> Config {
-    let switch = |on: bool| if on { Switch::On } else { Switch::Off };
     let Timing { heartbeat, timeout, flush, lease, refresh, check_every, drain, .. } = Timing::NORMAL;
     Config {
         heartbeat,
@@ -256,10 +255,10 @@ fn config(plan: &Plan) -> Config {
         lease_refresh: refresh,
         check_every,
         drain,
-        exact_viewers: switch(plan.exact_viewers),
-        track_online: Switch::On,
-        fan_events: Switch::On,
-        count_events: Switch::On,
+        exact_viewers: plan.exact_viewers,
+        track_online: true,
+        fan_events: true,
+        count_events: true,
         streamer_timeout: None,
         // Its clock is the processor's, which nobody simulates.
         http_rate: 0,

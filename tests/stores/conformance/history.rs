@@ -204,7 +204,7 @@ async fn the_summary_is_made_once_when_the_close_begins(store: Arc<dyn Store>) {
     store.finish_close(&record.live, record.epoch, LONG).await.unwrap();
     assert_eq!(loaded(&store, &record).await.summary(), Some(summary));
     let uncounted = opened(&store, "43").await;
-    let closing = CloseLive { uniques: rollcall::config::Switch::Off, ..end(&uncounted) };
+    let closing = CloseLive { uniques: false, ..end(&uncounted) };
     let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else { panic!("not closing") };
     assert_eq!(closed.summary().unwrap().unique_viewers, None);
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
-use rollcall::config::Switch;
 use rollcall::store::Fence;
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
@@ -389,7 +388,7 @@ impl Side {
             Step::BeginClose { behind, viewers, moderated } => {
                 let reason = if *moderated { CloseReason::Moderated } else { CloseReason::Requested };
                 let peaks = Peaks { viewers: *viewers, fans: 1 };
-                let (arrivals, uniques, message) = (Arrivals::default(), Switch::On, String::new());
+                let (arrivals, uniques, message) = (Arrivals::default(), true, String::new());
                 let epoch = self.epoch(*behind);
                 let wish = CloseLive { live: id, epoch, reason, peaks, arrivals, uniques, message };
                 match self.store.begin_close(&wish).await.unwrap() {

@@ -21,7 +21,7 @@ use anyhow::{Context, ensure};
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, Switch};
+use rollcall::config::Config;
 use rollcall::gateway::{self, Gateway, OpenWish};
 use rollcall::session::Handshake;
 use rollcall::store::{OpenedBy, Terms};
@@ -86,7 +86,7 @@ fn config(redis: String, crowd: &Crowd) -> Config {
         join_rate: 0,
         // Presence is measured, and not how fast followers are told of it.
         fanout_limit: 0,
-        track_online: if crowd.track_online { Switch::On } else { Switch::Off },
+        track_online: crowd.track_online,
         ..Config::default()
     }
 }

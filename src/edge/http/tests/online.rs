@@ -7,7 +7,7 @@ use serde_json::json;
 use super::world::World;
 use crate::base::clock::unix_now;
 use crate::base::ids::UserId;
-use crate::config::{Config, SeenIds, Switch};
+use crate::config::{Config, SeenIds};
 use crate::store::LastSeen;
 
 impl World {
@@ -138,7 +138,7 @@ async fn with_ids_of_four_bytes_another_id_is_refused() {
 
 #[tokio::test]
 async fn a_gateway_that_does_not_track_users_says_so() {
-    let world = World::with(&Config { track_online: Switch::Off, ..Config::default() });
+    let world = World::with(&Config { track_online: false, ..Config::default() });
     for path in ["/v1/online/count", "/v1/online", "/v1/users/u1/friends/online"] {
         world.get(path).await.is_problem(409, "not_available");
     }
