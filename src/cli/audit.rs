@@ -39,7 +39,7 @@ use super::common::{open, print, seconds};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
-use crate::config::{AuditArgs, Config, Fix};
+use crate::config::{AuditArgs, Config};
 use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
 
@@ -58,7 +58,7 @@ pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let report =
         audit(&store, config, args, gateways).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;
-    print(&report, args.format);
+    print(&report, args.json);
     Ok(if report.findings.is_empty() { exit::STOPPED } else { exit::FINDINGS })
 }
 
@@ -72,7 +72,7 @@ async fn audit(
     let (keys, totals) = scan::find_keys(store, args.top).await?;
     // The walk finishes what was left, once per `check-every` and some more.
     let (overdue, walked) = (config.lease + GRACE, config.check_every * 2 + GRACE);
-    let users = UserInspector { store, overdue: walked, users: args.users };
+    let users = UserInspector { store, overdue: walked, every_user: args.users };
     let platform = PlatformInspector::new(store, walked, config.remember, args.users);
     let attendance = AttendanceInspector::new(store, args.users);
     let mut auditor = Auditor { store, overdue, keys: &keys, asked: Vec::new(), users, platform, attendance };
@@ -94,7 +94,7 @@ async fn audit(
         sleep(SECOND_LOOK.max(config.flush * 2).max(config.lease_refresh * 5 / 4)).await;
         let (leases, findings) = auditor.confirm(&suspected).await?;
         report.findings = findings;
-        if args.fix == Fix::Safe && !report.findings.is_empty() {
+        if args.fix && !report.findings.is_empty() {
             let fixer = Fixer { store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
             for finding in &report.findings {
                 report.fixed.extend(fixer.fix(finding, (&auditor.attendance, &auditor.platform)).await?);

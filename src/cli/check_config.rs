@@ -3,6 +3,7 @@
 //! asks nobody unless it is told to, and shows no secret. Told to, it tries out on Redis what a gateway needs there,
 //! with keys that are gone a moment later.
 
+use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::base::clock::Clock;
 use crate::base::exit;
 use crate::base::metrics::Metrics;
 use crate::base::terminal::harmless;
-use crate::config::{AuthMode, CheckArgs, Config, Connect, SettingInForce};
+use crate::config::{AuthMode, CheckArgs, Config, SettingInForce};
 use crate::edge::listener::tls;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore, TriedOut};
@@ -44,22 +45,22 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     let mut mistakes = args.mistakes.clone();
     mistakes.extend(wrong_files(config));
     let mut warnings = config.warnings();
-    let unreachable = match args.connect {
-        Connect::Yes => {
-            let asked = ask(config).await;
-            mistakes
-                .extend(asked.mistakes.into_iter().filter(|mistake| !mistakes.contains(mistake)).collect::<Vec<_>>());
-            warnings.extend(asked.warnings);
-            Some(asked.unreachable)
-        }
-        Connect::No => None,
-    };
+    let mut unreachable = None;
+    if args.connect {
+        let asked = ask(config).await;
+        mistakes.extend(asked.mistakes);
+        warnings.extend(asked.warnings);
+        unreachable = Some(asked.unreachable);
+    }
+    // The files and Redis may tell the same.
+    let mut told = HashSet::new();
+    mistakes.retain(|mistake| told.insert(mistake.clone()));
     let code = match (mistakes.is_empty(), unreachable.as_ref().is_none_or(Vec::is_empty)) {
         (false, _) => exit::WRONG_SETTINGS,
         (true, false) => exit::UNAVAILABLE,
         (true, true) => exit::STOPPED,
     };
-    print(&Verdict { mistakes, unreachable, warnings, settings: &args.settings }, args.format);
+    print(&Verdict { mistakes, unreachable, warnings, settings: &args.settings }, args.json);
     Ok(code)
 }
 

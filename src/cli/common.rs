@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::gateways::{BadOption, KeyRefused};
 use crate::base::exit;
-use crate::config::{Config, OutputFormat};
+use crate::config::Config;
 use crate::store::Fence;
 use crate::store::fans::FanSetupError;
 use crate::store::redis::{Access, ConnectError, RedisStore};
@@ -34,12 +34,9 @@ pub fn code_of(why: &anyhow::Error) -> u8 {
     if is_mistake { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE }
 }
 
-/// Writes to standard output. It is no failure if the reader has gone away.
-pub(super) fn print(document: &(impl Serialize + Display), format: OutputFormat) {
-    let text = match format {
-        OutputFormat::Json => serde_json::to_string(document).unwrap_or_default(),
-        OutputFormat::Text => document.to_string(),
-    };
+/// Writes to standard output, as one JSON document or for people. It is no failure if the reader has gone away.
+pub(super) fn print(document: &(impl Serialize + Display), json: bool) {
+    let text = if json { serde_json::to_string(document).unwrap_or_default() } else { document.to_string() };
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

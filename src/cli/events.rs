@@ -72,17 +72,17 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let replayed = match &args.action {
         EventsAction::List => {
-            print(&list(&store).await?, args.format);
+            print(&list(&store).await?, args.json);
             return Ok(exit::STOPPED);
         }
-        EventsAction::Replay(entry) => match EntryId::parse(entry) {
+        EventsAction::Replay { entry: Some(entry), .. } => match EntryId::parse(entry) {
             Some(entry) => u64::from(store.replay_event(entry).await?),
             None => return Ok(exit::say(exit::WRONG_SETTINGS, "an entry is written as in 1732000000000-0")),
         },
-        EventsAction::ReplayAll => replay_all(&store, config.events_kept).await?,
+        EventsAction::Replay { entry: None, .. } => replay_all(&store, config.events_kept).await?,
     };
-    print(&Replayed { replayed }, args.format);
-    if replayed == 0 && args.action != EventsAction::ReplayAll {
+    print(&Replayed { replayed }, args.json);
+    if replayed == 0 && matches!(args.action, EventsAction::Replay { all: false, .. }) {
         let why = "no event with this entry was given up; rollcall events list shows those that were";
         return Ok(exit::say(exit::WRONG_SETTINGS, why));
     }

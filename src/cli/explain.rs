@@ -28,7 +28,7 @@ pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
     let graph: Arc<dyn Store> = store.clone();
     let fans = fans::open(config, &graph, &Arc::default())?;
     let explanation = explain(&store, config, args, (gateways, fans)).await;
-    print(&explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?, args.format);
+    print(&explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?, args.json);
     Ok(exit::STOPPED)
 }
 

@@ -18,7 +18,7 @@ use crate::store::redis::RedisStore;
 pub async fn run(config: &Config, args: &KeysArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
     let census = take(&store, args).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;
-    print(&census, args.format);
+    print(&census, args.json);
     Ok(exit::STOPPED)
 }
 

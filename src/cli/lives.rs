@@ -13,27 +13,24 @@ use self::look::Look;
 use self::table::Table;
 use super::gateways::{self, GatewayApi, KeyRefused};
 use crate::base::exit;
-use crate::config::{LivesArgs, OutputFormat};
+use crate::config::LivesArgs;
 
 /// Shows the lives and answers the exit code.
 pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
-    let gateways = gateways::open(&args.gateways)?;
+    let gateways = gateways::open(&args.gateways())?;
     match args.watch {
-        Some(every) => watch(&gateways, args, every).await?,
-        None => print_once(&first_answer(&gateways, args).await?, args.format),
+        Some(seconds) => watch(&gateways, args, Duration::from_secs(seconds)).await?,
+        None => print_once(&first_answer(&gateways, args).await?, args.json),
     }
     Ok(exit::STOPPED)
 }
 
 /// It is no failure if the reader goes away.
-fn print_once(look: &Look, format: OutputFormat) {
+fn print_once(look: &Look, json: bool) {
     if look.more {
         exit::say(exit::STOPPED, format_args!("there are more lives than the {} that are shown", look.lives.len()));
     }
-    let _ = match format {
-        OutputFormat::Json => print_json(look),
-        OutputFormat::Text => write!(io::stdout(), "{}", Table(look)),
-    };
+    let _ = if json { print_json(look) } else { write!(io::stdout(), "{}", Table(look)) };
 }
 
 /// A line for each live.

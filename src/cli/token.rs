@@ -8,7 +8,7 @@ use crate::config::{Config, TokenArgs};
 
 /// Writes a token to standard output and answers the exit code.
 pub fn run(config: &Config, args: &TokenArgs) -> u8 {
-    let signer = match (&args.private_key, &config.jwt_hs256_secret_file) {
+    let signer = match (&args.jwt_private_key, &config.jwt_hs256_secret_file) {
         (Some(path), _) => Signer::of_private_key(path),
         (None, Some(path)) => Signer::of_secret_file(path),
         (None, None) => {
@@ -20,7 +20,7 @@ pub fn run(config: &Config, args: &TokenArgs) -> u8 {
         ttl: args.ttl,
         lives: args.lives.clone(),
         fan_of: args.fan_of.clone(),
-        counted: args.counted,
+        counted: !args.no_count,
         audience: config.jwt_audience.clone(),
         issuer: config.jwt_issuer.clone(),
         ..Grant::new(args.sub.clone(), args.role)

@@ -1,25 +1,27 @@
-//! Reads the command line, `rollcall [COMMAND] [--setting value]…`, with a parser built from the table of settings and
-//! the options of the commands. It only collects values, and leaves the checks to [`load`](super::load), so that one
-//! mistake does not hide the next.
+//! Reads the command line with a parser that has the settings of the table and the commands with their options. A
+//! setting may stand before and after the name of the command. It only collects the values of settings, and leaves
+//! their checks to [`load`](super::load), so that one mistake does not hide the next.
 
+use std::error::Error as _;
 use std::ffi::OsString;
 
 use clap::builder::{ValueParser, styling};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand, ValueHint};
 
-use super::command::{self, Task};
+use super::command::{CommandLine, Task};
 use super::flag_value::value;
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
-use super::settings::{self, SETTINGS, Setting};
+use super::settings::{SETTINGS, Setting};
 use super::shell;
 use crate::base::exit;
 
 pub(super) enum Asked {
     Print(String),
-    /// The task, or `None` if the command line names no known one; and the settings.
-    Do(Option<Task>, GivenMap),
+    Do(Task, GivenMap),
+    /// The command line makes no sense. The mistakes say why.
+    Nothing,
 }
 
 const AFTER_HELP: &str = "\
@@ -30,14 +32,9 @@ like 250ms, 5s or 1m30s.
 When ready, the gateway prints one line to standard output: listening on http://ADDR:PORT. Logs go to standard error.
 Colours are for terminals only, and for none if NO_COLOR is set.
 
-Commands: serve (the default) runs a gateway. audit searches Redis for entries that are missing or should not exist.
-explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. keys PATTERN counts the
-keys in Redis, by kind, with their memory. These need --redis and take the settings of the gateways, such as --lease and
---key-prefix. lives shows the open lives as a gateway tells them, once or every few seconds. check-config takes
-the settings as serve does, reads the files that they name, and prints every mistake and every setting with its origin.
-token prints a token for development, signed with --jwt-hs256-secret-file or --jwt-private-key; --jwt-audience and
---jwt-issuer go into it. key prints a new API key and, below it, its line for the file of --api-keys. completions prints
-what makes a shell complete these flags, man the manual page.
+audit, explain, events and keys need --redis and take the settings of the gateways, such as --lease and --key-prefix.
+check-config takes the settings as serve does. token signs with --jwt-hs256-secret-file or --jwt-private-key;
+--jwt-audience and --jwt-issuer go into the token.
 
 Exit codes:";
 
@@ -47,31 +44,13 @@ fn after_help() -> String {
 }
 
 fn command() -> Command {
-    let words = Arg::new("words").value_parser(ValueParser::os_string()).action(ArgAction::Append).num_args(0..);
     let command = Command::new("rollcall")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
-        .override_usage(
-            "rollcall [serve] [--SETTING VALUE]...\n       \
-             rollcall audit --redis URL [--gateway URL]... [--api-key-file FILE] [--json] [--fix]\n               \
-             [--users] [--top N]\n       \
-             rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]\n       \
-             rollcall events list --redis URL [--json]\n       \
-             rollcall events replay ENTRY|--all --redis URL [--json]\n       \
-             rollcall lives [--gateway URL]... [--api-key-file FILE] [--sort viewers|fans]\n               \
-             [--watch [SECONDS]] [--json]\n       \
-             rollcall keys PATTERN --redis URL [--count N] [--json]\n       \
-             rollcall check-config [--config FILE] [--SETTING VALUE]... [--connect] [--json]\n       \
-             rollcall token --sub USER [--role ROLE] [--ttl DURATION] --jwt-hs256-secret-file FILE\n       \
-             rollcall key --name NAME --scopes read,write\n       \
-             rollcall completions SHELL\n       \
-             rollcall man",
-        )
         .after_help(after_help())
-        .styles(styling::Styles::plain())
-        .arg(words.hide(true));
+        .styles(styling::Styles::plain());
     let command = SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting)));
-    command::args().fold(command, Command::arg)
+    CommandLine::augment_subcommands(command)
 }
 
 fn arg(setting: &Setting) -> Arg {
@@ -84,7 +63,10 @@ fn arg(setting: &Setting) -> Arg {
         Some(value) => arg.num_args(0..=1).default_missing_value(value),
         None => arg,
     };
+    let is_file = setting.hint.starts_with("FILE");
     arg.long(setting.name)
+        .global(true)
+        .value_hint(if is_file { ValueHint::FilePath } else { ValueHint::Unknown })
         .value_name(setting.hint)
         .value_parser(ValueParser::os_string())
         .action(ArgAction::Append)
@@ -95,73 +77,125 @@ fn arg(setting: &Setting) -> Arg {
 
 pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<String>) -> Asked {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    // clap stops at the first argument that it does not know. Note that one, remove it, and read the rest again.
+    // clap stops at the first mistake. Note it, remove its cause, and read the rest again.
     loop {
         let err = match command().try_get_matches_from(&args) {
-            Ok(matches) => return given(&matches, mistakes),
+            Ok(matches) => break given(&matches, mistakes),
             Err(err) => err,
         };
         if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-            return Asked::Print(err.to_string().trim_end().to_owned());
+            break Asked::Print(err.to_string().trim_end().to_owned());
         }
-        let culprit = match err.get(ContextKind::InvalidArg) {
-            Some(ContextValue::String(shown)) => shown.split([' ', '=']).next().unwrap_or_default().to_owned(),
-            _ => String::new(),
-        };
-        let problem = if let Some(setting) = SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
-            format!("has no value; use --{} {}", setting.name, setting.hint)
-        } else if let Some(usage) = command::usage(&culprit) {
-            format!("use {usage}")
-        } else {
-            let known = settings::names().chain(command::names());
-            format!("no such flag{}", did_you_mean(culprit.trim_start_matches('-'), known, |name| format!("--{name}")))
-        };
-        mistakes.push(format!("{} (flag): {problem}", culprit.escape_debug()));
-        if !remove(&mut args, &culprit) {
-            return Asked::Do(None, GivenMap::new());
+        // What is missing now may have been removed.
+        if err.kind() != ErrorKind::MissingRequiredArgument || mistakes.is_empty() {
+            mistakes.push(mistake(&err));
+        }
+        if !remove(&mut args, &culprit(&err)) {
+            break Asked::Nothing;
         }
     }
 }
 
-/// Removes a flag and what looks like its value. Answers whether the flag was there.
+/// The flag or the word that is wrong, such as `--lease`, or the placeholder of a word that is missing, as `<LIVE>`.
+fn culprit(err: &clap::Error) -> String {
+    let shown = text(err, ContextKind::InvalidArg).or_else(|| text(err, ContextKind::InvalidSubcommand));
+    shown.unwrap_or_default().split([' ', '=']).next().unwrap_or_default().to_owned()
+}
+
+fn text(err: &clap::Error, kind: ContextKind) -> Option<String> {
+    match err.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => Some(texts.join(", ")),
+        ContextValue::StyledStr(text) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+/// The mistake in a sentence. It does not quote words and values, which may be a part of a password.
+fn mistake(err: &clap::Error) -> String {
+    let culprit = culprit(err);
+    let command = command();
+    if matches!(err.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) && !culprit.starts_with('-') {
+        let names = command.get_subcommands().map(Command::get_name).filter(|name| *name != culprit);
+        let near = did_you_mean(&culprit, names, str::to_owned);
+        return format!(
+            "a word that is not a flag: is no command, or one too many; see rollcall --help. A value with spaces needs \
+             quotes, and so does a pattern with a *{near}"
+        );
+    }
+    let arg = text(err, ContextKind::InvalidArg).unwrap_or_default();
+    let problem = match err.kind() {
+        ErrorKind::UnknownArgument => unknown_flag(&command, culprit.trim_start_matches('-')),
+        ErrorKind::MissingRequiredArgument => {
+            format!("is missing. {}", text(err, ContextKind::Usage).unwrap_or_default())
+        }
+        ErrorKind::MissingSubcommand => "needs a word; see rollcall events --help".to_owned(),
+        ErrorKind::ArgumentConflict => match text(err, ContextKind::PriorArg) {
+            Some(other) if other != arg => format!("does not go with {other}"),
+            _ => "may be given only once".to_owned(),
+        },
+        ErrorKind::InvalidValue if text(err, ContextKind::InvalidValue).is_some_and(|value| value.is_empty()) => {
+            format!("has no value; use {}", arg.replace(['<', '>'], ""))
+        }
+        ErrorKind::InvalidValue => {
+            format!("must be one of {}", text(err, ContextKind::ValidValue).unwrap_or_default())
+        }
+        _ => err.source().map_or_else(|| err.kind().to_string(), ToString::to_string),
+    };
+    let kind = if culprit.starts_with('-') { " (flag)" } else { "" };
+    format!("{}{kind}: {problem}", culprit.trim_matches(['<', '>']).escape_debug())
+}
+
+fn unknown_flag(command: &Command, name: &str) -> String {
+    let options = command.get_subcommands().flat_map(Command::get_arguments).filter_map(Arg::get_long);
+    let options: Vec<&str> = options.collect();
+    if options.contains(&name) {
+        return "is not an option of this command; see rollcall --help".to_owned();
+    }
+    let known = SETTINGS.iter().map(|setting| setting.name).chain(options);
+    format!("no such flag{}", did_you_mean(name, known, |name| format!("--{name}")))
+}
+
+/// Removes a flag and what looks like its value, or a word. Answers whether it was there.
 fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
     let is_it = |arg: &OsString| {
         let arg = arg.to_string_lossy();
         // Of several short flags in one word (`-xyz`), clap names only the first unknown one.
-        let short = !culprit.starts_with("--") && arg.starts_with('-') && !arg.starts_with("--");
+        let short =
+            culprit.starts_with('-') && !culprit.starts_with("--") && arg.starts_with('-') && !arg.starts_with("--");
         arg == culprit || arg.starts_with(&format!("{culprit}=")) || short
     };
     // If the flag stands twice, the one without a value is the last one.
     let found = args.iter().skip(1).rposition(is_it).map(|at| at + 1).filter(|_| !culprit.is_empty());
     let Some(at) = found else { return false };
     let joined = args.remove(at).to_string_lossy().contains('=');
-    if !joined && args.get(at).is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
+    if !joined && culprit.starts_with('-') && args.get(at).is_some_and(|next| !next.to_string_lossy().starts_with('-'))
+    {
         args.remove(at);
     }
     true
 }
 
 fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
-    let words: Vec<_> = matches.get_many::<OsString>("words").into_iter().flatten().collect();
-    let as_text: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    match as_text.as_slice() {
-        ["help"] => return Asked::Print(command().render_long_help().to_string().trim_end().to_owned()),
-        ["man"] => return Asked::Print(shell::manual(command())),
-        ["completions", rest @ ..] => {
-            return shell::completions(command(), rest).map_or_else(
-                |problem| {
-                    mistakes.push(problem);
-                    Asked::Do(None, GivenMap::new())
-                },
-                Asked::Print,
-            );
+    let task = match CommandLine::from_arg_matches(matches) {
+        Ok(CommandLine::Task(task)) => task,
+        Ok(CommandLine::Man | CommandLine::Completions { .. }) if !mistakes.is_empty() => return Asked::Nothing,
+        Ok(CommandLine::Man) => return Asked::Print(shell::manual(command())),
+        Ok(CommandLine::Completions { shell }) => return Asked::Print(shell::completions(command(), shell)),
+        Err(_) if matches.subcommand_name().is_none() => Task::Serve,
+        Err(err) => {
+            mistakes.push(mistake(&err));
+            return Asked::Nothing;
         }
-        _ => {}
+    };
+    // The matches of the last word have the settings that stand before it, too.
+    let mut last = matches;
+    while let Some((_, of_word)) = last.subcommand() {
+        last = of_word;
     }
-    let task = command::task(&words, matches, mistakes);
     let mut given = GivenMap::new();
     for setting in SETTINGS {
-        if let Some(text) = value(matches, setting.name) {
+        if let Some(text) = value(last, setting.name) {
             given.insert(setting.name, Given { text, place: format!("flag --{}", setting.name) });
         }
     }

@@ -31,10 +31,10 @@ pub(super) fn may_be_shown(setting: &Setting, value: &str) -> bool {
 }
 
 /// `; did you mean heartbeat?`, or an empty text if none of the known names is similar.
-pub(super) fn did_you_mean(
+pub(super) fn did_you_mean<'a>(
     name: &str,
-    known: impl Iterator<Item = &'static str>,
-    spell: impl Fn(&'static str) -> String,
+    known: impl Iterator<Item = &'a str>,
+    spell: impl Fn(&'a str) -> String,
 ) -> String {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let wanted = match name.as_str() {

@@ -30,8 +30,8 @@ use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
 pub use command::{
-    AuditArgs, CheckArgs, Connect, EventsAction, EventsArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, KeysArgs,
-    LivesArgs, LivesSort, OutputFormat, Task, TokenArgs, Users,
+    AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeysArgs, LivesArgs, LivesSort,
+    Task, TokenArgs,
 };
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;
@@ -61,6 +61,7 @@ pub fn load(
     let (task, flags) = match flags::read(args, &mut mistakes) {
         flags::Asked::Print(text) => return Ok(Loaded::Print(text)),
         flags::Asked::Do(task, given) => (task, given),
+        flags::Asked::Nothing => return Err(ConfigError { mistakes }),
     };
     let env = environment::read(env, &mut mistakes);
     let path = match flags.get("config").or(env.get("config")) {
@@ -73,20 +74,20 @@ pub fn load(
     given.extend(flags);
     let (mut config, wrong) = take(&given, &mut mistakes);
     config.file_with_secrets = file_with_secrets;
-    if !task.as_ref().is_some_and(Task::stands_alone) {
+    if !task.stands_alone() {
         check_relations(&config, &given, &wrong, &mut mistakes);
     }
-    if task.as_ref().is_some_and(Task::reads_store) && config.redis.is_none() && !wrong.contains("redis") {
+    if task.reads_store() && config.redis.is_none() && !wrong.contains("redis") {
         let mistake = "redis: is required: give --redis URL. A memory store is inside the process of its gateway and \
                        cannot be read from outside";
         mistakes.push(mistake.to_owned());
     }
     match task {
-        Some(Task::CheckConfig(args)) => {
+        Task::CheckConfig(args) => {
             let args = CheckArgs { mistakes, settings: review::in_force(&given, &wrong), ..args };
             Ok(Loaded::Run(Task::CheckConfig(args), Box::new(config)))
         }
-        Some(task) if mistakes.is_empty() => Ok(Loaded::Run(task, Box::new(config))),
+        task if mistakes.is_empty() => Ok(Loaded::Run(task, Box::new(config))),
         _ => Err(ConfigError { mistakes }),
     }
 }

@@ -1,37 +1,26 @@
 //! What a package installs beside the program: completions for a shell, and the manual page. Both follow from the
 //! parser of the command line.
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Command, ValueEnum, ValueHint};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::command::COMMANDS;
-
-/// The script that makes the shell of that name complete the command line. `words` come after `completions`.
-pub(super) fn completions(command: Command, words: &[&str]) -> Result<String, String> {
-    let shells: Vec<String> = Shell::value_variants().iter().map(Shell::to_string).collect();
-    let usage = || format!("completions: needs the name of one shell: {}", shells.join(", "));
-    let [word] = words else { return Err(usage()) };
-    let shell = Shell::from_str(word, false).map_err(|_| usage())?;
-    let names = COMMANDS.iter().map(|(name, about)| PossibleValue::new(*name).help(*about));
-    let mut command = command
-        .mut_arg("words", |words| words.hide(false).value_parser(PossibleValuesParser::new(names)))
-        .mut_args(|arg| if takes_a_file(&arg) { arg.value_hint(ValueHint::FilePath) } else { arg });
+/// The script that makes a shell complete the command line.
+pub(super) fn completions(mut command: Command, shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "rollcall", &mut script);
-    Ok(text(&script))
+    text(&script)
 }
 
-fn takes_a_file(arg: &clap::Arg) -> bool {
-    arg.get_value_names().is_some_and(|names| names.iter().any(|name| name.starts_with("FILE")))
-}
-
-/// The manual page, for section 1.
+/// The manual page, for section 1: the settings, then the options of each command.
 pub(super) fn manual(command: Command) -> String {
     let mut page = Vec::new();
     // Writing to memory does not fail.
-    let _ = Man::new(command).render(&mut page);
+    let _ = Man::new(command.clone()).render(&mut page);
+    for of_command in command.get_subcommands() {
+        page.extend(format!(".SH \"ROLLCALL {}\"\n", of_command.get_name().to_uppercase()).into_bytes());
+        let _ = Man::new(of_command.clone()).render_options_section(&mut page);
+    }
     text(&page)
 }
 
@@ -43,8 +32,15 @@ fn text(bytes: &[u8]) -> String {
 mod tests {
     use std::ffi::OsString;
 
-    use super::COMMANDS;
+    use clap::{Command, Subcommand};
+
+    use crate::config::command::CommandLine;
     use crate::config::{Loaded, SETTINGS, load};
+
+    fn commands() -> Vec<String> {
+        let command = CommandLine::augment_subcommands(Command::new("rollcall"));
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    }
 
     fn printed(line: &str) -> String {
         let args = ["rollcall"].into_iter().chain(line.split(' ')).map(OsString::from);
@@ -63,8 +59,8 @@ mod tests {
             }
         }
         let bash = printed("completions bash");
-        for (command, _) in COMMANDS {
-            assert!(bash.contains(command), "bash does not complete {command}");
+        for command in commands() {
+            assert!(bash.contains(&command), "bash does not complete {command}");
         }
     }
 
@@ -77,25 +73,22 @@ mod tests {
             assert!(page.contains(&format!("--{}", setting.name)), "--{}", setting.name);
             assert!(page.contains(&setting.env_name()), "{}", setting.env_name());
         }
-        for (command, _) in COMMANDS {
-            assert!(page.contains(command), "the manual does not name {command}");
+        for command in commands() {
+            assert!(page.contains(&command), "the manual does not name {command}");
         }
-    }
-
-    #[test]
-    fn every_command_is_known() {
-        for (command, _) in COMMANDS {
-            let told = load(["rollcall".into(), command.into()], []).map_err(|err| err.to_string());
-            assert!(!told.is_err_and(|why| why.contains("are commands")), "{command}");
-        }
+        assert!(page.contains("--jwt-private-key"), "the options of the commands");
     }
 
     #[test]
     fn a_shell_that_is_not_known_is_a_mistake() {
-        for line in [&["completions"][..], &["completions", "tcsh"], &["completions", "bash", "zsh"]] {
+        for (line, words) in [
+            (&["completions"][..], "SHELL: is missing"),
+            (&["completions", "tcsh"], "must be one of bash, elvish, fish, powershell, zsh"),
+            (&["completions", "bash", "zsh"], "one too many"),
+        ] {
             let args = ["rollcall"].iter().chain(line).map(OsString::from);
             let why = load(args, []).expect_err("a mistake").to_string();
-            assert!(why.contains("one shell: bash, elvish, fish, powershell, zsh"), "{why}");
+            assert!(why.contains(words), "{why}");
         }
     }
 }

@@ -13,7 +13,6 @@ use super::inspection::{Inspection, Inspector};
 use super::scan::AT_A_TIME;
 use crate::base::clock::unix_now;
 use crate::base::ids::{Epoch, SliceId, UserId};
-use crate::config::Users;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::redis::keys::KeptKey;
@@ -39,7 +38,7 @@ pub(super) const KINDS: &[FindingKind] = &[
 
 pub(super) struct AttendanceInspector<'a> {
     store: &'a RedisStore,
-    users: Users,
+    every_user: bool,
     found: BTreeMap<LiveEpoch, Kept>,
 }
 
@@ -88,8 +87,8 @@ impl Known {
 }
 
 impl<'a> AttendanceInspector<'a> {
-    pub(super) fn new(store: &'a RedisStore, users: Users) -> Self {
-        Self { store, users, found: BTreeMap::new() }
+    pub(super) fn new(store: &'a RedisStore, every_user: bool) -> Self {
+        Self { store, every_user, found: BTreeMap::new() }
     }
 
     pub(super) async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
@@ -197,7 +196,7 @@ impl<'a> AttendanceInspector<'a> {
             let detail = format!("{of} is closed, and its sessions seem to go on");
             seen.findings.push(find(FindingKind::UnendedAttendance, detail));
         }
-        if let Some(attended) = known.noted.as_ref().filter(|_| self.users == Users::Each) {
+        if let Some(attended) = known.noted.as_ref().filter(|_| self.every_user) {
             let without = self.without_session(of, attended).await;
             let without = seen.readable(Some(&of.live), &key, without)?;
             if let Some((fans, names)) = without.filter(|(fans, _)| *fans > 0) {

@@ -13,7 +13,6 @@ use super::scan::{AT_A_TIME, slice_id};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::cli::leases::LeaseSnapshot;
-use crate::config::Users;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::{LiveState, LiveStore, MAX_BATCH, Slices, StoreResult, Whereabouts};
@@ -40,7 +39,7 @@ pub(super) struct PlatformInspector<'a> {
     walked: Duration,
     /// How long it is remembered when a user was seen last.
     remember: Duration,
-    users: Users,
+    every_user: bool,
     suspects: BTreeMap<u32, Suspects>,
     /// What this look has read of lives.
     lives: Mutex<HashMap<LiveId, Option<Open>>>,
@@ -70,8 +69,8 @@ struct Word {
 }
 
 impl<'a> PlatformInspector<'a> {
-    pub(super) fn new(store: &'a RedisStore, walked: Duration, remember: Duration, users: Users) -> Self {
-        Self { store, walked, remember, users, suspects: BTreeMap::new(), lives: Mutex::default() }
+    pub(super) fn new(store: &'a RedisStore, walked: Duration, remember: Duration, every_user: bool) -> Self {
+        Self { store, walked, remember, every_user, suspects: BTreeMap::new(), lives: Mutex::default() }
     }
 
     pub(super) async fn inspect(&mut self, leases: &LeaseSnapshot) -> StoreResult<Vec<AuditFinding>> {
@@ -219,7 +218,7 @@ impl<'a> PlatformInspector<'a> {
     /// open; of the others an audit asks with `--users`.
     async fn lacks(&self, live: &LiveId, user: &UserId) -> StoreResult<bool> {
         let Some(Open { exact_viewers, slices: of }) = self.open(live).await? else { return Ok(true) };
-        if !exact_viewers || self.users != Users::Each {
+        if !exact_viewers || !self.every_user {
             return Ok(false);
         }
         let set = OnlineSet::Viewers(live.clone());

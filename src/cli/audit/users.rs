@@ -7,7 +7,6 @@ use super::finding::{AuditFinding, FindingKind};
 use super::scan::{each_key, or_unreadable};
 use crate::base::ids::{Login, UserId};
 use crate::cli::common::seconds;
-use crate::config::Users;
 use crate::store::redis::RedisStore;
 use crate::store::redis::users::HalfFollow;
 use crate::store::{Profiles, StoreError, StoreResult};
@@ -19,13 +18,13 @@ pub(super) struct UserInspector<'a> {
     pub store: &'a RedisStore,
     /// A change that was left for longer is a finding.
     pub overdue: Duration,
-    pub users: Users,
+    pub every_user: bool,
 }
 
 impl UserInspector<'_> {
     pub(super) async fn inspect(&self) -> StoreResult<Vec<AuditFinding>> {
         let mut findings = self.left_changes().await?;
-        if self.users == Users::Each {
+        if self.every_user {
             let (edges, timelines) = (self.store.keys().edge_keys(), self.store.keys().timeline_keys());
             findings.extend(each_key(self.store, &edges, async |key| self.follows_at(key).await).await?);
             findings.extend(self.every_login().await?);
