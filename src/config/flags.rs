@@ -180,7 +180,7 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
     let task = match CommandLine::from_arg_matches(matches) {
         Ok(CommandLine::Task(task)) => task,
         Ok(CommandLine::Man | CommandLine::Completions { .. }) if !mistakes.is_empty() => return Asked::Nothing,
-        Ok(CommandLine::Man) => return Asked::Print(shell::manual(command())),
+        Ok(CommandLine::Man) => return Asked::Print(shell::manual(&command())),
         Ok(CommandLine::Completions { shell }) => return Asked::Print(shell::completions(command(), shell)),
         Err(_) if matches.subcommand_name().is_none() => Task::Serve,
         Err(err) => {

@@ -13,7 +13,7 @@ pub(super) fn completions(mut command: Command, shell: Shell) -> String {
 }
 
 /// The manual page, for section 1: the settings, then the options of each command.
-pub(super) fn manual(command: Command) -> String {
+pub(super) fn manual(command: &Command) -> String {
     let mut page = Vec::new();
     // Writing to memory does not fail.
     let _ = Man::new(command.clone()).render(&mut page);

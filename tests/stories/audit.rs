@@ -276,6 +276,10 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 
 /// The kinds of findings that an audit leaves to gateways or to people.
 const NOT_FIXED: &[&str] = &[
+    "missing_members",
+    "wrong_rank",
+    "listed_closed",
+    "listed_without_record",
     "missing_times",
     "not_forgotten",
     "expired_lease",
@@ -353,6 +357,12 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         let before = world.redis.keys("*").await;
         let report = audit(&url, 1, LEASE).await;
         assert_eq!(found(&report), wanted, "{report:#}");
+        let when = |kind: &str| {
+            let mut findings = report["findings"].as_array().unwrap().iter();
+            findings.find(|finding| finding["kind"] == kind).unwrap()["gateways_repair_it"].clone()
+        };
+        assert_eq!(when("missing_members"), "within --check-every and 15 s");
+        assert_eq!(when("ghost_members"), Value::Null);
         let mut findings = report["findings"].as_array().unwrap().iter();
         let ghosts = findings.find(|f| f["kind"] == "ghost_members" && f["live_id"] == "ghost").unwrap();
         assert_eq!((&ghosts["members"], &ghosts["severity"]), (&2.into(), &"error".into()), "{ghosts}");
@@ -394,7 +404,7 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         let words = world.redis.ask(&["HGETALL", "{online-users_slice8}:lives"]).await.to_string();
         assert!(words.contains("gw-buried nowhere,gw-a visited"), "{words}");
         assert!(!words.contains("over") && !words.contains("gw-dead") && !words.contains("no-more"), "{words}");
-        assert_eq!(world.redis.fans("missing").await, ["u1", "u2"].map(str::to_owned).into(), "as gw-a holds them");
+        assert_eq!(world.redis.fans("missing").await, ["u1".to_owned()].into(), "gw-a puts u2 back");
         let fences = [("closed", "closed:2"), ("older", "closed:1"), ("closing", "closed:2"), ("absent", "closed:1")];
         for (live, fence) in fences {
             let keys = world.redis.keys(&format!("*online-fans:{live}*")).await;
@@ -410,9 +420,7 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         assert_eq!(world.redis.keys("*banned*").await, ["live:banned".to_owned()].into());
         assert_eq!(world.redis.live_field("closing", "state").await.as_deref(), Some("closed"));
         let listed = world.redis.ask(&["ZRANGE", "lives", "0", "-1"]).await.to_string();
-        for (live, there) in [("unlisted", true), ("over", false), ("nowhere", false), ("ghost", true)] {
-            assert_eq!(listed.contains(&format!("\"{live}\"")), there, "{live}: {listed}");
-        }
+        assert!(listed.contains("\"unlisted\"") && listed.contains("\"ghost\""), "{listed}");
     })
     .await;
 }

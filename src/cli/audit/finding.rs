@@ -39,6 +39,25 @@ impl FindingKind {
     pub(super) fn severity(self) -> Severity {
         Self::ALL[self as usize].1
     }
+
+    /// By when gateways repair it by themselves, so that an audit need not; `None` if they do not, or not always.
+    pub(super) fn gateways_repair_it(self) -> Option<&'static str> {
+        match self {
+            Self::MissingMembers => Some("within --check-every and 15 s"),
+            Self::MissingTimes | Self::SliceWithoutFence | Self::FenceAhead | Self::NoRecord | Self::GatewayDrift => {
+                Some("within --check-every")
+            }
+            Self::NotForgotten
+            | Self::UnfinishedChange
+            | Self::WrongRank
+            | Self::ListedClosed
+            | Self::ListedWithoutRecord => Some("within twice --check-every"),
+            Self::EntryWithoutLease => Some("within --lease and twice --check-every"),
+            Self::ExpiredLease => Some("within --lease after any gateway has started"),
+            Self::UnwrittenChanges => Some("as soon as Redis takes them"),
+            _ => None,
+        }
+    }
 }
 
 kinds! {
@@ -141,6 +160,8 @@ pub(crate) struct AuditFinding {
     pub key: Option<String>,
     /// What is wrong, in a sentence.
     pub detail: String,
+    /// By when gateways do; `None` if they do not.
+    pub gateways_repair_it: Option<&'static str>,
 }
 
 /// Where something is wrong; each field only if it applies.
@@ -160,8 +181,15 @@ fn index<S: Serializer>(slice: &Option<SliceId>, serializer: S) -> Result<S::Ok,
 
 impl AuditFinding {
     pub(super) fn new(kind: FindingKind, detail: impl Into<String>) -> Self {
-        let (severity, detail) = (kind.severity(), detail.into());
-        Self { kind, severity, subject: Subject::default(), members: None, key: None, detail }
+        Self {
+            kind,
+            severity: kind.severity(),
+            subject: Subject::default(),
+            members: None,
+            key: None,
+            detail: detail.into(),
+            gateways_repair_it: kind.gateways_repair_it(),
+        }
     }
 
     /// Of a key whose content cannot be read.
@@ -214,7 +242,11 @@ impl AuditFinding {
 impl fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = format!("{:?}", self.severity).to_lowercase();
-        write!(f, "{severity} {}{}: {}", self.kind.as_str(), self.subject, self.detail)
+        write!(f, "{severity} {}{}: {}", self.kind.as_str(), self.subject, self.detail)?;
+        match self.gateways_repair_it {
+            Some(when) => write!(f, "; gateways repair it {when}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Repairs findings for `--fix`. Each step looks again at the moment in which it acts. A fix adds a member to a slice
-//! only if a living gateway holds that member in the epoch that is open, so nothing of a closed epoch comes back.
+//! Repairs for `--fix` what gateways do not repair by themselves, or not for sure. Each step looks again at the moment
+//! in which it acts. A fix adds no member to a slice, so nothing of a closed epoch comes back.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::finding::{AuditFinding, FindingKind, Subject};
 use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
 use super::users::UserInspector;
-use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
-    Arrivals, CountLive, Counts, Fence, Figures, HeldFrom, LiveRecord, LiveState, LiveStore, MAX_BATCH, NO_CAP, Peaks,
-    Slices, StoreResult, Strays, Viewers,
+    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks, Slices, StoreResult,
+    Strays, Viewers,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -51,7 +51,6 @@ impl Fixer<'_> {
                 self.sweep(slice, gateway).await?
             }
             (FindingKind::GhostMembers, Some(slice), _) => Some(self.drop_strays(slice).await?),
-            (FindingKind::MissingMembers, Some(slice), Some(gateway)) => self.put_back(slice, gateway).await?,
             (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
             (FindingKind::GhostSessions, Some(slice), _) => self.end_ghost_sessions(slice).await?,
             (kind, ..) if attendance::KINDS.contains(&kind) => attendance.fix(finding).await?,
@@ -82,13 +81,8 @@ impl Fixer<'_> {
                 Some("viewers forgotten".to_owned())
             }
             (FindingKind::UnfinishedClose, ..) => self.finish_close(live).await?,
-            (FindingKind::ListedClosed | FindingKind::ListedWithoutRecord, ..) => {
-                self.store.delist(live).await?;
-                Some("removed from lives".to_owned())
-            }
             (FindingKind::UnlistedLive, ..) => self.relist(live).await?,
             (FindingKind::WrongCounts, ..) => self.recount(live).await?,
-            (FindingKind::WrongRank, ..) => self.rank(live).await?,
             _ => None,
         })
     }
@@ -105,24 +99,6 @@ impl Fixer<'_> {
         let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Drop);
         let dropped = pages.try_fold(0, async |sum, page| Ok(sum + page.strays)).await?;
         Ok(format!("{dropped} members removed"))
-    }
-
-    /// Puts the users back whom a living gateway holds and the slice lacks, if its epoch is still open.
-    async fn put_back(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<String>> {
-        let epoch = match slice.live() {
-            Some(live) => self.record(live, LiveState::Open).await?.map(|record| record.epoch),
-            None => Some(USERS_EPOCH),
-        };
-        let Some(epoch) = epoch.filter(|_| self.leases.is_living(gateway)) else { return Ok(None) };
-        let mut put_back = 0;
-        let mut cursor = Some(0);
-        while let Some(from) = cursor {
-            let from = HeldFrom { cursor: from, most: MAX_BATCH };
-            let page = self.store.put_back(slice, epoch, gateway, from).await?;
-            put_back += page.put_back;
-            cursor = page.next;
-        }
-        Ok((put_back > 0).then(|| format!("{put_back} members put back")))
     }
 
     /// Ends the sessions of users who are not in the slice of an open epoch.
@@ -186,16 +162,8 @@ impl Fixer<'_> {
         let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
         let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrivals };
         self.store.count_live(&wish).await?;
-        self.rank(live).await?;
-        Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))
-    }
-
-    /// Ranks an open live by the counts in its record.
-    async fn rank(&self, live: &LiveId) -> StoreResult<Option<String>> {
-        let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
-        let figures = record.counted.map(|counted| counted.figures).unwrap_or_default();
         self.store.rank_lives(&[(live.clone(), figures)]).await?;
-        Ok(Some("ranked by its record".to_owned()))
+        Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))
     }
 
     async fn record(&self, live: &LiveId, state: LiveState) -> StoreResult<Option<LiveRecord>> {

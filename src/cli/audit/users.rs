@@ -61,11 +61,6 @@ impl UserInspector<'_> {
     /// Repairs a finding; `None` if it is not about users, or if it is gone.
     pub(super) async fn fix(store: &RedisStore, finding: &AuditFinding) -> StoreResult<Option<String>> {
         let done = match (finding.kind, &finding.key, &finding.subject.user_id) {
-            (FindingKind::UnfinishedChange, ..) => {
-                let (finished, all) = store.finish_changes().await;
-                all?;
-                (finished.count > 0).then(|| format!("{} changes finished", finished.count))
-            }
             (FindingKind::HalfFollow, Some(key), _) => {
                 let mut added = 0;
                 for half in store.half_follows(key).await? {
