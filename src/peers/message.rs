@@ -62,15 +62,15 @@ pub enum PeerMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub epoch: Epoch,
-    /// Grows with everything that the sender announces of its viewers, here and in the store.
+    /// Grows with each of these messages of the sender.
     pub number: u64,
     pub viewers: u64,
-    /// Viewers among them who were sent to another gateway and may have arrived there.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub moving: u64,
     /// Viewers among them who are away.
     #[serde(default, skip_serializing_if = "is_none")]
     pub away: u64,
+    /// The sender may not know what the others have: the receiver tells it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks: bool,
     /// How many came to the sender and left it, in this epoch, and the id under which it counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<(GatewayId, Arrived)>,
@@ -107,14 +107,12 @@ pub struct SurveyedLive {
     /// How many came and left; a former version of this program does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<Arrived>,
-    /// The viewers that living gateways announced, and the numbers of their announcements, each added up.
-    pub viewers: (u64, u64),
     /// All slices, in their order.
     pub slices: Vec<SurveyedSlice>,
 }
 
 /// The size of a slice, and its parts: the gateway's place in the message's list, the number in the gateway's entry,
-/// and how many fans that gateway holds.
+/// and how many members that gateway holds.
 pub type SurveyedSlice = (u64, Vec<(usize, u64, u64)>);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
@@ -191,8 +189,8 @@ mod tests {
             epoch: Epoch(3),
             number: 9,
             viewers: 12,
-            moving: 2,
             away: 1,
+            asks: true,
             arrived: Some((GatewayId::random(), Arrived { joins: 20, leaves: 8 })),
             folded_at: 1_732_000_000_000,
             slices: vec![(2, 5, 1_732_000_000_000_000)],
@@ -220,7 +218,6 @@ mod tests {
                     counted: (5, 4),
                     peaks: (9, 4),
                     arrived: Some(Arrived { joins: 9, leaves: 4 }),
-                    viewers: (5, 1_732),
                     slices: vec![(4, vec![(0, 7, 3)]), (0, Vec::new())],
                 }],
             },
@@ -235,8 +232,8 @@ mod tests {
             epoch: Epoch(3),
             number: 9,
             viewers: 12,
-            moving: 0,
             away: 0,
+            asks: false,
             arrived: None,
             folded_at: 0,
             slices: vec![(2, 5, 17)],

@@ -19,14 +19,11 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{GatewayId, OnlineSet};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
-use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
-use crate::store::{
-    AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, LiveEpoch, SliceSize, Store, StoreResult,
-};
+use crate::store::{Channel, CountUniques, LiveEpoch, SliceSize, Store, StoreResult};
 
 /// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
 const MAX_JOBS: usize = 128;
@@ -185,17 +182,16 @@ impl Publisher {
 
     /// Sends a room's counts if they changed.
     async fn publish(&self, room: Arc<Room>) {
-        room.announced.queued.clear();
+        room.told.queued.clear();
         if room.end().is_some() {
             return;
         }
         let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
         let news: Vec<(&Slice, SliceSize)> = news.collect();
-        if let Err(why) = self.announce(&room, News::of(&news)).await {
+        if let Err(why) = self.tell_counts(&room, News::of(&news)).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
             news.into_iter().for_each(|(slice, _)| slice.set_news());
-            room.announced.forget();
-            room.announced.require();
+            room.told.require();
             self.checks.check_at(&room, self.clock.now() + TRY_AGAIN);
         }
         self.tell_moves(&room).await;
@@ -243,69 +239,41 @@ impl Publisher {
         }
     }
 
-    async fn announce(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
-        let own = self.gateways.own.incarnation();
-        let required = room.announced.take_required();
+    /// Tells the peers the sizes of slices that changed, and how many viewers this gateway has: that tells them whose
+    /// lease matters.
+    async fn tell_counts(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
+        let is_required = room.told.take_required();
+        let asks = room.told.take_asks();
         let number = self.outbox.next_number();
         let count = room.own_viewers();
         let (_, arrived) = room.arrivals.here();
-        let is_news = !slices.is_empty() || room.arrivals.owes() || count.away != room.announced.away_told();
-        let on = || Channel::Live(room.record.live.clone());
-        if room.record.exact_viewers {
-            // The store has the viewers in slices. That this gateway has some tells the peers whose lease matters.
-            if is_news {
-                self.send(&on(), &counts(room, number, count, slices), &own.id).await?;
-                note_told(room, count, arrived);
-            }
+        let is_news = !slices.is_empty() || room.arrivals.owes() || room.told.owes(count);
+        if !is_required && !asks && !is_news {
             return Ok(());
         }
-        let stored = room.announced.stored(own.number);
-        if !required && !room.announced.is_due(own.number, count) {
-            if is_news {
-                // The store need not write anything.
-                let (viewers, number) = stored.unwrap_or_default();
-                let told = ViewerCount { viewers, moving: count.moving.min(viewers), away: count.away.min(viewers) };
-                self.send(&on(), &counts(room, number, told, slices), &own.id).await?;
-                note_told(room, count, arrived);
+        let message = PeerMessage::Counts(Counts { asks, ..counts(room, number, count, slices) });
+        if let Err(why) = self.send(&channel(room), &message, &self.gateways.id()).await {
+            if asks {
+                room.told.ask();
             }
-            return Ok(());
+            return Err(why);
         }
-        if stored.is_none() {
-            // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
-            // dropped those.
-            self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
-        }
-        match self.store.announce_viewers(&say(room, &own.id, number, count, slices)).await? {
-            AnnounceReply::Announced => {
-                self.metrics.words_sent.inc();
-                room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
-                note_told(room, count, arrived);
-            }
-            // The check reads the record and ends the room if the live is over.
-            AnnounceReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
-        }
+        // The least that the peers know by now; whoever came meanwhile is told next.
+        room.told.note(count);
+        room.arrivals.note_told(arrived);
         Ok(())
     }
 
-    /// Announces zero viewers for every live, and the sizes that the last flush left: the gateway stops.
+    /// Tells the peers of every live that nobody is here, and the sizes that the last flush left: the gateway stops.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all()).for_each_concurrent(MAX_JOBS, |room| self.leave(room)).await;
     }
 
     async fn leave(&self, room: Arc<Room>) {
-        let own = self.gateways.own.incarnation();
-        let (number, nobody) = (self.outbox.next_number(), ViewerCount::default());
         let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
         let news = News::of(&news.collect::<Vec<_>>());
-        let told = if room.announced.stored(own.number).is_some_and(|(viewers, _)| viewers > 0) {
-            self.store.announce_viewers(&say(&room, &own.id, number, nobody, news)).await.map(drop)
-        } else if room.record.exact_viewers || !news.is_empty() {
-            let on = Channel::Live(room.record.live.clone());
-            self.send(&on, &counts(&room, number, nobody, news), &own.id).await.map(drop)
-        } else {
-            Ok(())
-        };
-        if let Err(why) = told {
+        let message = PeerMessage::Counts(counts(&room, self.outbox.next_number(), ViewerCount::default(), news));
+        if let Err(why) = self.send(&channel(&room), &message, &self.gateways.id()).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
@@ -341,41 +309,26 @@ impl News {
     }
 }
 
-/// Notes what the peers were told at least; whoever came meanwhile is told next.
-fn note_told(room: &Room, count: ViewerCount, arrived: Arrived) {
-    room.announced.note_away_told(count.away);
-    room.arrivals.note_told(arrived);
+fn channel(room: &Room) -> Channel {
+    Channel::Live(room.record.live.clone())
 }
 
-fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessage {
-    let ViewerCount { viewers, moving, away } = count;
+fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
+    let ViewerCount { viewers, away } = count;
     let (arrived, folded_at) = room.arrivals.to_tell();
     let News { fans: slices, fans_in_doubt: in_doubt, viewers: viewer_slices, viewers_in_doubt } = news;
-    PeerMessage::Counts(Counts {
+    Counts {
         epoch: room.record.epoch,
         number,
         viewers,
-        moving,
         away,
+        asks: false,
         arrived: Some(arrived),
         folded_at,
         slices,
         viewer_slices,
         in_doubt,
         viewers_in_doubt,
-    })
-}
-
-fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: News) -> AnnounceViewers {
-    AnnounceViewers {
-        live: room.record.live.clone(),
-        epoch: room.record.epoch,
-        gateway: own.clone(),
-        viewers: count.viewers,
-        away: count.away,
-        moving: count.moving,
-        number,
-        message: counts(room, number, count, slices).text(own),
     }
 }
 
@@ -407,7 +360,7 @@ mod tests {
         for n in 0..MAX_JOBS * 2 {
             let room = open_live(sessions, &format!("hung{n}")).await;
             store.hangs_for(&room.record.live);
-            room.announced.require();
+            room.told.require();
             parts.app.rooms.publish(&room);
         }
         let (answers, told) = (open_live(sessions, "answers").await, open_live(sessions, "told").await);
@@ -416,7 +369,7 @@ mod tests {
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         tokio::time::sleep(SLOW / 2).await;
         parts.publisher.outbox.doubt(&told.record.live);
-        answers.announced.require();
+        answers.told.require();
         parts.app.rooms.publish(&answers);
         // Half of those that hang wait for a place until the others are slow.
         timeout(SLOW * 2, heard(&mut events, "told")).await.expect("a message");
@@ -434,11 +387,11 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         for _ in 0..3 {
-            room.announced.require();
+            room.told.require();
             parts.app.rooms.publish(&room);
             tokio::time::sleep(SLOW * 4).await;
         }
-        assert_eq!(store.announcing(), 1);
+        assert_eq!(store.publishing(), 1);
         stop.cancel();
         running.await.unwrap();
     }
@@ -453,7 +406,7 @@ mod tests {
         assert!(room.check.wait() > TRY_AGAIN);
         room.check.take(Millis::MAX);
         store.hangs_for(&room.record.live);
-        room.announced.require();
+        room.told.require();
         parts.publisher.publish(room.clone()).await;
         assert_eq!(room.check.at(), parts.app.clock.now() + TRY_AGAIN);
     }

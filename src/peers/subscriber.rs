@@ -49,6 +49,7 @@ impl Subscriber {
                     if let Some(room) = &room {
                         room.check.hears();
                         self.note_friends_asked(room);
+                        self.ask_peers(room);
                     }
                     self.checks.check_soon(room.into_iter().collect());
                 }
@@ -70,7 +71,10 @@ impl Subscriber {
                 Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
                     may_miss_ready = true;
-                    self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
+                    for room in self.rooms.all() {
+                        self.note_friends_asked(&room);
+                        self.ask_peers(&room);
+                    }
                     self.checks.check_all_soon();
                     self.rooms.recent_follows.clear();
                     self.rooms.befriend_where(|room| {
@@ -153,6 +157,14 @@ impl Subscriber {
         }
     }
 
+    /// What peers said of their viewers may have been missed.
+    fn ask_peers(&self, room: &Arc<Room>) {
+        if room.ask_peers(&self.gateways.roster()) {
+            self.rooms.count(room);
+        }
+        self.rooms.publish(room);
+    }
+
     /// Viewers on a peer want to hear of their friends in a live, or may have said so unheard.
     fn note_friends_asked(&self, room: &Arc<Room>) {
         if room.moves.note_asked() {
@@ -185,9 +197,13 @@ impl Subscriber {
         {
             self.rooms.record(room);
         }
-        let count = ViewerCount { viewers: counts.viewers, moving: counts.moving, away: counts.away };
+        let count = ViewerCount { viewers: counts.viewers, away: counts.away };
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
+        }
+        if counts.asks && room.has_told_peers() {
+            room.told.require();
+            self.rooms.publish(room);
         }
         let LiveRecord { live, slices: of, .. } = &room.record;
         let of_sets = [

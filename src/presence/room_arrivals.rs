@@ -128,9 +128,8 @@ mod tests {
         let change = |before, after| room.count(SeatChange { before, after });
         change(SeatState::Uncounted, SeatState::Here);
         change(SeatState::Here, SeatState::Away);
-        change(SeatState::Away, SeatState::Moving);
         assert_eq!((room.sum(), room.owes()), (arrived(13, 6), true));
-        change(SeatState::Moving, SeatState::Uncounted);
+        change(SeatState::Away, SeatState::Uncounted);
         change(SeatState::Uncounted, SeatState::Uncounted);
         assert_eq!(room.here(), (own.clone(), arrived(6, 5)));
         room.note_told(arrived(6, 5));

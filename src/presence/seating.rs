@@ -1,5 +1,5 @@
 //! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat, the room wants the
-//! user in the store's sets to which the user now belongs: the fans, and all viewers if the live keeps those in slices.
+//! user in the store's sets to which the user now belongs: the fans, and all viewers.
 //! The seats of the users of one slice have one lock; a slice's own lock is only taken after it. Never awaits.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) enum Away {
 }
 
 impl Room {
-    /// The places of a user's slices in [`Room::slices`]: among the fans and, if they are kept, among all viewers.
+    /// The places of a user's slices in [`Room::slices`]: among the fans, and among all viewers.
     pub fn places_of(&self, user: &UserId) -> impl Iterator<Item = usize> + use<> {
         (self.fans_place(user)..self.slices.len()).step_by(self.seats.len())
     }
@@ -92,14 +92,6 @@ impl Room {
         self.count_seat(change, now);
         self.note_peaks();
         Ok(member)
-    }
-
-    /// Keeps a socket's seat while its user moves to another gateway.
-    pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
-        let mut seats = self.seats_of(&conn.identity.user).lock();
-        if let Some(change) = seats.hold(conn) {
-            self.count_seat(change, now);
-        }
     }
 
     /// A socket's client said that nobody looks, or that somebody does again. True if that changed how its user counts.

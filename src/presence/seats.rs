@@ -83,7 +83,6 @@ impl Seat {
     fn state(&self) -> SeatState {
         match self.counts() {
             false => SeatState::Uncounted,
-            true if self.conns.iter().all(|conn| conn.is_held() || !conn.identity.counted) => SeatState::Moving,
             true if self.conns.iter().all(|conn| conn.looks_away() || !conn.identity.counted) => SeatState::Away,
             true => SeatState::Here,
         }
@@ -143,14 +142,6 @@ impl Seats {
         }
         self.forget_departed();
         (member, SeatChange { before, after })
-    }
-
-    /// Keeps a socket's seat while its user moves to another gateway.
-    pub(super) fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
-        let seat = self.by_user.get(&conn.identity.user)?;
-        let before = seat.state();
-        conn.set_held();
-        Some(SeatChange { before, after: seat.state() })
     }
 
     /// Changes whether a socket's user is away; `None` if the user has no seat.

@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Figures, GatewayViewers, SliceReading, SliceSize, StoreResult, both};
+use super::{Arrivals, Figures, SliceReading, SliceSize, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -27,31 +27,8 @@ pub struct CheckLive {
     pub counted: Option<Figures>,
     /// How many came and left, as far as the gateway knows.
     pub arrivals: Arrivals,
-    /// The viewers that the living gateways announced, the asking gateway among them.
-    pub viewers: ViewerTotals,
     /// Every slice.
     pub slices: Vec<ExpectedSlice>,
-}
-
-/// The sums of what several gateways announced. Every number is used once, so two different states rarely have the same
-/// sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub struct ViewerTotals {
-    /// Viewers.
-    pub viewers: u64,
-    /// The numbers of the announcements.
-    pub numbers: u64,
-}
-
-impl ViewerTotals {
-    /// Adds up what the asking gateway and the `living` ones announced.
-    pub fn sum(announced: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
-        let counted = announced.into_iter().filter(|own| own.gateway == *gateway || living.contains(&own.gateway));
-        counted.fold(Self::default(), |sum, own| Self {
-            viewers: sum.viewers.saturating_add(own.viewers),
-            numbers: sum.numbers.saturating_add(own.number),
-        })
-    }
 }
 
 /// A slice as a gateway expects it.
@@ -81,8 +58,6 @@ pub enum Finding {
     /// The list should be read and could not be. It may lie on a node that is away for long, so the check counts as
     /// complete nevertheless.
     ListUnread,
-    /// The living gateways announced other viewers.
-    Viewers,
     /// A slice differs: its place among the expected ones, and its content now.
     Slice(usize, SliceReading),
 }
@@ -115,10 +90,10 @@ impl Checked {
 /// Checks of many lives.
 #[async_trait]
 pub trait Checks {
-    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. Only the `living` gateways'
-    /// announcements count. The call does not read everything in one step, so a change at the same moment may be
-    /// reported as a difference. A key that a live shares with another program is an error.
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked>;
+    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. The call does not read
+    /// everything in one step, so a change at the same moment may be reported as a difference. A key that a live shares
+    /// with another program is an error.
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked>;
 
     /// The same for slices that belong to no live: for each that is not as expected, its content now.
     async fn check_slices(

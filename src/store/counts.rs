@@ -1,5 +1,5 @@
 //! The boundary for counts that other services read: the figures in a live's record, and the ranks of open lives by
-//! them. The gateways' own counts come from the slices and from [`super::Viewers`]; these follow a few seconds behind.
+//! them. The gateways' own counts come from the slices; these follow a few seconds behind.
 //!
 //! One gateway at a time writes the figures of a live, on change and at most once per [`COUNT_EVERY`]. The ranks lie
 //! beside the list of open lives, which may be on another node than the record. So a gateway writes the record first

@@ -106,10 +106,8 @@ pub struct LiveRecord {
     pub streamer: UserId,
     /// Which opening this is.
     pub epoch: Epoch,
-    /// The number of slices that its fans are spread over; fixed for the epoch.
+    /// The number of slices that its fans are spread over, and of those of its viewers; fixed for the epoch.
     pub slices: u32,
-    /// Whether all its viewers, too, are in as many slices; fixed for the epoch.
-    pub exact_viewers: bool,
     /// When it opened, by the store's clock.
     pub opened_at: UnixMillis,
     /// The role that opens or opened it.
@@ -136,7 +134,7 @@ pub struct LiveRecord {
 impl LiveRecord {
     /// Every slice of the live: those of its fans first.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
-        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+        slices_of(self.slices, &self.live)
     }
 
     /// This opening of the live.
@@ -179,8 +177,6 @@ pub struct OpenLive {
     pub streamer: UserId,
     /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
     pub slices: u32,
-    /// Whether to keep all viewers of the new epoch in slices, too.
-    pub exact_viewers: bool,
     /// The role that opens or opened it.
     pub by: OpenedBy,
     /// As `slices`: not looked at when the live is open already.
@@ -192,14 +188,14 @@ pub struct OpenLive {
 impl OpenLive {
     /// Every slice of the new epoch.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
-        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+        slices_of(self.slices, &self.live)
     }
 }
 
-/// The slices of the fans and then, if they are kept, those of all viewers.
-fn slices_of(slices: u32, live: &LiveId, viewers: Option<OnlineSet>) -> impl Iterator<Item = SliceId> + use<> {
-    let sets = [Some(OnlineSet::Fans(live.clone())), viewers];
-    sets.into_iter().flatten().flat_map(move |set| SliceId::all(set, slices))
+/// The slices of the fans and then those of all viewers.
+fn slices_of(slices: u32, live: &LiveId) -> impl Iterator<Item = SliceId> + use<> {
+    let sets = [OnlineSet::Fans(live.clone()), OnlineSet::Viewers(live.clone())];
+    sets.into_iter().flat_map(move |set| SliceId::all(set, slices))
 }
 
 /// The outcome of an [`OpenLive`].

@@ -43,7 +43,6 @@ mod statuses;
 mod streamers;
 mod sums;
 mod timelines;
-mod viewers;
 mod whereabouts;
 
 pub use arrivals::{Arrivals, Arrived, MAX_ORIGINS};
@@ -53,7 +52,7 @@ pub use attendance::{
 };
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
+pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult, both};
@@ -100,14 +99,12 @@ pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{ClaimLimits, Claimed, Presence, Streamers};
 pub use sums::{Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
-pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{Chain, MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Everything a gateway needs of its store.
 pub trait Store:
     LiveStore
     + Slices
-    + Viewers
     + LeaseStore
     + Counts
     + History

@@ -197,6 +197,7 @@ impl Slice {
         SliceSurvey {
             fence: self.fence,
             card: self.card(),
+            timed: None,
             may_be_in_doubt: self.may_be_in_doubt(),
             parts: self.entries.iter().map(part).collect(),
         }

@@ -152,10 +152,19 @@ pub struct SliceSurvey {
     pub fence: Option<Fence>,
     /// Fans in the slice.
     pub card: u64,
+    /// As in a [`SliceReading`].
+    pub timed: Option<u64>,
     /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading may look so.
     pub may_be_in_doubt: bool,
     /// Every gateway with an entry.
     pub parts: Vec<SlicePart>,
+}
+
+impl SliceSurvey {
+    /// Whether the slice is in no doubt, and says of each member since when they are there if its set keeps that.
+    pub fn looks_right(&self) -> bool {
+        !self.may_be_in_doubt && self.timed.is_none_or(|timed| timed == self.card)
+    }
 }
 
 /// What a slice holds for one gateway.

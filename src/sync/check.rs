@@ -1,6 +1,6 @@
 //! Compares what the store holds with what this gateway expects it to hold: once per `check-every` for each room, and
 //! at once where there is reason for doubt. The comparison changes nothing. What it finds is repaired the usual way:
-//! the flusher reads a slice back, the keeper writes the record again, the publisher announces viewers again. Where a
+//! the flusher reads a slice back, the keeper writes the record again. Where a
 //! dead gateway may still have members, the sweeper removes them first.
 //!
 //! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
@@ -18,7 +18,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::ended_lives::EndedLive;
-use crate::presence::gateways::{Gateways, Roster};
+use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Platform, ReadSize, Room, Rooms};
 use crate::store::{
     CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
@@ -73,11 +73,9 @@ impl Checker {
         // Before the check, which reads the sizes.
         let swept = self.sweep(&rooms).await;
         let own = self.gateways.own.incarnation();
-        let roster = self.gateways.roster();
-        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number, &roster)).collect();
+        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number)).collect();
         let lives: Vec<CheckLive> = expected.iter().map(|expected| expected.live.clone()).collect();
-        let living: Vec<_> = roster.living.iter().cloned().collect();
-        let answers = self.store.check(&own.id, &living, &lives).await;
+        let answers = self.store.check(&own.id, &lives).await;
         for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
             self.checks.checked(room);
@@ -186,7 +184,7 @@ impl Checker {
         }
     }
 
-    fn expect(&self, room: Arc<Room>, incarnation: u32, roster: &Roster) -> Expected {
+    fn expect(&self, room: Arc<Room>, incarnation: u32) -> Expected {
         if room.check.take_read_back() {
             room.slices().iter().for_each(|slice| slice.lock().read_back_all());
         }
@@ -211,7 +209,6 @@ impl Checker {
             // A change that waits for its write is no difference.
             counted: (!room.counting.queued.is_set()).then(|| room.figures()),
             arrivals: room.arrivals.all(),
-            viewers: room.expected_viewers(roster, incarnation),
             slices,
         };
         Expected { live, places, room }
@@ -231,9 +228,6 @@ impl Checker {
             result = both(result, self.keeper.keep(room).await);
         } else if is_complete {
             room.note_confirmed_open(now);
-        }
-        if is_complete && !findings.contains(&Finding::Viewers) && room.note_viewers_confirmed() {
-            self.rooms.count(room);
         }
         let mut as_expected = vec![is_complete; places.len()];
         // A part that cannot be repaired now must not hold up the others.
@@ -265,7 +259,6 @@ impl Checker {
                     room.check.doubt();
                     Ok(())
                 }
-                Finding::Viewers => self.read_viewers_again(room).await,
                 Finding::Slice(index, reading) => {
                     let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
                     as_expected[index] = false;
@@ -344,11 +337,8 @@ impl Checker {
     /// Has keys written again that have not changed for long, before their lifetime ends.
     fn write_again(&self, room: &Arc<Room>, now: Millis) {
         self.write_slices_again(&room.into(), now);
-        if room.announced.is_older_than(now.saturating_sub(WRITE_AGAIN)) {
-            room.announced.forget();
-        }
         let owes_uniques = room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
-        if owes_uniques || room.owes_viewers(self.gateways.own.incarnation().number) {
+        if owes_uniques || room.owes_peers() {
             self.rooms.publish(room);
         }
     }
@@ -411,25 +401,6 @@ impl Checker {
             }
         }
         self.write_slices_again(&audience, self.clock.now());
-    }
-
-    /// Reads the viewers of a room as the store has them, and announces this gateway's again if the store has others.
-    async fn read_viewers_again(&self, room: &Arc<Room>) -> StoreResult<()> {
-        let own = self.gateways.own.incarnation();
-        let before = room.announced.stored(own.number);
-        // If the epoch is not open, the look at the record finds that out.
-        let Some(said) = self.store.view_viewers(&room.record.live, room.record.epoch).await? else { return Ok(()) };
-        let there = said.iter().find(|said| said.gateway == own.id).map(|own| (own.viewers, own.number));
-        if there != before && room.announced.stored(own.number) == before {
-            room.announced.forget();
-            self.outbox.outnumber(there.map_or(0, |(_, number)| number));
-            room.announced.require();
-            self.rooms.publish(room);
-        }
-        if room.note_stored_viewers(said, &own.id, &self.gateways.roster()) {
-            self.rooms.count(room);
-        }
-        Ok(())
     }
 
     /// Looks again at lives whose rooms have ended here, some at a time: a failover may have brought their keys back.
@@ -496,13 +467,12 @@ impl Checker {
             return Ok(());
         }
         let own = self.gateways.id();
-        let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
-        let mut is_there = said.iter().any(|said| said.gateway == own && said.viewers > 0);
+        let mut is_there = false;
         for slice in record.all_slices() {
             is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
         }
         if is_there {
-            // A new room removes the users whom the store still holds for this gateway, and announces its viewers.
+            // A new room removes the users whom the store still holds for this gateway.
             if let Err(LiveError::Store(why)) = self.lives.find(&record.live).await {
                 return Err(why);
             }

@@ -40,7 +40,7 @@ struct Faults {
     list_away: bool,
     /// Another program has garbled this slice.
     garbled: Option<SliceId>,
-    /// Lives whose announcements of viewers hang.
+    /// Lives on whose channels messages hang.
     hung: HashSet<LiveId>,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct FaultyStore {
     health: watch::Sender<Health>,
     broken: AtomicBool,
     faults: Mutex<Faults>,
-    /// How many announcements hang.
-    announcing: AtomicU64,
+    /// How many messages hang.
+    publishing: AtomicU64,
     /// Numbers for the calls of the gateway that tests speak for.
     numbers: AtomicU64,
     /// How many reads of a slice began.
@@ -69,7 +69,7 @@ impl FaultyStore {
             health: watch::Sender::new(Health::Up),
             broken: AtomicBool::default(),
             faults: Mutex::default(),
-            announcing: AtomicU64::default(),
+            publishing: AtomicU64::default(),
             numbers: AtomicU64::new(1),
             scans: AtomicU64::default(),
             calls: AtomicU64::default(),
@@ -115,14 +115,14 @@ impl FaultyStore {
         self.faults.lock().garbled = Some(slice.clone());
     }
 
-    /// From now on, announcements of this live's viewers get no answer.
+    /// From now on, messages on this live's channel get no answer.
     pub(crate) fn hangs_for(&self, live: &LiveId) {
         self.faults.lock().hung.insert(live.clone());
     }
 
-    /// How many announcements hang.
-    pub(crate) fn announcing(&self) -> u64 {
-        self.announcing.load(Ordering::SeqCst)
+    /// How many messages hang.
+    pub(crate) fn publishing(&self) -> u64 {
+        self.publishing.load(Ordering::SeqCst)
     }
 
     /// Another gateway puts a user into the slice that is theirs.
@@ -330,28 +330,6 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
-    Viewers {
-        fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
-        fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> u64;
-        else
-        async fn announce_viewers(&self, say: &AnnounceViewers) -> StoreResult<AnnounceReply> {
-            self.works("announce_viewers").await?;
-            if self.faults.lock().hung.contains(&say.live) {
-                self.announcing.fetch_add(1, Ordering::SeqCst);
-                tokio::time::sleep(CALL_DEADLINE).await;
-                self.announcing.fetch_sub(1, Ordering::SeqCst);
-                return Err(StoreError::Timeout);
-            }
-            self.inner.announce_viewers(say).await
-        }
-
-        async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
-            self.inner.survey_viewers(lives).await
-        }
-    }
-}
-
-answered_by_the_embedded_store! {
     Counts {
         fn count_live(&self, wish: &CountLive) -> CountReply;
         fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool;
@@ -383,11 +361,11 @@ answered_by_the_embedded_store! {
 
 #[async_trait]
 impl Checks for FaultyStore {
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
         if let Err(why) = self.works("check").await {
             return lives.iter().map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect();
         }
-        let mut found = self.inner.check(gateway, living, lives).await;
+        let mut found = self.inner.check(gateway, lives).await;
         for (expected, checked) in lives.iter().zip(&mut found) {
             if let Some(away) = expected.slices.iter().position(|expected| self.is_away(&expected.slice)) {
                 checked.findings.retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
@@ -594,6 +572,12 @@ answered_by_the_embedded_store! {
 impl Bus for FaultyStore {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
         self.works("publish").await?;
+        if matches!(channel, Channel::Live(live) if self.faults.lock().hung.contains(live)) {
+            self.publishing.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(CALL_DEADLINE).await;
+            self.publishing.fetch_sub(1, Ordering::SeqCst);
+            return Err(StoreError::Timeout);
+        }
         self.inner.publish(channel, message).await
     }
 

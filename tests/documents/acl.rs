@@ -16,15 +16,14 @@ use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
-    Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
-    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishedChanges, Followed,
-    Follows, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
-    LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
-    OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
-    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays,
-    Streamers, Summary, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts,
-    WriteInfo, find_attendees,
+    Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel, CheckLive,
+    Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts, DeadEvent, Edge, Entry,
+    Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishedChanges, Followed, Follows, HeldFrom,
+    History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
+    MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks,
+    Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts,
+    Terms, Timeline, Timelines, UserLists, Whereabouts, WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -106,7 +105,7 @@ fn wish() -> OpenLive {
     let (title, streamer_timeout) = (Some("of two".to_owned()), Some(Duration::from_secs(60)));
     let terms = Terms { title, streamer_timeout, attendance: true, invisible: false };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
-    OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
+    OpenLive { live, streamer, slices: 2, by, terms, message }
 }
 
 async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRecord {
@@ -173,7 +172,6 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.survey(std::slice::from_ref(&slice)).await.remove(0).unwrap();
     let holders = Holders { slice: slice.clone(), gateways: vec![other.clone()], overlap: true };
     store.differ_from_held(&[holders]).await.remove(0).unwrap();
-    store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
@@ -199,13 +197,12 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         info: 0,
         counted: Some(Figures::default()),
         arrivals: Arrivals::default(),
-        viewers: ViewerTotals::default(),
         slices: vec![expected],
     };
     for checked in store.check_slices(&one, &live.slices).await {
         checked.unwrap();
     }
-    for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
+    for checked in store.check(&one, &[live]).await {
         checked.complete.unwrap();
     }
     assert!(store.sweep(&slice, &other, MAX_BATCH, 0).await.unwrap().done);
@@ -213,28 +210,13 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.close_slice(&slice, record.epoch).await.unwrap();
 }
 
-/// What a gateway says of itself: that it lives, how many viewers it has, which streamers are there.
+/// What a gateway says of itself: that it lives, and which streamers are there.
 async fn gateways(store: &RedisStore, record: &LiveRecord) {
     let (one, gone) = (GatewayId::random(), GatewayId::random());
     let first = RenewLease { gateway: one.clone(), held: None, burials: Vec::new() };
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else { panic!("renewed") };
     let burials = vec![Burial { gateway: gone.clone(), count: None }];
     store.renew_lease(&RenewLease { held: Some(leases.own), burials, ..first }).await.unwrap();
-
-    let say = |viewers, number| AnnounceViewers {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        gateway: one.clone(),
-        viewers,
-        away: 0,
-        moving: 0,
-        number,
-        message: "word".to_owned(),
-    };
-    store.announce_viewers(&say(2, 1)).await.unwrap();
-    store.announce_viewers(&say(0, 2)).await.unwrap();
-    store.view_viewers(&record.live, record.epoch).await.unwrap();
-    store.forget_viewers(&record.live, &[gone]).await.unwrap();
 
     store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
     assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));

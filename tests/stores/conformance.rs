@@ -38,7 +38,6 @@ mod sessions;
 mod slices;
 mod streamers;
 mod sweeps;
-mod viewers;
 mod visits;
 mod wire;
 
@@ -137,7 +136,7 @@ pub fn slice() -> SliceId {
 pub fn wish(name: &str) -> OpenLive {
     let message = format!("{name} opened");
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    OpenLive { live: live(name), streamer: user(9), slices: 1, exact_viewers: false, by, terms, message }
+    OpenLive { live: live(name), streamer: user(9), slices: 1, by, terms, message }
 }
 
 /// Opens a live of one slice. Its event is told.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rollcall::base::ids::Epoch;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    AnnounceViewers, Arrivals, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive,
-    Peaks, Presence, RenewLease, Store,
+    Arrivals, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, Presence,
+    RenewLease, Store,
 };
 
 use crate::conformance::{Caller, end, fans, gateway, live, opened, opened_as, redis, slice, user, users, wish};
@@ -144,40 +144,21 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
 }
 
 #[tokio::test]
-async fn the_viewers_of_gateways_lie_beside_the_record_and_expire() {
+async fn what_gateways_say_of_themselves_expires() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    let record = opened(&store, "42").await;
-    let (epoch, message) = (record.epoch, String::new());
-    let say = AnnounceViewers {
-        live: live("42"),
-        epoch,
-        gateway: gateway("a"),
-        viewers: 3,
-        away: 0,
-        moving: 0,
-        number: 7,
-        message,
-    };
-    store.announce_viewers(&say).await.unwrap();
     store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
     let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     store.end_lease(&gateway("b")).await.unwrap();
-    let mut there = keys(&server);
-    there.retain(|key| !key.starts_with("{lives}:"));
-    let beside = ["live:42", "lives", "rollcall:leases", "rollcall:streamer:u000009", "{live:42}:viewers"];
-    assert_eq!(there, beside);
-    assert_eq!(server.cli(&["HGETALL", "{live:42}:viewers"]), "a\n3:7");
+    assert_eq!(keys(&server), ["rollcall:leases", "rollcall:streamer:u000009"]);
     assert_eq!(server.cli(&["HGETALL", "rollcall:streamer:u000009"]), "a\n1");
     let born = leases.own.born;
     assert_eq!(server.cli(&["HGET", "rollcall:leases", "a"]), format!("{born}:{born}:1"));
     assert!(server.cli(&["HGET", "rollcall:leases", "b"]).starts_with("dead:"));
-    for (key, hours) in [("{live:42}:viewers", 6), ("rollcall:streamer:u000009", 6), ("rollcall:leases", 48)] {
+    for (key, hours) in [("rollcall:streamer:u000009", 6), ("rollcall:leases", 48)] {
         assert!((hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)), "{key}");
     }
-    store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!(server.cli(&["EXISTS", "{live:42}:viewers"]), "0");
 }
 
 /// The platform may write the follow graph itself, with its own scores and its own idea of an id.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::SliceId;
 use rollcall::store::{
-    AnnounceReply, AnnounceViewers, Apply, ApplyReply, Arrivals, CloseReply, CountLive, CountReply, CountUniques,
-    Entry, Event, FanoutTask, Figures, Job, LeaseReply, LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing,
-    StatusId, Store, StoreError, StoreResult, Strays, Timeline,
+    Apply, ApplyReply, Arrivals, CloseReply, CountLive, CountReply, CountUniques, Entry, Event, FanoutTask, Figures,
+    Job, LeaseReply, LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing, StatusId, Store, StoreError,
+    StoreResult, Strays, Timeline,
 };
 
 use crate::conformance::{Caller, LONG, connect, end, fans, gateway, live, opened, slice, user, users, wish};
@@ -45,17 +45,6 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     b.registers(&users(5, 15)).await;
     let renewal = |held| RenewLease { gateway: gateway("a"), held, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None)).await.unwrap() else { panic!("dead") };
-    let say = |viewers, number| AnnounceViewers {
-        live: live("42"),
-        epoch: record.epoch,
-        gateway: gateway("a"),
-        viewers,
-        away: 0,
-        moving: 0,
-        number,
-        message: String::new(),
-    };
-    store.announce_viewers(&say(3, 1)).await.unwrap();
     server.cli(&["SADD", "online-fans:42", "stray"]);
     fill(&server);
 
@@ -83,8 +72,6 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().size.card, 7);
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
-    assert_eq!(store.announce_viewers(&say(0, 2)).await.unwrap(), AnnounceReply::Announced);
-    store.forget_viewers(&live("42"), &[gateway("a")]).await.unwrap();
     for presence in [Presence::Here, Presence::Gone] {
         store.note_streamer(&user(1), &gateway("a"), presence).await.unwrap();
     }

@@ -146,7 +146,6 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 
     for live in ["exact", "timeless"] {
         world.record(live, "open", 2).await;
-        world.say(&format!("HSET live:{live} exact_viewers 1")).await;
         world.held_in(&format!("online-viewers:{live}"), 2, "u1 u2", "gw-a").await;
         world.say(&format!("HSET {{online-viewers:{live}}}:since u1 5")).await;
     }
@@ -207,21 +206,15 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     expect("fence_ahead", "ahead");
 
     world.held("unrecorded", 1, "u1", "gw-a").await;
-    world.say("HSET {live:unspoken}:viewers gw-a 3:1").await;
     expect("no_record", "unrecorded");
-    expect("no_record", "unspoken");
 
     world.held("absent", 1, "u1", "gw-dead").await;
-    world.say("HSET {live:absent}:viewers gw-dead 3:1").await;
     expect("orphaned_slice", "absent");
-    expect("orphaned_viewers", "absent");
 
     world.record("closed", "closed", 2).await;
     world.held("closed", 2, "u1 u2 u3", "gw-a").await;
     world.say("SADD {online-fans:closed}:held:gw-dead u9").await;
-    world.say("HSET {live:closed}:viewers gw-a 5:1").await;
     expect("orphaned_slice", "closed");
-    expect("orphaned_viewers", "closed");
 
     world.record("banned", "closed", 2).await;
     world.say("ZADD {live:banned}:bans 5 u1").await;
@@ -235,10 +228,6 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     world.open("resliced").await;
     world.say("SADD online-fans:resliced_slice5 u1").await;
     expect("orphaned_slice", "resliced");
-
-    world.open("stale").await;
-    world.say("HSET {live:stale}:viewers gw-a 3:1 gw-dead 5:1 gw-buried 7:1").await;
-    expect("stale_viewers", "stale");
 
     world.record("closing", "closing", 2).await;
     world.held("closing", 2, "u1", "gw-a").await;
@@ -314,7 +303,6 @@ async fn only_a_gateway_that_was_buried_is_swept() {
         world.held("adrift", 1, "u1", "gw-lost").await;
         world.open("loose").await;
         world.say("SADD {online-fans:loose}:held:gw-lost u9").await;
-        world.say("HSET {live:loose}:viewers gw-lost 5:1").await;
         world.open_on("gw-buried", "buried").await;
         world.open_on("gw-stuck", "stuck").await;
         let lives = ["adrift", "loose", "buried", "stuck"];
@@ -323,12 +311,7 @@ async fn only_a_gateway_that_was_buried_is_swept() {
             before.push(world.dump(live).await);
         }
         let report = audit(&world.redis.url(), 1, &[LEASE, &["--fix"]].concat()).await;
-        let wanted = [
-            ("expired_lease", ""),
-            ("held_without_entry", "loose"),
-            ("orphaned_slice", "adrift"),
-            ("stale_viewers", "loose"),
-        ];
+        let wanted = [("expired_lease", ""), ("held_without_entry", "loose"), ("orphaned_slice", "adrift")];
         assert_eq!(found(&report), wanted.map(|(kind, live)| (kind.to_owned(), live.to_owned())).into(), "{report:#}");
         for (live, before) in lives.iter().zip(before) {
             assert_eq!(world.dump(live).await, before, "{live}");

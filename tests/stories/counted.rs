@@ -104,8 +104,7 @@ on_redis! {
 }
 
 on_redis! {
-    tuned(|config| config.exact_viewers = true)
-    async fn with_exact_viewers_the_record_counts_each_user_once(world) {
+    async fn the_record_counts_each_user_once(world) {
         world.open("42").await;
         world.crowd_follows("u", 1).await;
         let other = world.another_gateway().await;

@@ -249,8 +249,7 @@ on_both_stores! {
 }
 
 on_redis! {
-    tuned(|config| config.exact_viewers = true)
-    async fn with_exact_viewers_each_user_is_one_viewer_and_joins_are_of_gateways(world) {
+    async fn each_user_is_one_viewer_and_joins_are_of_gateways(world) {
         world.open("42").await;
         world.follow(&["u0"]).await;
         let other = world.another_gateway().await;

@@ -250,7 +250,7 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
         for live in ["1", "2"] {
             let (live, streamer) = (LiveId::parse(live).unwrap(), UserId::parse("s1").unwrap());
             let (by, terms, message) = (OpenedBy::Service, Terms::default(), String::new());
-            let wish = OpenLive { live, streamer, slices: 1, exact_viewers: false, by, terms, message };
+            let wish = OpenLive { live, streamer, slices: 1, by, terms, message };
             let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("not opened") };
             records.push(record);
         }

@@ -9,9 +9,9 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    AnnouncedViewers, CloseLive, CloseReply, Closure, Counted, Figures, Happened, Info, ListedLive, LiveEpoch,
-    LiveRecord, LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive,
-    RecordEvents, Standing, Summary, Sums, Uniques,
+    CloseLive, CloseReply, Closure, Counted, Figures, Happened, Info, ListedLive, LiveEpoch, LiveRecord, LiveState,
+    MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive, RecordEvents, Standing,
+    Summary, Sums, Uniques,
 };
 
 /// A record, and what belongs to its epoch.
@@ -22,15 +22,13 @@ pub(super) struct Kept {
     pub(super) last_event: u64,
     /// Who was sent out.
     pub(super) book: RemovalLog,
-    /// How many viewers each gateway has.
-    pub(super) board: AnnouncedViewers,
     /// The users who came, and the fans among them, by their hashes.
     pub(super) came: [HashSet<u64>; 2],
 }
 
 impl Kept {
     fn new(record: LiveRecord, book: RemovalLog) -> Self {
-        Self { record, last_event: 0, book, board: AnnouncedViewers::default(), came: Default::default() }
+        Self { record, last_event: 0, book, came: Default::default() }
     }
 
     /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may be.
@@ -145,7 +143,6 @@ impl Records {
             streamer: request.streamer.clone(),
             epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
             slices: request.slices,
-            exact_viewers: request.exact_viewers,
             opened_at: now,
             opened_by: request.by,
             peaks: Peaks::default(),
@@ -194,7 +191,7 @@ impl Records {
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
         let Some(kept) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
-        let Kept { record, book, board, came, .. } = kept;
+        let Kept { record, book, came, .. } = kept;
         if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
@@ -205,7 +202,6 @@ impl Records {
         let counted = record.counted.take();
         record.info = Info::default();
         *book = RemovalLog::numbered_from(record.removals);
-        *board = AnnouncedViewers::default();
         record.peaks = record.peaks.max(request.peaks);
         if record.closure.is_none() {
             record.closure = Some(Closure { reason: request.reason, at: now });
@@ -270,7 +266,7 @@ mod tests {
     fn request(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
         let (by, terms) = (OpenedBy::Service, Terms::default());
-        OpenLive { live, streamer, slices: 1, exact_viewers: false, by, terms, message: String::new() }
+        OpenLive { live, streamer, slices: 1, by, terms, message: String::new() }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {

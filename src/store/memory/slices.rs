@@ -32,6 +32,13 @@ impl MemoryStore {
         })
     }
 
+    fn surveyed(&self, slice: &SliceId) -> SliceSurvey {
+        self.read(slice, |found| SliceSurvey {
+            timed: slice.set.keeps_since().then(|| found.timed()),
+            ..found.survey()
+        })
+    }
+
     /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users
     /// were seen last change in the same step: of those of `concerned` who are gone it is noted that they were seen at
     /// `left`; the times of those who are here now go.
@@ -107,7 +114,7 @@ impl Slices for MemoryStore {
     }
 
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-        slices.iter().map(|slice| Ok(self.read(slice, Slice::survey))).collect()
+        slices.iter().map(|slice| Ok(self.surveyed(slice))).collect()
     }
 
     async fn sweep(

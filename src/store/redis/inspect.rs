@@ -12,13 +12,12 @@ use tokio::time::sleep;
 use super::node::Share;
 use super::reply::{self, Reply, flag, next_answer, number, text};
 use super::slices::{read_fence_word, read_timed};
-use super::viewers::read_viewers;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::config::FanKey;
 use crate::store::Fence;
-use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
+use crate::store::{Edge, MAX_BATCH, StoreError, StoreResult};
 
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -209,13 +208,6 @@ impl RedisStore {
             Ok(leases.collect())
         };
         self.router.call("inspect_leases", steps).await
-    }
-
-    /// The viewers that every gateway announced last, whether or not the live is open.
-    pub(crate) async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
-        let args = args![self.keys().viewers(live)];
-        let steps = async { read_viewers(Reply::of(self.router.command("HGETALL", args).await?)?) };
-        self.router.call("inspect_viewers", steps).await
     }
 
     /// How many a gateway holds in a slice.

@@ -18,7 +18,7 @@ use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Tim
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// How long keys of gateways outlive their last write: slices with their companions, viewers, streamers.
+/// How long keys of gateways outlive their last write: slices with their companions, streamers.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
 /// How long a closed slice's fence outlives the close.
@@ -72,8 +72,6 @@ pub enum ReadKey {
 pub enum LiveKey {
     /// `live:<live_id>`
     Record,
-    /// How many viewers each gateway has.
-    Viewers,
     /// Who was sent out, or who may not come back.
     Removals,
     /// Who came at any time.
@@ -183,8 +181,7 @@ impl Keys {
     /// | `state` | `open`, `closing` or `closed` |
     /// | `streamer_id` | who owns it |
     /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
-    /// | `slices` | over how many slices its fans are spread |
-    /// | `exact_viewers` | `1` if all its viewers are in as many slices, too; absent otherwise |
+    /// | `slices` | over how many slices its fans are spread, and over how many its viewers |
     /// | `opened_at` | Unix milliseconds |
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
@@ -213,13 +210,6 @@ impl Keys {
     /// ZSET: who may not join an open live, scored by when that ends, in Unix milliseconds.
     pub fn bans(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "bans")
-    }
-
-    /// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live; and
-    /// `:<away>` if some of them are away.
-    /// Absolute values, of which those of living gateways count.
-    pub fn viewers(&self, live: &LiveId) -> String {
-        self.beside(&self.live(live), "viewers")
     }
 
     /// STRING, a HyperLogLog each: the users who came to an open live at any time, and the fans among them.
@@ -563,7 +553,6 @@ impl Keys {
         if let Some(live) = beside.strip_prefix("live:") {
             let companion = match companion {
                 "removals" | "bans" => LiveKey::Removals,
-                "viewers" => LiveKey::Viewers,
                 "unique-viewers" | "unique-fans" => LiveKey::Uniques,
                 other => LiveKey::History(Epoch(read_number(other.strip_prefix("history@")?)?)),
             };
@@ -791,7 +780,6 @@ mod tests {
         let of_live = |key| ReadKey::Live(live_id.clone(), key);
         let mut named = vec![
             (keys.live(live_id), of_live(LiveKey::Record)),
-            (keys.viewers(live_id), of_live(LiveKey::Viewers)),
             (keys.bans(live_id), of_live(LiveKey::Removals)),
             (keys.uniques(live_id)[1].clone(), of_live(LiveKey::Uniques)),
             (keys.history(&LiveEpoch { live: live_id.clone(), epoch: Epoch(7) }), of_live(LiveKey::History(Epoch(7)))),
@@ -897,7 +885,7 @@ mod tests {
         for keys in installations() {
             let channel = keys.channel(&Channel::Live(id.clone()));
             let history = keys.history(&LiveEpoch { live: id.clone(), epoch: Epoch(7) });
-            let beside = [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel, history];
+            let beside = [keys.removals(&id), keys.bans(&id), channel, history];
             for key in beside.iter().chain(&keys.uniques(&id)) {
                 assert_eq!(slot(key), slot(&keys.live(&id)), "{key}");
             }

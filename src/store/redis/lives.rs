@@ -54,7 +54,6 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         streamer: UserId::parse(word("streamer_id")?).ok()?,
         epoch: Epoch(number("epoch")?),
         slices: number("slices").and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=MAX_SLICES).contains(n))?,
-        exact_viewers: word("exact_viewers") == Some("1"),
         opened_at: number("opened_at")?,
         opened_by: OpenedBy::from_word(word("opened_by")?)?,
         peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
@@ -137,7 +136,7 @@ impl RedisStore {
     pub(super) fn record_keys(&self, live: &LiveId) -> Vec<String> {
         let keys = self.keys();
         let [unique_viewers, unique_fans] = keys.uniques(live);
-        vec![keys.live(live), keys.removals(live), keys.bans(live), keys.viewers(live), unique_viewers, unique_fans]
+        vec![keys.live(live), keys.removals(live), keys.bans(live), unique_viewers, unique_fans]
     }
 
     /// The last arguments of a script that publishes what it changes on the live's channel.
@@ -180,7 +179,7 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
-        args.extend(args![FLAG[usize::from(request.exact_viewers)], MAX_RECORD_FIELDS]);
+        args.extend(args![MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(flag_args(&request.terms));
         let mut reply = self.change(&request.live, &scripts::OPEN, self.record_keys(&request.live), args).await?;
@@ -216,7 +215,6 @@ impl RedisStore {
             LEAP
         ];
         args.extend(terms_args(&record.terms));
-        args.extend(args![FLAG[usize::from(record.exact_viewers)]]);
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
         args.extend(flag_args(&record.terms));

@@ -91,8 +91,6 @@ scripts! {
     GIVE_BACK = "give_back.lua",
     PROFILE = "profile.lua",
     PAGE = "page.lua",
-    ANNOUNCE_VIEWERS = "announce_viewers.lua",
-    VIEW_VIEWERS = "view_viewers.lua",
     NOTE_SEEN = "note_seen.lua",
     FORGET_SEEN = "forget_seen.lua",
     COUNT_ONLINE = "count_online.lua",

@@ -106,23 +106,30 @@ type FoundParts<'a> = (&'a SliceId, StoreResult<Parts>);
 fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
     let Ok(Parts { parts, .. }) = found else { return Vec::new() };
     let held = parts.iter().map(|part| ("SCARD", args![keys.held(slice, &part.gateway)]));
-    std::iter::once(("SCARD", args![keys.slice(slice)])).chain(held).collect()
+    let mut commands = vec![("SCARD", args![keys.slice(slice)])];
+    if slice.set.keeps_since() {
+        commands.push(("HLEN", args![keys.since(slice)]));
+    }
+    commands.extend(held);
+    commands
 }
 
 fn read_sizes(
-    (_, found): &FoundParts<'_>,
+    (slice, found): &FoundParts<'_>,
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<SliceSurvey> {
     let Parts { fence, mut parts } = found.clone()?;
     let card = next_answer(answers);
+    let timed = slice.set.keeps_since().then(|| next_answer(answers));
     // Take all of them, whatever the first is, so that the next slice finds its own.
     let held: Vec<_> = parts.iter().map(|_| next_answer(answers)).collect();
     for (part, held) in parts.iter_mut().zip(held) {
         part.held = number(&held?)?;
     }
     let card = number(&card?)?;
+    let timed = timed.map(|timed| number(&timed?)).transpose()?;
     let may_be_in_doubt = may_be_in_doubt(&fence, card);
-    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, may_be_in_doubt, parts })
+    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, timed, may_be_in_doubt, parts })
 }
 
 /// The version in the text of a fence; 0 if it has none.

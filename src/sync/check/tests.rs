@@ -54,9 +54,9 @@ impl Scene {
         self.parts.app.rooms.remove(&self.room);
     }
 
-    /// The fences and sizes of the slices in the store.
+    /// The fences and sizes of the slices of fans in the store.
     async fn slices(&self) -> Vec<(Option<Fence>, u64)> {
-        let slices: Vec<SliceId> = self.room.record.all_slices().collect();
+        let slices: Vec<SliceId> = self.room.record.all_slices().take(2).collect();
         let found = self.store.survey(&slices).await.into_iter().collect::<StoreResult<Vec<_>>>().unwrap();
         found.into_iter().map(|found| (found.fence, found.card)).collect()
     }

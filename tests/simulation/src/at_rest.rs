@@ -38,9 +38,7 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
         }
         let fans = held().filter(|(user, _)| world.is_fan(**user, live)).map(|(user, _)| format!("u{user}")).collect();
         exact_sets.push((OnlineSet::Fans(world.live_id(live)).to_string(), fans));
-        if of_live.counts_once(&world.plan) {
-            exact_sets.push((OnlineSet::Viewers(world.live_id(live)).to_string(), here));
-        }
+        exact_sets.push((OnlineSet::Viewers(world.live_id(live)).to_string(), here));
     }
     for (user, lives) in wrong_whereabouts(world, &truth) {
         wrong.push(format!("{user} is said to be in {lives:?}"));
@@ -191,11 +189,7 @@ fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
 fn right_figures(world: &World, truth: &Truth, live: Live) -> Figures {
     let held = || truth.lives[live].expectations.iter().filter(|(_, expectation)| expectation.is_held());
     let fans = held().filter(|(user, _)| world.is_fan(**user, live)).count() as u64;
-    let viewers = match truth.lives[live].counts_once(&world.plan) {
-        true => held().count() as u64,
-        false => held().map(|(_, expectation)| expectation.gateways().len() as u64).sum(),
-    };
-    Figures { viewers, fans }
+    Figures { viewers: held().count() as u64, fans }
 }
 
 fn wrong_figures(world: &World, gateway: usize, live: Live) -> Option<String> {

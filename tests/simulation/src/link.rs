@@ -172,18 +172,6 @@ calls! {
 }
 
 calls! {
-    Viewers {
-        [write] announce_viewers(call: &AnnounceViewers) -> AnnounceReply, at live(&call.live);
-        [read] view_viewers(live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>, at live(live);
-        [write] forget_viewers(live: &LiveId, dead: &[GatewayId]) -> u64, at live(live);
-        else
-        async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
-            batches!(self, read survey_viewers(lives), lives, |live| self.live(live))
-        }
-    }
-}
-
-calls! {
     Counts {
         [write] count_live(request: &CountLive) -> CountReply, at live(&request.live);
         [write] fold_arrivals(live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool, at live(live);
@@ -215,10 +203,10 @@ calls! {
 
 #[async_trait]
 impl Checks for Link {
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
         let call = Call { name: "check", link: self.number, node: self.first_there(lives), writes: false };
-        let (gateway, living, asked) = (gateway.clone(), living.to_vec(), lives.to_vec());
-        let run = move |store: &MemoryStore| at_once(store.check(&gateway, &living, &asked));
+        let (gateway, asked) = (gateway.clone(), lives.to_vec());
+        let run = move |store: &MemoryStore| at_once(store.check(&gateway, &asked));
         let unread = lives.len();
         let failed = move |why: StoreError| {
             (0..unread).map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect()
