@@ -111,8 +111,8 @@
 //! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and each observer judges
 //!   it by its own clock.
 //! - **No way back for a buried gateway.** It goes on under a new id, so a sweep of the old id harms nobody.
-//! - **No message about a record or about viewers without a write.** The script that writes also publishes. A gateway
-//!   that was cut off reads what it missed.
+//! - **No message about a record without a write.** The script that writes also publishes. A gateway that was cut off
+//!   reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller
 //!   decides what to do next.

@@ -198,6 +198,8 @@ on_redis! {
         })
         .await;
         world.redis().ask(&["FLUSHALL"]).await;
+        // For ten seconds after a loss the figures are in doubt.
+        let within = within + Duration::from_secs(10);
         until("the figures are back", within, async || same(record(world.redis(), "42").await[0], Some(2))).await;
         world.takes_the_sweepers_turn().await;
         world.redis().ask(&["ZADD", "{lives}:by_viewers", "9", "42"]).await;

@@ -63,13 +63,13 @@ impl Walk {
         self.people.push((gateway, person));
     }
 
-    /// The viewers of a live (a user counts once on each gateway) and its fans (a user counts once).
+    /// The viewers of a live and its fans; each user counts once.
     fn truth(&self, live: &str) -> (u64, u64) {
-        let here = || self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
-        let viewers: BTreeSet<_> = here().map(|(gateway, person)| (gateway, &person.user)).collect();
+        let here = self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
+        let viewers: BTreeSet<_> = here.map(|(_, person)| &person.user).collect();
         let follows = |user: &str| user[1..].parse::<usize>().unwrap() < FOLLOWERS;
-        let fans: BTreeSet<_> = here().map(|(_, person)| &person.user).filter(|user| follows(user)).collect();
-        (viewers.len() as u64, fans.len() as u64)
+        let fans = viewers.iter().filter(|user| follows(user)).count();
+        (viewers.len() as u64, fans as u64)
     }
 
     async fn is_exact_everywhere(&self, dashboards: &mut [(&str, Dashboard)]) {
