@@ -1,8 +1,9 @@
 //! What gateways tell each other over the store's channels: counts, changed records, follows, moves, doubt
 //! ([`message`]).
 //!
-//! No message is repeated once it was published. A script that changes a record publishes that in the same step. So only a gateway that was cut off misses a message.
-//! It knows that it was cut off, and checks everything that it holds.
+//! No message is repeated once it was published, and a script that changes a record publishes that in the same step. So
+//! only a gateway that was cut off misses a message. It knows that it was, and checks everything that it holds. It also
+//! asks its peers how many viewers they have, since no check tells that.
 //!
 //! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
 //! only on change. The room is only marked until then; the publisher sends the counts as they are at that moment.

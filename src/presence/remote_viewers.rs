@@ -1,8 +1,8 @@
 //! What a room knows of the viewers on other gateways, as these say in their messages. The values are absolute and
 //! numbered by their gateway, so an older one never replaces a newer one. Never awaits.
 //!
-//! How many viewers there are on all gateways is not added up here: the slices say that. What a peer says counts for how
-//! many are away, for who writes the live's figures, and for whose lease bears on them.
+//! How many viewers there are on all gateways is not added up here: the slices say that. What a peer says counts for
+//! how many are away, for who writes the live's figures, and for whose lease bears on them.
 //!
 //! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent. While a peer is
 //! late with its lease the figures are in doubt, since its viewers may be gone with it. They stay in doubt after its

@@ -346,7 +346,8 @@ impl Room {
         self.told.owes(self.own_viewers())
     }
 
-    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in doubt, or everything is.
+    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in doubt, or everything
+    /// is.
     pub fn quality(&self) -> Quality {
         let in_doubt = self.remote.in_doubt() || self.has_slice_in_doubt() || self.is_unproven();
         if in_doubt { Quality::Partial } else { Quality::Exact }

@@ -49,8 +49,8 @@ impl ToldPeers {
         *self.last.lock() == ViewerCount::default()
     }
 
-    /// Whether the peers know, or may know, other viewers than these. Such a room must not be evicted, since nobody else
-    /// would tell them.
+    /// Whether the peers know, or may know, other viewers than these. Such a room must not be evicted, since nobody
+    /// else would tell them.
     pub fn owes(&self, count: ViewerCount) -> bool {
         self.due.load(Ordering::Acquire) || self.asks.load(Ordering::Acquire) || *self.last.lock() != count
     }

@@ -1,7 +1,7 @@
 //! Compares what the store holds with what this gateway expects it to hold: once per `check-every` for each room, and
 //! at once where there is reason for doubt. The comparison changes nothing. What it finds is repaired the usual way:
-//! the flusher reads a slice back, the keeper writes the record again. Where a
-//! dead gateway may still have members, the sweeper removes them first.
+//! the flusher reads a slice back, the keeper writes the record again. Where a dead gateway may still have members, the
+//! sweeper removes them first.
 //!
 //! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
 //! as much as a check does.

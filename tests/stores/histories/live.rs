@@ -146,7 +146,8 @@ fn steps() -> impl Strategy<Value = Step> {
     ];
     let seen = || prop_oneof![Just(Seen::NoLease), Just(Seen::Last), Just(Seen::Before), Just(Seen::Ahead)];
     let wrong = prop_oneof![
-        6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Entry), 1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
+        6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Entry),
+        1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
     ];
     let apply = (who(), slice(), behind(), follows, users(), users()).prop_map(
         |(gateway, slice, behind, follows, joins, leaves)| {
