@@ -72,7 +72,7 @@
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
 //! | how did the figures of a live move? | `store/history.rs`; `sync/count.rs` writes the points |
-//! | how many came and left? | `store/arrivals.rs`; `presence/room_arrivals.rs` counts |
+//! | how many came and left? | the scripts count, see `store/slice.rs`; a close adds up, `sync/lives/closing.rs` |
 //! | who is away? | `presence/seating.rs`; `presence/tally.rs` adds up |
 //! | what is written to the stream of events? | `sync/events.rs`; `store/events.rs` says why nothing is lost |
 //! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |

@@ -93,7 +93,7 @@ impl CountsTask {
             let since = self.clock.at(room.unconfirmed_since()?);
             Some(Underway { since, flush: millis(self.flush) })
         };
-        let show = || Shown { at: now, figures: room.figures(), away: room.away(), quality: self.trust.quality(&room) };
+        let show = || room.show(now, || self.trust.quality(&room));
         let shown = show();
         let (step, lag) = {
             let mut throttle = room.throttle.lock();

@@ -5,7 +5,7 @@
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
-use crate::store::{Channel, CountUniques, LiveEpoch, SliceSize, Store, StoreResult};
+use crate::store::{Channel, SliceSize, Store, StoreResult};
 
 /// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
 const MAX_JOBS: usize = 128;
@@ -37,9 +37,6 @@ const MAX_ALL_JOBS: usize = 512;
 /// A live whose counts could not be sent is checked after so long, in ms. The back-off of a live's checks says nothing
 /// here: they also ask the nodes of its slices.
 const TRY_AGAIN: Millis = 1_000;
-
-/// Rooms whose users one call counts.
-const ROOMS_A_CALL: usize = 100;
 
 pub struct Publisher {
     pub rooms: Arc<Rooms>,
@@ -75,23 +72,6 @@ impl Work {
     }
 }
 
-/// Rooms with users whom the store does not count yet.
-#[derive(Default)]
-struct ToCount(BTreeMap<LiveEpoch, Arc<Room>>);
-
-impl ToCount {
-    /// Adds those of some rooms that have such users, and drops the rooms that have none by now or have ended.
-    fn add(&mut self, rooms: &[Arc<Room>]) {
-        self.0.extend(rooms.iter().map(|room| (room.record.live_epoch(), room.clone())));
-        let waits = |room: &Room| room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
-        self.0.retain(|_, room| waits(room) && room.end().is_none());
-    }
-
-    fn take(&mut self) -> Vec<Arc<Room>> {
-        std::mem::take(&mut self.0).into_values().collect()
-    }
-}
-
 fn address(room: &Arc<Room>) -> usize {
     Arc::as_ptr(room).addr()
 }
@@ -103,14 +83,7 @@ impl Publisher {
         let mut woken = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
         let mut work = Work::default();
-        // These wait for the end of the count that is under way.
-        let mut to_count = ToCount::default();
-        let mut counting = JoinSet::new();
         loop {
-            if counting.is_empty() && !to_count.0.is_empty() {
-                let (this, rooms) = (self.clone(), to_count.take());
-                counting.spawn(async move { this.count_uniques(&rooms).await });
-            }
             while work.is_waiting() && work.jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
                 self.start_next(&mut work, &slow);
             }
@@ -127,9 +100,6 @@ impl Publisher {
                         Err(_) => return,
                     }
                 }
-                Some(counted) = counting.join_next(), if !counting.is_empty() => {
-                    let Ok(()) = counted else { return };
-                }
                 () = slow.more() => {}
                 () = self.outbox.messages.wait(), if work.messages.is_empty() => {
                     work.messages.extend(self.outbox.messages.take());
@@ -138,16 +108,12 @@ impl Publisher {
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
-                    let rooms = self.rooms.to_publish.take();
-                    to_count.add(&rooms);
-                    work.rooms.extend(rooms);
+                    work.rooms.extend(self.rooms.to_publish.take());
                 }
             }
         }
-        // What is under way ends, so that the goodbye knows what the peers were told, and as many users as possible are
-        // counted before the time is up that the stop gives.
+        // What is under way ends, so that the goodbye knows what the peers were told.
         while work.jobs.join_next().await.is_some() {}
-        while counting.join_next().await.is_some() {}
     }
 
     /// Starts the next job. Messages go first. A room has one job at a time, which sends what is true by then.
@@ -197,34 +163,6 @@ impl Publisher {
         self.tell_moves(&room).await;
     }
 
-    /// Has the store count the users who came to these rooms.
-    async fn count_uniques(&self, rooms: &[Arc<Room>]) {
-        for some in rooms.chunks(ROOMS_A_CALL) {
-            let waiting = some.iter().filter(|room| room.end().is_none());
-            let waiting = waiting.filter_map(|room| Some((room, room.uniques.as_ref()?.take()?)));
-            let (rooms, calls): (Vec<_>, Vec<_>) = waiting
-                .map(|(room, [viewers, fans])| {
-                    let (live, epoch) = (room.record.live.clone(), room.record.epoch);
-                    (room, CountUniques { live, epoch, viewers, fans })
-                })
-                .unzip();
-            if calls.is_empty() {
-                continue;
-            }
-            let answers = self.store.count_uniques(&calls).await;
-            for ((room, CountUniques { viewers, fans, .. }), answer) in rooms.into_iter().zip(&calls).zip(answers) {
-                let Some(uniques) = &room.uniques else { continue };
-                if let Err(why) = answer {
-                    // The next check has it tried again. It may be refused for long: a full store counts nobody.
-                    tracing::debug!(live_id = %room.record.live, error = %why, "who came is not counted yet");
-                    uniques.put_back(viewers, fans);
-                } else if !uniques.is_empty() {
-                    self.rooms.publish(room);
-                }
-            }
-        }
-    }
-
     /// Tells who came and who left, if a gateway wants to hear it.
     async fn tell_moves(&self, room: &Arc<Room>) {
         let Some(batch) = room.moves.take() else { return };
@@ -246,8 +184,7 @@ impl Publisher {
         let asks = room.told.take_asks();
         let number = self.outbox.next_number();
         let count = room.own_viewers();
-        let (_, arrived) = room.arrivals.here();
-        let is_news = !slices.is_empty() || room.arrivals.owes() || room.told.owes(count);
+        let is_news = !slices.is_empty() || room.told.owes(count);
         if !is_required && !asks && !is_news {
             return Ok(());
         }
@@ -260,7 +197,6 @@ impl Publisher {
         }
         // The least that the peers know by now; whoever came meanwhile is told next.
         room.told.note(count);
-        room.arrivals.note_told(arrived);
         Ok(())
     }
 
@@ -296,7 +232,7 @@ impl News {
                 OnlineSet::Viewers(_) => (&mut news.viewers, &mut news.viewers_in_doubt),
                 OnlineSet::Fans(_) | OnlineSet::Users => (&mut news.fans, &mut news.fans_in_doubt),
             };
-            sizes.push((slice.id.index, size.card, size.version));
+            sizes.push((slice.id.index, size.card, size.leaves, size.version));
             if size.in_doubt {
                 in_doubt.push(slice.id.index);
             }
@@ -315,7 +251,6 @@ fn channel(room: &Room) -> Channel {
 
 fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
     let ViewerCount { viewers, away } = count;
-    let (arrived, folded_at) = room.arrivals.to_tell();
     let News { fans: slices, fans_in_doubt: in_doubt, viewers: viewer_slices, viewers_in_doubt } = news;
     Counts {
         epoch: room.record.epoch,
@@ -323,8 +258,6 @@ fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
         viewers,
         away,
         asks: false,
-        arrived: Some(arrived),
-        folded_at,
         slices,
         viewer_slices,
         in_doubt,
@@ -338,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::store::{Bus, BusEvent, BusEvents, LiveRecord, LiveState};
+    use crate::store::{Bus, BusEvent, BusEvents};
     use crate::testing::{FaultyStore, open_live, parts_on};
 
     /// Waits for what a gateway publishes of a live.
@@ -409,26 +342,5 @@ mod tests {
         room.told.require();
         parts.publisher.publish(room.clone()).await;
         assert_eq!(room.check.at(), parts.app.clock.now() + TRY_AGAIN);
-    }
-
-    #[tokio::test]
-    async fn a_room_waits_once_to_have_its_users_counted_and_only_while_it_has_any() {
-        let parts = parts_on(&Config::default(), Arc::new(FaultyStore::new()));
-        let (context, mut rooms) = (&parts.app.sessions, Vec::new());
-        for live in ["came", "ends", "nobody"] {
-            rooms.push(open_live(context, live).await);
-        }
-        rooms[..2].iter().for_each(|room| room.uniques.as_ref().unwrap().put_back(&[1], &[]));
-        let mut to_count = ToCount::default();
-        (0..3).for_each(|_| to_count.add(&rooms));
-        assert_eq!(to_count.0.len(), 2);
-        rooms[1].close(LiveRecord { state: LiveState::Closed, ..rooms[1].record.clone() });
-        to_count.add(&[]);
-        let waiting = to_count.take();
-        assert_eq!(waiting.iter().map(|room| room.record.live.as_str()).collect::<Vec<_>>(), ["came"]);
-
-        let uniques = rooms[0].uniques.as_ref().unwrap();
-        parts.publisher.count_uniques(&waiting).await;
-        assert!(uniques.is_empty());
     }
 }

@@ -178,9 +178,8 @@ impl Subscriber {
 
     fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let cards = counts.slices.iter().chain(&counts.viewer_slices).map(|(_, card, _)| *card);
-        let arrived = counts.arrived.iter().flat_map(|(_, arrived)| [arrived.joins, arrived.leaves]);
-        let most = [counts.viewers, counts.away].into_iter().chain(arrived).chain(cards).max();
+        let sizes = counts.slices.iter().chain(&counts.viewer_slices).flat_map(|(_, card, leaves, _)| [*card, *leaves]);
+        let most = [counts.viewers, counts.away].into_iter().chain(sizes).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
         }
@@ -191,11 +190,6 @@ impl Subscriber {
             // The peer knows of a newer opening: this room's epoch must be over.
             self.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
-        }
-        if let Some((origin, arrived)) = &counts.arrived
-            && room.arrivals.heard(origin, *arrived, counts.folded_at)
-        {
-            self.rooms.record(room);
         }
         let count = ViewerCount { viewers: counts.viewers, away: counts.away };
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
@@ -211,9 +205,10 @@ impl Subscriber {
             (OnlineSet::Viewers(live.clone()), &counts.viewer_slices, &counts.viewers_in_doubt),
         ];
         for (set, cards, in_doubt) in of_sets {
-            for (index, card, version) in cards {
+            for (index, card, leaves, version) in cards {
                 let place = room.place_of(&SliceId { set: set.clone(), index: *index, of: *of });
-                let size = SliceSize { card: *card, version: *version, in_doubt: in_doubt.contains(index) };
+                let in_doubt = in_doubt.contains(index);
+                let size = SliceSize { card: *card, leaves: *leaves, version: *version, in_doubt };
                 self.rooms.hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
             }
         }

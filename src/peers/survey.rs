@@ -14,7 +14,7 @@ use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurv
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
 const LIVE_BYTES: usize = 128 + 10 * 20;
-const SLICE_BYTES: usize = 7 + 20;
+const SLICE_BYTES: usize = 8 + 2 * 20;
 const PART_BYTES: usize = 5 + 3 * 20;
 const ENVELOPE_BYTES: usize = 256;
 
@@ -57,7 +57,6 @@ impl Surveys {
             info: record.info.version,
             counted: (counted.viewers, counted.fans),
             peaks: (record.peaks.viewers, record.peaks.fans),
-            arrived: Some(record.sums.arrivals.sum()),
             slices,
         });
     }
@@ -70,7 +69,7 @@ impl Surveys {
 
     fn slice(&mut self, slice: &SliceSurvey) -> SurveyedSlice {
         let parts = slice.parts.iter().map(|part| (self.place(&part.gateway), part.entry, part.held));
-        (slice.card, parts.collect())
+        (slice.card, slice.leaves, parts.collect())
     }
 
     fn place(&mut self, gateway: &GatewayId) -> usize {
@@ -117,16 +116,15 @@ impl Subscriber {
         (found.epoch, found.removals, found.info) == record
             // A change that waits for its write is no difference.
             && (room.counting.queued.is_set() || counted == room.figures())
-            && (room.counting.queued.is_set() || found.arrived.is_none_or(|arrived| arrived == room.arrivals.sum()))
             // What the peers could not be told is told again with the next check, which must not be put off.
             && !room.owes_peers()
             && found.slices.len() == room.slices().len()
-            && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {
+            && found.slices.iter().zip(room.slices()).all(|((card, leaves, parts), slice)| {
                 let own = parts.iter().find(|(part, ..)| Some(*part) == place);
                 let (entry, held) = own.map_or((None, 0), |(_, entry, held)| (Some(*entry), *held));
                 slice.expect(incarnation).is_some_and(|expected| {
                     // The walk tells nothing of lives with slices in doubt, and no versions.
-                    let size = SliceSize { card: *card, in_doubt: false, ..expected.size };
+                    let size = SliceSize { card: *card, leaves: *leaves, in_doubt: false, ..expected.size };
                     expected.is_met(entry, held, size, None)
                 })
             })
@@ -138,7 +136,7 @@ mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId, UserId};
     use crate::peers::message;
-    use crate::store::{Arrivals, Info, LiveState, OpenedBy, RecordEvents, SlicePart, Sums, Terms};
+    use crate::store::{Info, LiveState, OpenedBy, RecordEvents, SlicePart, Sums, Terms};
 
     /// A live in which every number is as long as it can be.
     fn surveyed(surveys: &mut Surveys, live: &str, slices: u32, gateways: &[GatewayId]) {
@@ -156,13 +154,14 @@ mod tests {
             terms: Terms::default(),
             info: Info { version: u64::MAX, ..Info::default() },
             counted: None,
-            sums: Sums { arrivals: Arrivals::parse(&format!("a:{0}:{0}", u64::MAX)), ..Sums::default() },
+            sums: Sums::default(),
             events: RecordEvents::default(),
         };
         let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };
         let slice = SliceSurvey {
             fence: None,
             card: u64::MAX,
+            leaves: u64::MAX,
             timed: None,
             may_be_in_doubt: false,
             parts: gateways.iter().map(part).collect(),

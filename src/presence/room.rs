@@ -24,20 +24,18 @@ use super::own_lease::OwnLease;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
-use super::room_arrivals::RoomArrivals;
 use super::room_info::RoomInfo;
 use super::room_peaks::RoomPeaks;
 use super::seats::Seats;
 use super::slice::{ReadSize, SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
-use super::throttle::Throttle;
+use super::throttle::{Shown, Throttle};
 use super::told_peers::ToldPeers;
-use super::uniques::Uniques;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, OnlineSet, SliceId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{LiveRecord, LiveState, Peaks, SliceSize};
+use crate::store::{Arrived, LiveRecord, LiveState, Peaks, SliceSize};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -76,9 +74,8 @@ pub enum NoSeat {
 #[derive(Debug, Clone)]
 pub struct RoomTerms {
     pub fan_source: FanSource,
-    /// Whether the users who come are counted.
+    /// Whether different users are counted.
     pub uniques: bool,
-    /// Names this gateway among those that count who came and left.
     pub own: Arc<OwnLease>,
 }
 
@@ -102,10 +99,8 @@ pub struct Room {
     leaving: AtomicBool,
     pub(super) tally: Tally,
     own: Arc<OwnLease>,
-    /// How many came and left.
-    pub arrivals: RoomArrivals,
-    /// The users who came and are not counted yet; `None` if nobody counts them.
-    pub uniques: Option<Uniques>,
+    /// Whether different users are counted.
+    pub uniques: bool,
     pub bans: Bans,
     remote: RemoteViewers,
     pub told: ToldPeers,
@@ -157,9 +152,8 @@ impl Room {
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             tally: Tally::default(),
-            arrivals: RoomArrivals::new(own.clone(), &record.sums.arrivals),
             own,
-            uniques: uniques.then(Uniques::default),
+            uniques,
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
             told: ToldPeers::default(),
@@ -268,7 +262,8 @@ impl Room {
         if self.own_viewers().viewers > 0 {
             return peer.is_none_or(|peer| peer < place(own));
         }
-        peer.is_none() && self.arrivals.had_any()
+        let had_some = |slice: &Slice| slice.id.set.keeps_since() && slice.lock().desired().is_registered();
+        peer.is_none() && self.slices.iter().any(had_some)
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
@@ -282,6 +277,19 @@ impl Room {
     /// Viewers and fans on all gateways, as the store last said.
     pub fn figures(&self) -> Figures {
         Figures { viewers: self.viewers.members(), fans: self.fans.members() }
+    }
+
+    /// The figures, and how many came and left, of one moment: as many came as left or are there.
+    pub fn totals(&self) -> (Figures, Arrived) {
+        let of_viewers = self.slices.iter().filter(|slice| slice.id.set.keeps_since());
+        let arrived = of_viewers.fold(Arrived::default(), |sum, slice| sum.plus(slice.size().arrived()));
+        (Figures { viewers: arrived.joins.saturating_sub(arrived.leaves), fans: self.fans.members() }, arrived)
+    }
+
+    /// What dashboards are shown. The quality is asked for last, so that no doubtful figure is taken for a certain one.
+    pub fn show(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
+        let (figures, arrived) = self.totals();
+        Shown { at, figures, away: self.tally.away().min(figures.viewers), arrived, quality: quality() }
     }
 
     /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if

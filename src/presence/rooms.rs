@@ -477,7 +477,7 @@ mod tests {
         let room = install(&rooms, record());
         let slice = &room.slices()[0];
         let before = slice.size().version;
-        let size = |card, version| SliceSize { card, version, in_doubt: false };
+        let size = |card, version| SliceSize { card, version, ..SliceSize::default() };
         rooms.hear_size(&room, 0, size(66, before + 1), 1);
         assert_eq!(slice.take_news(), None, "the peer that said so told the others");
         // A fan joined on another gateway, whose message is on its way; then a fan left on this one.

@@ -193,11 +193,6 @@ impl Seats {
         self.by_user.get(user).is_some_and(Seat::counts)
     }
 
-    /// The users who count.
-    pub(super) fn viewers(&self) -> impl Iterator<Item = &UserId> {
-        self.by_user.iter().filter(|(_, seat)| seat.counts()).map(|(user, _)| user)
-    }
-
     /// Since when the user has this seat.
     pub(super) fn since(&self, user: &UserId) -> Option<UnixMillis> {
         Some(self.by_user.get(user)?.member.since.load(Ordering::Relaxed))

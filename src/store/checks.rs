@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Figures, SliceReading, SliceSize, StoreResult, both};
+use super::{Figures, SliceReading, SliceSize, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -25,8 +25,6 @@ pub struct CheckLive {
     pub info: u64,
     /// The figures in the record, zero if there are none; `None` leaves them unread: they are about to be written.
     pub counted: Option<Figures>,
-    /// How many came and left, as far as the gateway knows.
-    pub arrivals: Arrivals,
     /// Every slice.
     pub slices: Vec<ExpectedSlice>,
 }
@@ -51,8 +49,6 @@ pub enum Finding {
     Record,
     /// The record has other figures.
     Counted,
-    /// The record knows of others who came and left.
-    Arrivals(Arrivals),
     /// The list of open lives does not have it.
     Unlisted,
     /// The list should be read and could not be. It may lie on a node that is away for long, so the check counts as
@@ -104,11 +100,10 @@ pub trait Checks {
 }
 
 impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice in
-    /// doubt never is, nor is one of an older version, nor one that has other
-    /// times than those of its members.
+    /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in doubt
+    /// never is, nor is one of an older version, nor one that has other times than those of its members.
     pub fn is_met(&self, entry: Option<u64>, held: u64, size: SliceSize, timed: Option<u64>) -> bool {
-        (entry, held, size.card) == (self.entry, self.held, self.size.card)
+        (entry, held, size.arrived()) == (self.entry, self.held, self.size.arrived())
             && !size.in_doubt
             && size.version >= self.size.version
             && timed.is_none_or(|timed| timed == size.card)

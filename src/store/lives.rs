@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums};
+use super::{Arrived, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
@@ -224,12 +224,25 @@ pub struct CloseLive {
     pub reason: CloseReason,
     /// Highest counts that this gateway saw; they replace lower ones in the record.
     pub peaks: Peaks,
-    /// How many came and left, as far as this gateway knows.
-    pub arrivals: Arrivals,
-    /// Whether the users who came were counted.
+    /// Whether different users were counted.
     pub uniques: bool,
     /// Published on the live's channel in the same step.
     pub message: String,
+}
+
+/// A request to end a close whose slices are closed.
+#[derive(Debug, Clone)]
+pub struct FinishClose {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched.
+    pub epoch: Epoch,
+    /// How many came and left.
+    pub arrived: Arrived,
+    /// How many different users came; `None` if they were not counted.
+    pub uniques: Option<Uniques>,
+    /// How long the record stays.
+    pub keep: Duration,
 }
 
 /// The outcome of a [`CloseLive`].
@@ -329,9 +342,8 @@ pub trait LiveStore: Sync {
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
     /// closing → closed, after every slice of the epoch is closed and its events are in the stream, and takes the live
-    /// off the list. A live that is not closing in this epoch is left alone. The record stays for `keep`. Answers the
-    /// record as it is now.
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>>;
+    /// off the list. A live that is not closing in this epoch is left alone. Answers the record as it is now.
+    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>>;

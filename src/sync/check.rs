@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
@@ -37,8 +36,6 @@ const LOOKS_AT_A_TIME: usize = 16;
 
 /// What a check left open is looked at again after this time, in ms.
 const AGAIN: Millis = 1_000;
-/// Totals of a gateway are folded only when it has been without a lease for much longer.
-const SURELY_UNFOLDED: Duration = Duration::from_secs(600);
 
 /// Keys that do not change are written again after this time, in ms, since their lifetime in the store is hours.
 const WRITE_AGAIN: Millis = 3_600_000;
@@ -127,7 +124,7 @@ impl Checker {
             if !size.in_doubt || audience.has_ended() {
                 continue;
             }
-            match self.mender.mend(&slice.id, audience.epoch(), size.version).await {
+            match self.mender.mend(&slice.id, audience.epoch(), slice.newest_size()).await {
                 Ok(left) => wait = wait.max(left),
                 Err(why) => tracing::debug!(
                     set = %slice.id.set, slice = slice.id.index, error = %why,
@@ -208,7 +205,6 @@ impl Checker {
             info: room.info.newest().info.version,
             // A change that waits for its write is no difference.
             counted: (!room.counting.queued.is_set()).then(|| room.figures()),
-            arrivals: room.arrivals.all(),
             slices,
         };
         Expected { live, places, room }
@@ -240,17 +236,6 @@ impl Checker {
                 Finding::Counted => {
                     room.counting.require(now);
                     self.rooms.record(room);
-                    Ok(())
-                }
-                // This gateway may have been buried, and its totals folded. A check after the next renewal writes them.
-                Finding::Arrivals(_) if !self.gateways.own.is_fresh(now, SURELY_UNFOLDED) => Ok(()),
-                Finding::Arrivals(said) => {
-                    room.arrivals.read(&said);
-                    // A change that waits for its write is no difference.
-                    if !room.counting.queued.is_set() && !said.covers(&room.arrivals.all()) {
-                        room.counting.require(now);
-                        self.rooms.record(room);
-                    }
                     Ok(())
                 }
                 Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
@@ -288,8 +273,7 @@ impl Checker {
         let size = reading.size;
         let is_older = size.version < version;
         if is_older {
-            // The doubt begins with the version that this gateway knows, before it is forgotten.
-            self.mender.mend(&slice.id, epoch, version).await?;
+            self.mender.mend(&slice.id, epoch, slice.newest_size()).await?;
         }
         // Without a fence, only a call can begin the doubt.
         let is_evidence = is_older && expected.entry.is_some();
@@ -337,8 +321,7 @@ impl Checker {
     /// Has keys written again that have not changed for long, before their lifetime ends.
     fn write_again(&self, room: &Arc<Room>, now: Millis) {
         self.write_slices_again(&room.into(), now);
-        let owes_uniques = room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
-        if owes_uniques || room.owes_peers() {
+        if room.owes_peers() {
             self.rooms.publish(room);
         }
     }
@@ -448,7 +431,7 @@ impl Checker {
                         live_id = %record.live, set = %slice.set, slice = slice.index, %epoch,
                         "a slice of a closed live is open again; closing it once more"
                     );
-                    self.store.close_slice(slice, record.epoch).await
+                    self.store.close_slice(slice, record.epoch).await.map(drop)
                 }
                 found => found.map(drop),
             };

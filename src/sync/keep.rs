@@ -41,7 +41,6 @@ impl Keeper {
                 if room.record.terms.attendance {
                     self.store.begin_attendance(&room.record.live_epoch(), &room.record.attended()).await?;
                 }
-                room.count_uniques_again();
                 self.rooms.publish(room);
                 room.counting.require(now);
                 self.rooms.record(room);

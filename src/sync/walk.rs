@@ -21,8 +21,8 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    CALL_DEADLINE, Counted, Fence, Figures, Holders, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState,
-    MAX_BATCH, SliceSurvey, Store, StoreError, StoreResult, both,
+    CALL_DEADLINE, Counted, Fence, Figures, Holders, LATEST_ENTRY, ListedLive, LiveRecord, LiveState, MAX_BATCH,
+    SliceSize, SliceSurvey, Store, StoreError, StoreResult, both,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -30,7 +30,6 @@ use crate::sync::events::announce;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
-use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
 use crate::sync::mend::Mender;
 use crate::sync::streamer_timeout::StreamerTimeout;
@@ -108,7 +107,6 @@ struct WalkState {
     late_calls_over: Option<(Millis, Millis)>,
     /// Where the next search for strays goes on in each slice.
     cursors: HashMap<SliceId, u64>,
-    gone: GoneOrigins,
 }
 
 impl WalkState {
@@ -273,7 +271,6 @@ impl Walk {
             self.tell_found(&open, &found).await;
             self.feeds.announce_missing(&open).await;
             self.attendance.begin_missing(&open).await;
-            self.fold_arrivals(&mut memory.gone, &open).await;
         }
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {
@@ -335,31 +332,6 @@ impl Walk {
             }
         }
         self.drop_strays(memory, large.into_iter().map(|slice| slice.id).collect()).await;
-    }
-
-    /// Folds what gateways counted that have been gone for long.
-    async fn fold_arrivals(&self, gone: &mut GoneOrigins, open: &[LiveRecord]) {
-        let (now, roster) = (self.clock.now(), self.gateways.roster());
-        // Without a lease of its own this gateway does not know who lives.
-        if !self.gateways.own.is_fresh(now, self.lease) {
-            *gone = GoneOrigins::default();
-            return;
-        }
-        gone.forget(|gateway| roster.counts(gateway), now);
-        let folds = open.iter().map(|record| {
-            let due = gone.due(&record.sums.arrivals, |id| roster.counts(id), now);
-            (record.live_epoch(), due)
-        });
-        let folds: Vec<_> = folds.filter(|(_, due)| !due.is_empty()).collect();
-        let fold = |(LiveEpoch { live, epoch }, due): (LiveEpoch, Vec<GatewayId>)| async move {
-            match self.store.fold_arrivals(&live, epoch, &due).await {
-                // Gateways that have not heard of the fold cannot tell of one that is new.
-                Ok(true) => self.outbox.doubt(&live),
-                Ok(false) => {}
-                Err(why) => tracing::debug!(live_id = %live, error = %why, "totals were not folded, will try again"),
-            }
-        };
-        stream::iter(folds).for_each_concurrent(AT_A_TIME, fold).await;
     }
 
     /// Writes events that a gateway left pending.
@@ -470,7 +442,7 @@ impl Walk {
     /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt that has just begun is left to the
     /// gateways that have one, and to the next walk.
     async fn mend(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
-        let wait = self.mender.mend(slice, epoch, 0).await?;
+        let wait = self.mender.mend(slice, epoch, SliceSize::default()).await?;
         if let Some(live) = slice.live().filter(|_| wait > 0) {
             self.outbox.doubt(live);
         }

@@ -150,7 +150,8 @@ impl FaultyStore {
             gateway,
             number,
             follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: true,
             joins: Vec::new(),
             since: Vec::new(),
             leaves: Vec::new(),
@@ -258,11 +259,11 @@ answered_by_the_embedded_store! {
         fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool;
         else
         /// The live stays on the list: a list may lag behind the records.
-        async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
+        async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
             self.works("finish_close").await?;
-            let record = self.inner.finish_close(live, epoch, keep).await?;
+            let record = self.inner.finish_close(request).await?;
             if let Some(record) = &record {
-                self.inner.list_live(live, record.opened_at).await?;
+                self.inner.list_live(&request.live, record.opened_at).await?;
             }
             Ok(record)
         }
@@ -276,7 +277,7 @@ answered_by_the_embedded_store! {
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
-        fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>;
+        fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>;
         fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
         fn drop_times(&self, slice: &SliceId, cursor: u64) -> DroppedTimes;
         fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
@@ -293,7 +294,7 @@ answered_by_the_embedded_store! {
             found
         }
 
-        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
             self.works("close_slice").await?;
             if self.is_garbled(slice) {
                 return Err(garbled_key());
@@ -332,7 +333,6 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Counts {
         fn count_live(&self, wish: &CountLive) -> CountReply;
-        fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool;
         fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> ();
         fn ranked_figures(&self, lives: &[LiveId]) -> Vec<Option<Figures>>;
         fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>;
@@ -345,10 +345,6 @@ answered_by_the_embedded_store! {
         fn add_past_live(&self, summary: &Summary, keep: Duration) -> ();
         fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> Vec<Summary>;
         fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> Option<Summary>;
-        else
-        async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
-            self.inner.count_uniques(of).await
-        }
     }
 }
 

@@ -209,7 +209,8 @@ impl Store {
             gateway: id.name(),
             number: draft.number,
             follows: draft.follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: false,
             joins: draft.joins.clone(),
             since: Vec::new(),
             left: None,
@@ -236,7 +237,7 @@ impl Store {
         for part in slice.survey().parts {
             slice.put_back(epoch, &part.gateway, HeldFrom { cursor: 0, most: MAX_BATCH }, now);
         }
-        if let Some(compared) = slice.compare(epoch, 0, now) {
+        if let Some(compared) = slice.compare(epoch, SliceSize::default(), now) {
             slice.settle(epoch, compared.difference, now);
         }
         Answer::Done

@@ -6,11 +6,13 @@ use std::time::Duration;
 use rollcall::base::ids::Epoch;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    Arrivals, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, Presence,
+    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, Presence,
     RenewLease, Store,
 };
 
-use crate::conformance::{Caller, end, fans, gateway, live, opened, opened_as, redis, slice, user, users, wish};
+use crate::conformance::{
+    Caller, end, fans, finish_close, gateway, live, opened, opened_as, redis, slice, user, users, wish,
+};
 use crate::redis_server::RedisServer;
 
 const HOUR: i64 = 3_600;
@@ -90,7 +92,7 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     let end = CloseLive { reason: CloseReason::StreamerTimeout, peaks, ..end(&record) };
     store.begin_close(&end).await.unwrap();
     assert_eq!((field("state").as_str(), ttl(&server, "live:42")), ("closing", -1));
-    store.finish_close(&live("42"), record.epoch, Duration::from_secs(100 * 3_600)).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100 * 3_600)).await.unwrap();
     let now = ["state", "reason", "peak_viewers", "peak_fans"].map(field);
     assert_eq!(now, ["closed", "streamer_timeout", "5", "2"]);
     assert!((100 * HOUR - 60..=100 * HOUR).contains(&ttl(&server, "live:42")));
@@ -106,9 +108,9 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     let record = opened(&store, "42").await;
     let (of, history) = (record.live_epoch(), format!("{{live:42}}:history@{}", record.epoch));
     let count = async |n: u64| {
-        let (figures, arrivals) = (Figures { viewers: n, fans: 0 }, Arrivals::parse(&format!("a:{n}:0")));
+        let (figures, arrived) = (Figures { viewers: n, fans: 0 }, Arrived { joins: n, leaves: 0 });
         let (live, peaks) = (live("42"), Peaks::default());
-        store.count_live(&CountLive { live, epoch: record.epoch, figures, peaks, arrivals }).await.unwrap()
+        store.count_live(&CountLive { live, epoch: record.epoch, figures, peaks, arrived }).await.unwrap()
     };
     let counted_at = || server.cli(&["HGET", "live:42", "counted_at"]).parse::<u64>();
     let points = async |from, to| {
@@ -139,7 +141,7 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     assert_eq!((server.cli(&["XLEN", &history]), counted_at().is_err()), ("2".to_owned(), true));
     assert_eq!(count(4).await, CountReply::NotOpen);
     assert_eq!(points(0, u64::MAX).await, [(20_000, 2, 2), (last, 3, 3)]);
-    store.finish_close(&live("42"), record.epoch, Duration::from_secs(100)).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100)).await.unwrap();
     assert!((1..=100).contains(&ttl(&server, &history)));
 }
 

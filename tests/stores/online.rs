@@ -8,7 +8,7 @@ use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{
-    Apply, ApplyReply, OnlineCount, Seen, Span, Store, StoreError, Strays, TellWhereabouts, UserPresence,
+    Apply, ApplyReply, OnlineCount, Seen, SliceSize, Span, Store, StoreError, Strays, TellWhereabouts, UserPresence,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -91,7 +91,8 @@ impl Platform {
             gateway,
             number: entry.unwrap_or(0) + 1,
             follows: entry,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: false,
             joins: joins.to_vec(),
             leaves: leaves.to_vec(),
             since: Vec::new(),

@@ -11,7 +11,7 @@ use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Arrivals, CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
+use rollcall::store::{CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
 use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
@@ -259,7 +259,6 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
             epoch: records[1].epoch,
             reason: CloseReason::Moderated,
             peaks: Peaks::default(),
-            arrivals: Arrivals::default(),
             uniques: true,
             message: String::new(),
         };

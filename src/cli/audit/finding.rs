@@ -85,8 +85,6 @@ kinds! {
     OrphanedSlice = "orphaned_slice" Warning,
     /// Bans or removals of a closed live
     OrphanedBans = "orphaned_bans" Warning,
-    /// Users to be counted of a closed live
-    OrphanedUniques = "orphaned_uniques" Warning,
     /// Users who are online and also remembered as seen, so that they count twice
     SeenAndOnline = "seen_and_online" Error,
     /// Users who were seen last at a time more than a minute ahead

@@ -16,7 +16,7 @@ use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
-    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks, Slices, StoreResult,
+    Arrived, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks, Slices, StoreResult,
     Strays,
 };
 use crate::sync::lives::finish_in_store;
@@ -68,7 +68,7 @@ impl Fixer<'_> {
     /// Repairs what is wrong with a live besides its slices.
     async fn fix_live(&self, kind: FindingKind, live: &LiveId) -> StoreResult<Option<String>> {
         Ok(match kind {
-            FindingKind::OrphanedBans | FindingKind::OrphanedUniques => {
+            FindingKind::OrphanedBans => {
                 self.store.drop_left_overs(live).await?.then(|| "bans and removals unlinked".to_owned())
             }
             FindingKind::UnfinishedClose => self.finish_close(live).await?,
@@ -148,8 +148,8 @@ impl Fixer<'_> {
                 OnlineSet::Users => {}
             }
         }
-        let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
-        let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrivals };
+        let (peaks, arrived) = (Peaks::default(), Arrived::default());
+        let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrived };
         self.store.count_live(&wish).await?;
         self.store.rank_lives(&[(live.clone(), figures)]).await?;
         Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))

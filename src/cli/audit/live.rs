@@ -37,11 +37,6 @@ impl Inspector<'_> {
                 AuditFinding::new(FindingKind::OrphanedBans, detail).live(live).key(self.store.keys().bans(live)),
             );
         }
-        if state == Some(LiveState::Closed) && found.uniques && self.store.has_uniques(live).await? {
-            let key = &self.store.keys().uniques(live)[0];
-            let detail = "who came to a closed live, to be counted";
-            seen.findings.push(AuditFinding::new(FindingKind::OrphanedUniques, detail).live(live).key(key));
-        }
         self.check_slices(live, record.as_ref(), found, &mut seen).await?;
         if let Some(record) = &record {
             let now = Figures { viewers: seen.viewers, fans: seen.fans };

@@ -43,7 +43,6 @@ impl FoundKeys {
 pub(super) struct LiveKeys {
     pub slices: Holders,
     pub removals: bool,
-    pub uniques: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +88,6 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
                 match key {
                     LiveKey::Record | LiveKey::History(_) => {}
                     LiveKey::Removals => of_live.removals = true,
-                    LiveKey::Uniques => of_live.uniques = true,
                 }
             }
             ReadKey::Slice(set, number, key) => {
@@ -163,8 +161,8 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
             ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
             ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) => KeyType::Hash,
             // These keys stay small.
-            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::Uniques | LiveKey::History(_))
-            | ReadKey::Slice(.., SliceKey::Fence) => return None,
+            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
+            | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques) => return None,
         };
         Some((key, kind))
     });

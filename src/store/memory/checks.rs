@@ -8,7 +8,7 @@ use crate::store::{CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, expected: &CheckLive) -> Vec<Finding> {
-        let CheckLive { live, epoch, listed, removals, info, counted, arrivals, slices } = expected;
+        let CheckLive { live, epoch, listed, removals, info, counted, slices } = expected;
         let mut findings = Vec::new();
         {
             let lives = self.lives.lock();
@@ -24,10 +24,6 @@ impl MemoryStore {
             let there = kept.and_then(|kept| kept.record.counted).map(|counted| counted.figures).unwrap_or_default();
             if counted.is_some_and(|figures| figures != there) {
                 findings.push(Finding::Counted);
-            }
-            let known = kept.filter(|_| same).map(|kept| &kept.record.sums.arrivals);
-            if let Some(known) = known.filter(|known| !(known.covers(arrivals) && arrivals.covers(known))) {
-                findings.push(Finding::Arrivals(known.clone()));
             }
             if *listed && !lives.listed.contains(live.as_str()) {
                 findings.push(Finding::Unlisted);

@@ -7,15 +7,13 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::keys::Keys;
-use super::lives::{read_arrivals, read_figures};
+use super::lives::read_figures;
 use super::node::Command;
 use super::reply::{Reply, next_answer, number, text};
-use super::slices::{may_be_in_doubt, read_version};
+use super::slices::fenced_size;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
-use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, SliceSize, Slices, StoreResult,
-};
+use crate::store::{CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult};
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
@@ -63,8 +61,7 @@ impl SliceAnswers {
         let card = number(&self.card?)?;
         let fence = self.fence?;
         let fence = if fence.is_null() { String::new() } else { text(fence)? };
-        let size = SliceSize { card, version: read_version(&fence), in_doubt: may_be_in_doubt(&fence, card) };
-        Ok(expected.is_met(entry, number(&self.held?)?, size, timed))
+        Ok(expected.is_met(entry, number(&self.held?)?, fenced_size(&fence, card), timed))
     }
 }
 
@@ -100,7 +97,6 @@ fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>>
     let mut findings = Vec::new();
     let word = |name: &str| record.get(name).map(String::as_str);
     let figures = read_figures(word("viewers"), word("fans"));
-    let arrivals = read_arrivals(&record);
     let is_open = word("state") == Some(LiveState::Open.as_str())
         && word("epoch") == Some(&expected.epoch.to_string())
         && word("removals").unwrap_or("0") == expected.removals.to_string()
@@ -110,9 +106,6 @@ fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>>
     }
     if expected.counted.is_some_and(|expected| expected != figures) {
         findings.push(Finding::Counted);
-    }
-    if is_open && !(arrivals.covers(&expected.arrivals) && expected.arrivals.covers(&arrivals)) {
-        findings.push(Finding::Arrivals(arrivals));
     }
     Ok(findings)
 }
@@ -176,21 +169,13 @@ impl Checks for RedisStore {
 mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId};
-    use crate::store::{Arrivals, StoreError};
+    use crate::store::StoreError;
 
     #[test]
     fn a_list_that_could_not_be_read_is_a_finding_and_leaves_the_check_complete() {
         let live = LiveId::parse("42").unwrap();
-        let expected = CheckLive {
-            live,
-            epoch: Epoch(1),
-            listed: true,
-            removals: 0,
-            info: 0,
-            counted: None,
-            arrivals: Arrivals::default(),
-            slices: Vec::new(),
-        };
+        let expected =
+            CheckLive { live, epoch: Epoch(1), listed: true, removals: 0, info: 0, counted: None, slices: Vec::new() };
         let record = ["state", "open", "epoch", "1"].map(Value::from).to_vec();
         let found_with = |listed: StoreResult<Value>| {
             let mut answers = [Ok(Value::Array(record.clone())), listed].into_iter();

@@ -248,15 +248,7 @@ impl RedisStore {
         self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Whether the store has users of a live to count.
-    pub(crate) async fn has_uniques(&self, live: &LiveId) -> StoreResult<bool> {
-        let [viewers, fans] = self.keys().uniques(live);
-        let steps = async { Ok(number(&self.router.command("EXISTS", args![viewers, fans]).await?)? > 0) };
-        self.router.call("has_uniques", steps).await
-    }
-
-    /// Deletes the removals, bans, viewers and users to be counted of a live if its record is closed or gone. True if
-    /// it is.
+    /// Deletes the removals and bans of a live if its record is closed or gone. True if it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
         let steps =
             async { self.router.script(&scripts::DROP_LEFT_OVERS, self.record_keys(live), Vec::new()).await?.flag() };

@@ -71,8 +71,6 @@ scripts! {
     FINISH_CLOSE = "finish_close.lua",
     WRITE_INFO = "write_info.lua",
     COUNT = "count.lua",
-    FOLD_ARRIVALS = "fold_arrivals.lua",
-    COUNT_UNIQUES = "count_uniques.lua",
     ADD_PAST_LIVE = "add_past_live.lua",
     RANK = "rank.lua",
     LIST = "list.lua",

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
-    Arrivals, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive, Peaks,
+    Arrived, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive, Peaks,
     RemoveUser, Standing, Store, StoreError, WriteInfo,
 };
 
 use super::{
-    Caller, LONG, connect, end, fans, gateway, live, of_size, on_each, opened, opened_as, slice, user, users, wish,
+    Caller, LONG, connect, end, fans, finish_close, gateway, live, of_size, on_each, opened, opened_as, slice, user,
+    users, wish,
 };
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
@@ -54,7 +55,6 @@ impl Scene {
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
-            arrivals: Arrivals::default(),
             slices,
         };
         Self { store: store.clone(), record, a, expected }
@@ -93,7 +93,6 @@ async fn found(store: &Arc<dyn Store>, lives: &[CheckLive]) -> Vec<Checked> {
             Finding::Record => 0,
             Finding::Unlisted | Finding::ListUnread => 1,
             Finding::Counted => 2,
-            Finding::Arrivals(_) => 3,
             Finding::Slice(place, _) => 4 + place,
         });
     }
@@ -138,13 +137,9 @@ async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<d
     scene.expected.info = version;
     assert_eq!(scene.finds(&scene.expected).await, []);
     let figures = Figures { viewers: 7, fans: 3 };
-    let (peaks, arrivals) = (Peaks::default(), Arrivals::parse("a:3:0 b:4:0"));
-    let count = CountLive { live: live("42"), epoch, figures, peaks, arrivals: arrivals.clone() };
+    let (peaks, arrived) = (Peaks::default(), Arrived { joins: 7, leaves: 0 });
+    let count = CountLive { live: live("42"), epoch, figures, peaks, arrived };
     store.count_live(&count).await.unwrap();
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
-    scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:1");
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
-    scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:0");
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted]);
     for counted in [Some(figures), None] {
         assert_eq!(scene.finds(&CheckLive { counted, ..scene.expected.clone() }).await, []);
@@ -156,7 +151,7 @@ async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<d
 async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
-    store.finish_close(&live("42"), scene.record.epoch, LONG).await.unwrap();
+    finish_close(&store, &live("42"), scene.record.epoch, LONG).await.unwrap();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Unlisted]);
     // On the list under any time, it is on the list.
     store.list_live(&live("42"), 77).await.unwrap();
@@ -201,7 +196,6 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
-            arrivals: Arrivals::default(),
             slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(card) }],
         };
         let mut findings = whole(found(&store, &[expected]).await.remove(0));
@@ -219,7 +213,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
 async fn a_list_that_nobody_asks_about_is_not_looked_at(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
-    store.finish_close(&live("42"), scene.record.epoch, std::time::Duration::from_secs(60)).await.unwrap();
+    finish_close(&store, &live("42"), scene.record.epoch, std::time::Duration::from_secs(60)).await.unwrap();
     let expected = CheckLive { listed: false, ..scene.expected.clone() };
     assert!(!scene.finds(&expected).await.contains(&Finding::Unlisted));
 }
@@ -232,8 +226,8 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId::of_fans(live.clone(), 1, 1);
         let slices = vec![ExpectedSlice { slice, entry: None, held: 0, size: of_size(u64::from(n % 5 == 0)) }];
-        let (counted, arrivals) = (None, Arrivals::default());
-        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, arrivals, slices });
+        let counted = None;
+        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, slices });
     }
     for (n, answer) in found(&store, &expected).await.into_iter().enumerate() {
         let findings = whole(answer);

@@ -9,7 +9,7 @@ use rollcall::store::{
     BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, Standing, Store,
 };
 
-use super::{LONG, end, live, on_each, opened, user, wish};
+use super::{LONG, end, finish_close, live, on_each, opened, user, wish};
 
 on_each!(
     an_opening_is_told,
@@ -78,7 +78,7 @@ async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     // Whoever takes the close up tells it once more: the first message may have been lost.
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(listener.heard().await, ["42 closes"]);
-    store.finish_close(&live("42"), record.epoch, LONG).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
     assert!(listener.heard().await.is_empty());
 }

@@ -114,7 +114,6 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         removals: 0,
         info: 0,
         counted: None,
-        arrivals: rollcall::store::Arrivals::default(),
         slices: vec![
             ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(0) },
             ExpectedSlice { slice: viewers(), entry: Some(1), held: 2, size: of_size(card) },

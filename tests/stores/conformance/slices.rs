@@ -296,7 +296,11 @@ async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
             5 => (Some(Fence::Closed(Epoch(7))), 0, Vec::new()),
             _ => (None, 0, Vec::new()),
         };
-        assert_eq!(found, SliceSurvey { fence, card, timed: None, may_be_in_doubt: false, parts }, "slice {n}");
+        assert_eq!(
+            found,
+            SliceSurvey { fence, card, leaves: 0, timed: None, may_be_in_doubt: false, parts },
+            "slice {n}"
+        );
     }
 }
 

@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::Fence;
 use rollcall::store::{
-    Apply, ApplyReply, Arrivals, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply, ExpectedSlice,
-    Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease,
-    SliceReading, SliceSize, Standing, Store, Strays,
+    Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures, Finding,
+    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
+    SliceSize, Standing, Store, Strays,
 };
 
 use super::agree_on;
-use crate::conformance::{LONG, fans, gateway, held, live, memory, user, wish};
+use crate::conformance::{LONG, fans, finish_close, gateway, held, live, memory, user, wish};
 
 const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
 const SLICES: u32 = 2;
@@ -320,7 +320,6 @@ impl Side {
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
             info: 0,
             counted: Some(Figures::default()),
-            arrivals: Arrivals::default(),
             slices,
         };
         let answers = self.store.check(&me, &[expected]).await;
@@ -353,9 +352,9 @@ impl Side {
             Step::BeginClose { behind, viewers, moderated } => {
                 let reason = if *moderated { CloseReason::Moderated } else { CloseReason::Requested };
                 let peaks = Peaks { viewers: *viewers, fans: 1 };
-                let (arrivals, uniques, message) = (Arrivals::default(), true, String::new());
+                let (uniques, message) = (true, String::new());
                 let epoch = self.epoch(*behind);
-                let wish = CloseLive { live: id, epoch, reason, peaks, arrivals, uniques, message };
+                let wish = CloseLive { live: id, epoch, reason, peaks, uniques, message };
                 match self.store.begin_close(&wish).await.unwrap() {
                     CloseReply::Closing(record) => format!("closing {}", self.record(&record)),
                     CloseReply::Closed(record) => format!("closed {}", self.record(&record)),
@@ -364,7 +363,7 @@ impl Side {
                 }
             }
             Step::FinishClose { behind } => {
-                let record = self.store.finish_close(&id, self.epoch(*behind), LONG).await.unwrap();
+                let record = finish_close(&self.store, &id, self.epoch(*behind), LONG).await.unwrap();
                 format!("{:?}", record.map(|record| self.record(&record)))
             }
             Step::CloseSlice { slice: place, behind } => {
@@ -417,8 +416,9 @@ impl Side {
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 let since = Vec::new();
                 let slice = slice(*place);
-                let known = 0;
-                let call = Apply { slice, epoch, gateway, number, follows, known, joins, since, leaves, left: None };
+                let (known, uniques) = (SliceSize::default(), true);
+                let call =
+                    Apply { slice, epoch, gateway, number, follows, known, uniques, joins, since, leaves, left: None };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)

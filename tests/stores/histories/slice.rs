@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::Fence;
-use rollcall::store::{Apply, ApplyReply, Store, Strays};
+use rollcall::store::{Apply, ApplyReply, SliceSize, Store, Strays};
 
 use super::{Redis, agree_on};
 use crate::conformance::{fans, fence, gateway, held, memory, slice, user};
@@ -189,7 +189,8 @@ impl Sent {
             gateway: gateway(GATEWAYS[from]),
             number,
             follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: true,
             joins,
             since: Vec::new(),
             left: None,

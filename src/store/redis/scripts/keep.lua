@@ -1,5 +1,5 @@
 -- A gateway holds a live open: raises the record's peaks, and writes the record again if it is gone.
--- KEYS  1 record  2 removals  3 bans  4 unique viewers  5 unique fans
+-- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
 --       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
 --       10 title or empty  11 streamer timeout, s, or empty

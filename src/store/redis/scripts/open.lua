@@ -1,5 +1,5 @@
 -- Begins a new epoch of a live, unless one is open or closing.
--- KEYS  1 record  2 removals  3 bans  4 unique viewers  5 unique fans
+-- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
 --       5 the record's epoch as the caller read it, or empty  6 title or empty  7 streamer timeout, s, or empty
 --       8 most fields of a record  9 channel  10 message  11 1 if the live has attendance, or empty
