@@ -115,7 +115,7 @@ impl Subscriber {
         let record = (room.record.epoch, room.bans.last(), room.info.newest().info.version);
         (found.epoch, found.removals, found.info) == record
             // A change that waits for its write is no difference.
-            && (room.counting.queued.is_set() || counted == room.figures())
+            && (room.counting.queued.is_set() || counted == room.totals().0)
             // What the peers could not be told is told again with the next check, which must not be put off.
             && !room.owes_peers()
             && found.slices.len() == room.slices().len()

@@ -1,5 +1,7 @@
 //! How many viewers a room has on this gateway, and how many are away on all gateways. Never awaits.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use parking_lot::Mutex;
 
 /// How a user's seat counts.
@@ -30,7 +32,11 @@ pub struct ViewerCount {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Counted>);
+pub(crate) struct Tally {
+    counted: Mutex<Counted>,
+    /// The viewers here once more, for heartbeats, which take no lock.
+    viewers_here: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -41,12 +47,17 @@ struct Counted {
 impl Tally {
     /// Viewers on this gateway.
     pub(crate) fn here(&self) -> ViewerCount {
-        self.0.lock().here
+        self.counted.lock().here
+    }
+
+    /// How many they are.
+    pub(crate) fn viewers_here(&self) -> u64 {
+        self.viewers_here.load(Ordering::Relaxed)
     }
 
     /// Viewers on all gateways who are away. A user who is away on two gateways counts twice.
     pub(crate) fn away(&self) -> u64 {
-        let counted = self.0.lock();
+        let counted = self.counted.lock();
         counted.here.away.saturating_add(counted.away_elsewhere)
     }
 
@@ -54,7 +65,8 @@ impl Tally {
         if change.before == change.after {
             return;
         }
-        let here = &mut self.0.lock().here;
+        let mut counted = self.counted.lock();
+        let here = &mut counted.here;
         match change.before {
             SeatState::Uncounted => here.viewers += 1,
             SeatState::Here => {}
@@ -65,17 +77,19 @@ impl Tally {
             SeatState::Here => {}
             SeatState::Away => here.away += 1,
         }
+        self.viewers_here.store(here.viewers, Ordering::Relaxed);
     }
 
     /// Sets how many are away on the other gateways. `read` runs under the lock, so that an older sum never replaces a
     /// newer one.
     pub(crate) fn set_away_elsewhere(&self, read: impl FnOnce() -> u64) {
-        let mut counted = self.0.lock();
+        let mut counted = self.counted.lock();
         counted.away_elsewhere = read();
     }
 
     pub(crate) fn clear(&self) {
-        *self.0.lock() = Counted::default();
+        *self.counted.lock() = Counted::default();
+        self.viewers_here.store(0, Ordering::Relaxed);
     }
 }
 

@@ -21,21 +21,6 @@ use crate::base::ids::{Epoch, GatewayId, UserId};
 /// The most strays that one answer names.
 const MAX_NAMES: usize = 10;
 
-/// How many different users came to an epoch of a slice.
-#[derive(Debug, Clone)]
-enum Users {
-    /// Of an open epoch: all of them, by their hashes.
-    Came(HashSet<u64>),
-    /// Of one that is closed.
-    Counted(u64),
-}
-
-impl Default for Users {
-    fn default() -> Self {
-        Self::Came(HashSet::new())
-    }
-}
-
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///
 /// Two slices are equal if they answer alike from now on but for versions and for how many came and left, so that a
@@ -52,8 +37,10 @@ pub struct Slice {
     version: u64,
     /// How often a user came, by the first gateway, and how often one left, by the last.
     arrived: Arrived,
-    /// The hashes of those who came; a close leaves their number.
-    users: Users,
+    /// The hashes of the different users who came.
+    users: HashSet<u64>,
+    /// What was counted of the epoch, if it is closed.
+    closed: SliceTotals,
     /// When the doubt about the slice may end; `None` if it is in no doubt.
     doubt: Option<UnixMillis>,
     /// The sessions of each epoch, in a set that keeps them. They outlast the close.
@@ -106,8 +93,8 @@ impl Slice {
         let version = self.move_on(now);
         self.note_since(&call.joins, &call.since);
         let came = self.join(&call.gateway, &call.joins);
-        if let (Users::Came(users), true) = (&mut self.users, call.uniques) {
-            users.extend(call.joins.iter().map(UserId::xxh3));
+        if call.uniques {
+            self.users.extend(call.joins.iter().map(UserId::xxh3));
         }
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
@@ -276,23 +263,13 @@ impl Slice {
         }
         let moves = self.fence != closed;
         if moves {
-            let (arrived, uniques) = match self.is_open_in(epoch) {
-                true => (self.arrived, self.uniques()),
-                false => (Arrived::default(), 0),
-            };
+            let totals = SliceTotals { arrived: self.arrived, uniques: self.users.len() as u64 };
+            let totals = if self.is_open_in(epoch) { totals } else { SliceTotals::default() };
             self.wipe();
-            self.arrived = arrived;
-            self.users = Users::Counted(uniques);
+            self.closed = totals;
             self.fence = closed;
         }
-        (SliceTotals { arrived: self.arrived, uniques: self.uniques() }, moves)
-    }
-
-    fn uniques(&self) -> u64 {
-        match &self.users {
-            Users::Came(users) => users.len() as u64,
-            Users::Counted(users) => *users,
-        }
+        (self.closed, moves)
     }
 
     /// To which epoch it belongs, if it was ever used.
@@ -465,7 +442,8 @@ impl Slice {
         self.held.clear();
         self.entries.clear();
         self.arrived = Arrived::default();
-        self.users = Users::default();
+        self.users.clear();
+        self.closed = SliceTotals::default();
         self.doubt = None;
     }
 }

@@ -204,7 +204,7 @@ impl Checker {
             removals: room.bans.last(),
             info: room.info.newest().info.version,
             // A change that waits for its write is no difference.
-            counted: (!room.counting.queued.is_set()).then(|| room.figures()),
+            counted: (!room.counting.queued.is_set()).then(|| room.totals().0),
             slices,
         };
         Expected { live, places, room }
