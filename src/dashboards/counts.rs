@@ -15,7 +15,7 @@ use tokio_util::time::delay_queue::Key;
 
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
-use crate::presence::throttle::{Shown, Step, Underway};
+use crate::presence::throttle::{Step, Underway};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::Store;

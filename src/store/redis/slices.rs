@@ -329,7 +329,9 @@ impl RedisStore {
 
     async fn do_drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
         let keys = self.keys();
-        let on = keys.with_since(slice, self.slice_keys(slice, gateway));
+        let mut on = self.slice_keys(slice, gateway);
+        on.push(keys.uniques(slice));
+        let on = keys.with_since(slice, on);
         let args = args![keys.held_prefix(slice), keys.stays_prefix(slice), keys.sessions_prefix(slice)];
         Ok(self.router.script(&scripts::DROP_FOREIGN_KEYS, on, args).await?.texts().collect())
     }

@@ -261,7 +261,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     let version = b.registers(&users(2, 5)).await.size.version;
     let fence = Some(Fence::Open(Epoch(1)));
     let common = SliceReading {
-        size: SliceSize { version, ..of_size(4) },
+        size: SliceSize { version, leaves: 1, ..of_size(4) },
         fence,
         entry: None,
         held: 0,

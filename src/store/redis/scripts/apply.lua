@@ -75,7 +75,7 @@ if last_join == before_joins or #leaves > 0 then
 end
 local size = begins and 0 or redis.call('SCARD', KEYS[1])
 if begins then
-  fence = { epoch = epoch, version = fence.version, joins = 0, leaves = 0 }
+  fence = { phase = 'open', epoch = epoch, version = fence.version, joins = 0, leaves = 0 }
 end
 compare_size(fence, size, { version = tonumber(ARGV[12]), joins = tonumber(ARGV[13]), leaves = tonumber(ARGV[14]) })
 if begins then

@@ -109,6 +109,9 @@ end
 
 -- The size of a slice, as scripts answer it: members, how many left, version, 1 while the slice is in doubt.
 local function size_of(fence)
+  if fence.phase ~= 'open' then
+    return '0', '0', whole(fence.version), 0
+  end
   return whole(counted(fence)), whole(fence.leaves), whole(fence.version), fence.not_before and 1 or 0
 end
 
