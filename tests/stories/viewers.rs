@@ -18,7 +18,14 @@ async fn viewers_of(world: &World, live: &str) -> u64 {
 }
 
 async fn viewers_become(world: &World, live: &str, wanted: u64, within: Duration) {
-    until("the viewers", within, || async { same(viewers_of(world, live).await, wanted) }).await;
+    until("the viewers", within, || async {
+        let in_store = match &world.redis {
+            Some(redis) => redis.viewers(live).await.len() as u64,
+            None => wanted,
+        };
+        same((viewers_of(world, live).await, in_store), (wanted, wanted))
+    })
+    .await;
 }
 
 /// The whole listing of viewers, in pages of two: each user's `fan` and `since`.
