@@ -110,8 +110,8 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its members over all gateways, how many left, and the version of the slice that has
-/// this size.
+/// The size of one slice: its index, its members over all gateways, how many left, and the version of the slice that
+/// has this size.
 pub type SliceCard = (u32, u64, u64, u64);
 
 /// Why a text is not acted upon.

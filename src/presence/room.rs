@@ -274,13 +274,13 @@ impl Room {
         changed
     }
 
-    /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here, of whom the store may
-    /// not have heard yet.
+    /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here, of whom the store
+    /// may not have heard yet.
     pub fn figures(&self) -> Figures {
         Figures { viewers: self.viewers.members().max(self.tally.viewers_here()), fans: self.fans.members() }
     }
 
-    /// The figures as the store last said, and how many came and left, of one moment: as many came as left or are there.
+    /// The figures as the store last said, and how many came and left, of one moment: who came has left or is there.
     pub fn totals(&self) -> (Figures, Arrived) {
         let of_viewers = self.slices.iter().filter(|slice| slice.id.set.keeps_since());
         let arrived = of_viewers.fold(Arrived::default(), |sum, slice| sum.plus(slice.size().arrived()));

@@ -100,8 +100,8 @@ pub trait Checks {
 }
 
 impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in doubt
-    /// never is, nor is one of an older version, nor one that has other times than those of its members.
+    /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in
+    /// doubt never is, nor is one of an older version, nor one that has other times than those of its members.
     pub fn is_met(&self, entry: Option<u64>, held: u64, size: SliceSize, timed: Option<u64>) -> bool {
         (entry, held, size.arrived()) == (self.entry, self.held, self.size.arrived())
             && !size.in_doubt

@@ -55,7 +55,7 @@ pub struct Apply {
     /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`:
     /// the call makes the entry. The gateway must first have read `live:` and found the epoch open.
     pub follows: Option<u64>,
-    /// The newest size that the gateway knows of the slice in this epoch. A slice with an older version has lost writes.
+    /// The newest size that the gateway knows of the slice in this epoch. A slice with an older version lost writes.
     pub known: SliceSize,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,

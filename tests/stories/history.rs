@@ -95,7 +95,8 @@ on_redis! {
         for gateway in [&world, &other] {
             until("as many came as left or are there", EVERY + SLACK * 2, async || {
                 let history = history(gateway, "42", "").await;
-                let [viewers, fans, joins, leaves] = history["items"].as_array().unwrap().last().map_or([0; 4], figures);
+                let last = history["items"].as_array().unwrap().last();
+                let [viewers, fans, joins, leaves] = last.map_or([0; 4], figures);
                 same((viewers, fans, joins.saturating_sub(leaves), joins > 4), (4, 2, 4, true))
             })
             .await;

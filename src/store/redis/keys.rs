@@ -37,8 +37,8 @@ pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long what is known of a streamer's open lives outlives the last opening.
 pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long the totals of a slice outlive its last write: its fence, and the different users. A close counts and deletes
-/// them.
+/// How long the totals of a slice outlive its last write: its fence, and the different users. A close counts and
+/// deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
@@ -382,9 +382,9 @@ impl Keys {
         self.beside(&self.slice(slice), "uniques")
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>`, with `:<Unix ms>` behind it while the slice is in
-    /// doubt, until then at least; or `closed:<epoch>:<joins>-<leaves>:<different users>`. Joins and leaves are those of
-    /// the epoch over all gateways, so their difference is how many members the slice has.
+    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>`, with `:<Unix ms>` behind it while the slice is
+    /// in doubt, until then at least; or `closed:<epoch>:<joins>-<leaves>:<different users>`. Joins and leaves are of
+    /// the epoch and of all gateways, so their difference is how many members the slice has.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
