@@ -83,10 +83,7 @@ impl RemoteViewers {
     /// the slices say. True as for [`RemoteViewers::heard`].
     pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         let mut known = self.0.lock();
-        for gateway in gateways {
-            let count = ViewerCount { viewers: 1, away: 0 };
-            known.note(gateway, Peer { count, number: 0, is_sure: false });
-        }
+        gateways.iter().for_each(|gateway| known.note_entry(gateway));
         known.sum_up(roster)
     }
 
@@ -129,6 +126,12 @@ impl Peer {
 
 impl Known {
     fn sum_up(&mut self, roster: &Roster) -> bool {
+        // The store forgot these burials, so the gateways never hear of them and go on.
+        let risen: Vec<GatewayId> = self.unswept.iter().filter(|gateway| roster.counts(gateway)).cloned().collect();
+        for gateway in risen {
+            self.unswept.remove(&gateway);
+            self.note_entry(&gateway);
+        }
         let dead = self.peers.extract_if(|gateway, _| roster.dead.contains(gateway));
         self.unswept.extend(dead.filter(|(_, peer)| peer.has_viewers()).map(|(gateway, _)| gateway));
         let counted = self.peers.iter().filter(|(gateway, _)| roster.counts(gateway));
@@ -139,6 +142,12 @@ impl Known {
         self.away = away;
         self.doubt = doubt;
         changed
+    }
+
+    /// Notes that a gateway may have viewers, if it has said nothing.
+    fn note_entry(&mut self, gateway: &GatewayId) {
+        let count = ViewerCount { viewers: 1, away: 0 };
+        self.note(gateway, Peer { count, number: 0, is_sure: false });
     }
 
     fn note(&mut self, gateway: &GatewayId, said: Peer) {
@@ -197,6 +206,18 @@ mod tests {
         assert!(!peers.swept(&BTreeSet::new(), &a_died) && peers.in_doubt());
         assert!(peers.swept(&peers.unswept(), &a_died) && !peers.in_doubt());
         assert!(!peers.roster_changed(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
+    }
+
+    #[test]
+    fn a_gateway_whose_burial_the_store_forgot_is_in_doubt_no_longer() {
+        let peers = RemoteViewers::default();
+        let both = roster(&["a", "b"], &[], &[]);
+        peers.heard(&gateway("a"), count(5, 0), 1, &both);
+        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])) && peers.in_doubt());
+        assert!(peers.roster_changed(&both) && !peers.in_doubt());
+        assert_eq!(peers.with_viewers(&both), [], "it has not said again what it has");
+        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])), "it may have viewers all the same");
+        assert_eq!(peers.unswept(), BTreeSet::from([gateway("a")]));
     }
 
     #[test]
