@@ -36,7 +36,7 @@ on_each!(
 
 async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
     assert!(matches!(store.begin_close(&end(record)).await.unwrap(), CloseReply::Closing(_)));
-    let record = finish_close(&store, &record.live, record.epoch, LONG).await.unwrap().expect("a record");
+    let record = finish_close(store, &record.live, record.epoch, LONG).await.unwrap().expect("a record");
     assert_eq!(record.state, LiveState::Closed);
     record
 }

@@ -84,7 +84,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             }
         },
         Step::FinishClose => {
-            let record = finish_close(&store, &id, of(0), LONG).await.unwrap();
+            let record = finish_close(store, &id, of(0), LONG).await.unwrap();
             record.map_or_else(String::new, |record| record_said(&record))
         }
         Step::Remove { user: n, ban, behind } => {
