@@ -91,7 +91,9 @@ on_redis! {
             here.push(world.viewer_in("a1", "42").await);
             there.push(other.viewer_in("b1", "42").await);
         }
-        // Most of them come back before the store heard that they left.
+        // By then, each gateway has written what it counted.
+        tokio::time::sleep(EVERY + SLACK).await;
+        // Most of them came back before the store heard that they left.
         for gateway in [&world, &other] {
             until("as many came as left or are there", EVERY + SLACK * 2, async || {
                 let history = history(gateway, "42", "").await;
