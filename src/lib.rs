@@ -72,7 +72,7 @@
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
 //! | how did the figures of a live move? | `store/history.rs`; `sync/count.rs` writes the points |
-//! | how many came and left? | `store/arrivals.rs`; `presence/room_arrivals.rs` counts |
+//! | how many came and left? | the scripts count, see `store/slice.rs`; a close adds up, `sync/lives/closing.rs` |
 //! | who is away? | `presence/seating.rs`; `presence/tally.rs` adds up |
 //! | what is written to the stream of events? | `sync/events.rs`; `store/events.rs` says why nothing is lost |
 //! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
@@ -111,8 +111,8 @@
 //! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and each observer judges
 //!   it by its own clock.
 //! - **No way back for a buried gateway.** It goes on under a new id, so a sweep of the old id harms nobody.
-//! - **No message about a record or about viewers without a write.** The script that writes also publishes. A gateway
-//!   that was cut off reads what it missed.
+//! - **No message about a record without a write.** The script that writes also publishes. A gateway that was cut off
+//!   reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller
 //!   decides what to do next.

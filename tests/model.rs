@@ -1,5 +1,5 @@
 //! The slice protocol, held against its promises in every order of events: the real `DesiredState`, `Turn`, `Slice`,
-//! `LeaseTable`, `AnnouncedViewers`, `Gateways` and `RemoteViewers`, with a network that delays, loses and repeats,
+//! `LeaseTable` and `Gateways`, with a network that delays, loses and repeats,
 //! gateways that pause, die and are buried, a store that forgets or comes back as it was, and lives that close and open
 //! again.
 //!
@@ -108,8 +108,8 @@ fn every_short_history_keeps_the_promises() {
 /// Without losses, everything comes right without the check of each minute: a message goes out with the write that it
 /// tells of, and a gateway that may have missed one knows it. A slice that comes back as it was needs no such check
 /// either: another node answers then, and a gateway that notices doubts what it holds. Only these wait for the minute:
-/// a close, a burial or an announcement of viewers that the store forgets just when gateways hear of it, and calls that
-/// arrive after the doubt was settled.
+/// a close or a burial that the store forgets just when gateways hear of it, and calls that arrive after the doubt was
+/// settled.
 #[test]
 fn without_losses_nothing_waits_for_the_minute() {
     let walks = setting("MODEL_WALKS", 8_000);

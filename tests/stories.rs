@@ -54,7 +54,6 @@ mod stories {
     mod draining;
     mod drift;
     mod errors;
-    mod exact_viewers;
     mod fan_database;
     mod fan_service;
     mod fans;
@@ -105,6 +104,7 @@ mod stories {
     mod uncounted;
     mod unheard;
     mod viewer_counts;
+    mod viewers;
     mod webhooks;
     mod when_redis_is_down;
     mod wrong_input;

@@ -86,9 +86,6 @@ pub(crate) struct ChaosArgs {
     /// A Redis Cluster of three masters, two of them with a replica, instead of one server
     #[arg(long)]
     cluster: bool,
-    /// All viewers of each live are in Redis, too, and count once over all gateways
-    #[arg(long)]
-    exact_viewers: bool,
     /// The gateway's program [default: rollcall beside this one]
     #[arg(long, value_name = "PATH")]
     gateway_bin: Option<PathBuf>,
@@ -162,7 +159,6 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         pace: args.pace.unwrap_or(usual),
         crowded: args.spread,
         grace: Duration::ZERO,
-        exact_viewers: args.exact_viewers,
         gateways: GATEWAYS,
         attended: 0,
         flags: Vec::new(),

@@ -173,7 +173,6 @@ impl SoakArgs {
             pace: self.pace,
             grace: GRACE,
             crowded: Crowded::Even,
-            exact_viewers: true,
             gateways: self.gateways.into(),
             attended: usize::from(self.lives).div_ceil(2),
             flags: flags.map(str::to_owned).to_vec(),

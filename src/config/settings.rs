@@ -353,17 +353,6 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
-        name: "exact-viewers",
-        group: PRESENCE,
-        hint: ON_OR_OFF,
-        default: Some("off"),
-        bare: Some("on"),
-        doc: "Whether new lives keep all their users in the store, not only fans, so that each viewer counts once",
-        more: "The same for all gateways. A live keeps what it opened with.",
-        take: |c, text| set(&mut c.exact_viewers, switch(text)),
-        ..PLAIN
-    },
-    Setting {
         name: "track-online",
         group: PRESENCE,
         hint: ON_OR_OFF,

@@ -131,7 +131,6 @@ fn the_table_shows_the_defaults_that_apply() {
         lease_refresh: Duration::ZERO,
         check_every: Duration::ZERO,
         closed_ttl: Duration::ZERO,
-        exact_viewers: true,
         track_online: false,
         uniques: false,
         remember: Duration::ZERO,
@@ -227,7 +226,6 @@ fn every_setting_can_be_given_in_every_way() {
         ("lease", "20s"),
         ("lease-refresh", "4s"),
         ("check-every", "90s"),
-        ("exact-viewers", "on"),
         ("track-online", "off"),
         ("uniques", "off"),
         ("closed-ttl", "7d"),
@@ -691,13 +689,13 @@ fn settings_that_are_probably_not_intended_cause_a_warning() {
 
 #[test]
 fn a_switch_may_be_given_without_a_value() {
-    assert!(flags("--exact-viewers --flush 11ms").config().exact_viewers);
-    assert!(flags("serve --exact-viewers").config().exact_viewers);
-    assert!(!flags("--exact-viewers off").config().exact_viewers);
-    assert!(flags("--exact-viewers true").config().exact_viewers);
+    assert!(flags("--proxy-from-env --flush 11ms").config().proxy_from_env);
+    assert!(flags("serve --proxy-from-env").config().proxy_from_env);
+    assert!(!flags("--proxy-from-env off").config().proxy_from_env);
+    assert!(flags("--proxy-from-env true").config().proxy_from_env);
     assert!(!env("ROLLCALL_TRACK_ONLINE", "off").config().track_online);
     assert!(!env("ROLLCALL_TRACK_ONLINE", "false").config().track_online);
-    flags("--exact-viewers yes").refused_with(&["--exact-viewers", "use off or on"]);
+    flags("--proxy-from-env yes").refused_with(&["--proxy-from-env", "use off or on"]);
     flags("--track-online").refused_with(&["--track-online", "has no value"]);
 }
 

@@ -67,7 +67,6 @@ pub struct Config {
     pub lease_refresh: Duration,
     pub check_every: Duration,
     pub closed_ttl: Duration,
-    pub exact_viewers: bool,
     pub track_online: bool,
     /// Whether to count how many different users come to each live.
     pub uniques: bool,
@@ -187,7 +186,6 @@ impl Default for Config {
             lease_refresh: Duration::from_secs(2),
             check_every: Duration::from_secs(60),
             closed_ttl: Duration::from_secs(30 * 24 * 3600),
-            exact_viewers: false,
             track_online: true,
             uniques: true,
             remember: Duration::from_secs(30 * 24 * 3600),

@@ -15,7 +15,7 @@ use tokio_util::time::delay_queue::Key;
 
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
-use crate::presence::throttle::{Shown, Step, Underway};
+use crate::presence::throttle::{Step, Underway};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::Store;
@@ -93,7 +93,7 @@ impl CountsTask {
             let since = self.clock.at(room.unconfirmed_since()?);
             Some(Underway { since, flush: millis(self.flush) })
         };
-        let show = || Shown { at: now, figures: room.figures(), away: room.away(), quality: self.trust.quality(&room) };
+        let show = || room.show(now, || self.trust.quality(&room));
         let shown = show();
         let (step, lag) = {
             let mut throttle = room.throttle.lock();

@@ -4,11 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::clock::{Millis, UnixMillis};
+use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
-use crate::store::Arrived;
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
@@ -62,21 +61,15 @@ pub enum PeerMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub epoch: Epoch,
-    /// Grows with everything that the sender announces of its viewers, here and in the store.
+    /// Grows with each of these messages of the sender.
     pub number: u64,
     pub viewers: u64,
-    /// Viewers among them who were sent to another gateway and may have arrived there.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub moving: u64,
     /// Viewers among them who are away.
     #[serde(default, skip_serializing_if = "is_none")]
     pub away: u64,
-    /// How many came to the sender and left it, in this epoch, and the id under which it counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arrived: Option<(GatewayId, Arrived)>,
-    /// When, as far as the sender knows, the totals of gateways that are gone were folded last.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub folded_at: UnixMillis,
+    /// The sender may not know what the others have: the receiver tells it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks: bool,
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
@@ -104,26 +97,22 @@ pub struct SurveyedLive {
     pub counted: (u64, u64),
     /// The highest viewers and fans of the epoch that the record has.
     pub peaks: (u64, u64),
-    /// How many came and left; a former version of this program does not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arrived: Option<Arrived>,
-    /// The viewers that living gateways announced, and the numbers of their announcements, each added up.
-    pub viewers: (u64, u64),
     /// All slices, in their order.
     pub slices: Vec<SurveyedSlice>,
 }
 
-/// The size of a slice, and its parts: the gateway's place in the message's list, the number in the gateway's entry,
-/// and how many fans that gateway holds.
-pub type SurveyedSlice = (u64, Vec<(usize, u64, u64)>);
+/// How many members a slice has and how many left, and its parts: the gateway's place in the message's list, the number
+/// in the gateway's entry, and how many members that gateway holds.
+pub type SurveyedSlice = (u64, u64, Vec<(usize, u64, u64)>);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
 fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its members over all gateways, and the version of the slice that has this size.
-pub type SliceCard = (u32, u64, u64);
+/// The size of one slice: its index, its members over all gateways, how many left, and the version of the slice that
+/// has this size.
+pub type SliceCard = (u32, u64, u64, u64);
 
 /// Why a text is not acted upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,12 +180,10 @@ mod tests {
             epoch: Epoch(3),
             number: 9,
             viewers: 12,
-            moving: 2,
             away: 1,
-            arrived: Some((GatewayId::random(), Arrived { joins: 20, leaves: 8 })),
-            folded_at: 1_732_000_000_000,
-            slices: vec![(2, 5, 1_732_000_000_000_000)],
-            viewer_slices: vec![(1, 7, 9)],
+            asks: true,
+            slices: vec![(2, 5, 8, 1_732_000_000_000_000)],
+            viewer_slices: vec![(1, 7, 0, 9)],
             in_doubt: vec![2],
             viewers_in_doubt: Vec::new(),
         };
@@ -219,9 +206,7 @@ mod tests {
                     info: 3,
                     counted: (5, 4),
                     peaks: (9, 4),
-                    arrived: Some(Arrived { joins: 9, leaves: 4 }),
-                    viewers: (5, 1_732),
-                    slices: vec![(4, vec![(0, 7, 3)]), (0, Vec::new())],
+                    slices: vec![(4, 9, vec![(0, 7, 3)]), (0, 0, Vec::new())],
                 }],
             },
         ] {
@@ -235,17 +220,16 @@ mod tests {
             epoch: Epoch(3),
             number: 9,
             viewers: 12,
-            moving: 0,
             away: 0,
-            arrived: None,
-            folded_at: 0,
-            slices: vec![(2, 5, 17)],
+            asks: false,
+            slices: vec![(2, 5, 8, 17)],
             viewer_slices: vec![],
             in_doubt: vec![],
             viewers_in_doubt: vec![],
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
-        let shape = r#"{"v":2,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
+        let shape =
+            r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,8,17]]}"#;
         assert_eq!(text, shape);
     }
 
@@ -255,19 +239,19 @@ mod tests {
             "",
             "[]",
             "{}",
-            r#"{"v":2}"#,
-            r#"{"v":2,"gateway":"a b","type":"record"}"#,
-            r#"{"v":2,"gateway":"a","type":"gone"}"#,
-            r#"{"v":2,"gateway":"a","type":"gone","lives":["42"],"silent":"9"}"#,
-            r#"{"v":2,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
+            r#"{"v":3}"#,
+            r#"{"v":3,"gateway":"a b","type":"record"}"#,
+            r#"{"v":3,"gateway":"a","type":"gone"}"#,
+            r#"{"v":3,"gateway":"a","type":"gone","lives":["42"],"silent":"9"}"#,
+            r#"{"v":3,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
         ] {
             assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");
         }
-        for newer in [r#"{"v":3,"said":7}"#, r#"{"v":2,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
+        for newer in [r#"{"v":4,"said":7}"#, r#"{"v":3,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
             assert_eq!(read(newer), Err(Ignored::Unknown), "{newer}");
         }
         // Fields that this version does not know do no harm.
-        let more = r#"{"v":2,"gateway":"a","type":"record","why":"moderated"}"#;
+        let more = r#"{"v":3,"gateway":"a","type":"record","why":"moderated"}"#;
         assert!(read(more).is_ok());
     }
 }

@@ -1,9 +1,9 @@
 //! What gateways tell each other over the store's channels: counts, changed records, follows, moves, doubt
 //! ([`message`]).
 //!
-//! No message is repeated once it was published. One call writes a gateway's viewers to the store and publishes them; a
-//! script that changes a record publishes that in the same step. So only a gateway that was cut off misses a message.
-//! It knows that it was cut off, and checks everything that it holds.
+//! No message is repeated once it was published, and a script that changes a record publishes that in the same step. So
+//! only a gateway that was cut off misses a message. It knows that it was, and checks everything that it holds. It also
+//! asks its peers how many viewers they have, since no check tells that.
 //!
 //! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
 //! only on change. The room is only marked until then; the publisher sends the counts as they are at that moment.
@@ -29,27 +29,18 @@ use survey::Surveys;
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
 
-/// Each gateway numbers its announcements of viewers from a random number below this one. Checks compare the sum of
-/// several gateways' numbers, so numbers of different announcements must not coincide. A script can still hold the sum
-/// of the numbers of 1,024 gateways.
-const FIRST_NUMBER: u64 = 1 << 40;
-
 /// Messages that wait for the publisher, besides counts.
 pub struct Outbox {
     gateways: Arc<Gateways>,
     metrics: Arc<Metrics>,
+    /// The number of the last message about counts.
     number: AtomicU64,
     messages: Queue<(Channel, PeerMessage)>,
 }
 
 impl Outbox {
     pub fn new(gateways: Arc<Gateways>, metrics: Arc<Metrics>) -> Self {
-        Self {
-            gateways,
-            metrics,
-            number: AtomicU64::new(rand::random_range(1..FIRST_NUMBER)),
-            messages: Queue::default(),
-        }
+        Self { gateways, metrics, number: AtomicU64::new(0), messages: Queue::default() }
     }
 
     /// Has the peers check a live of which the store lost something.
@@ -112,16 +103,10 @@ impl Outbox {
         PeerMessage::FriendsAsked.text(&self.gateways.id())
     }
 
-    // ------------------------------------------------------------------------- the numbers of viewers' announcements
-
-    /// Makes the next announcement of viewers have a higher number than this.
-    pub fn outnumber(&self, number: u64) {
-        self.number.fetch_max(number + 1, Ordering::Relaxed);
-    }
-
-    /// Taken before the viewers are counted, so that a later change is announced with a higher number.
+    /// The number of a message about counts: above zero, and above those of earlier ones. Taken before the viewers are
+    /// counted, so that a later change has a higher number.
     fn next_number(&self) -> u64 {
-        self.number.fetch_add(1, Ordering::Relaxed)
+        self.number.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +19,11 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{GatewayId, OnlineSet};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
-use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
-use crate::store::{
-    AnnounceReply, AnnounceViewers, Arrived, Channel, CountUniques, LiveEpoch, SliceSize, Store, StoreResult,
-};
+use crate::store::{Channel, SliceSize, Store, StoreResult};
 
 /// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
 const MAX_JOBS: usize = 128;
@@ -40,9 +37,6 @@ const MAX_ALL_JOBS: usize = 512;
 /// A live whose counts could not be sent is checked after so long, in ms. The back-off of a live's checks says nothing
 /// here: they also ask the nodes of its slices.
 const TRY_AGAIN: Millis = 1_000;
-
-/// Rooms whose users one call counts.
-const ROOMS_A_CALL: usize = 100;
 
 pub struct Publisher {
     pub rooms: Arc<Rooms>,
@@ -78,23 +72,6 @@ impl Work {
     }
 }
 
-/// Rooms with users whom the store does not count yet.
-#[derive(Default)]
-struct ToCount(BTreeMap<LiveEpoch, Arc<Room>>);
-
-impl ToCount {
-    /// Adds those of some rooms that have such users, and drops the rooms that have none by now or have ended.
-    fn add(&mut self, rooms: &[Arc<Room>]) {
-        self.0.extend(rooms.iter().map(|room| (room.record.live_epoch(), room.clone())));
-        let waits = |room: &Room| room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
-        self.0.retain(|_, room| waits(room) && room.end().is_none());
-    }
-
-    fn take(&mut self) -> Vec<Arc<Room>> {
-        std::mem::take(&mut self.0).into_values().collect()
-    }
-}
-
 fn address(room: &Arc<Room>) -> usize {
     Arc::as_ptr(room).addr()
 }
@@ -106,14 +83,7 @@ impl Publisher {
         let mut woken = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
         let mut work = Work::default();
-        // These wait for the end of the count that is under way.
-        let mut to_count = ToCount::default();
-        let mut counting = JoinSet::new();
         loop {
-            if counting.is_empty() && !to_count.0.is_empty() {
-                let (this, rooms) = (self.clone(), to_count.take());
-                counting.spawn(async move { this.count_uniques(&rooms).await });
-            }
             while work.is_waiting() && work.jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
                 self.start_next(&mut work, &slow);
             }
@@ -130,9 +100,6 @@ impl Publisher {
                         Err(_) => return,
                     }
                 }
-                Some(counted) = counting.join_next(), if !counting.is_empty() => {
-                    let Ok(()) = counted else { return };
-                }
                 () = slow.more() => {}
                 () = self.outbox.messages.wait(), if work.messages.is_empty() => {
                     work.messages.extend(self.outbox.messages.take());
@@ -141,16 +108,12 @@ impl Publisher {
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + flush;
-                    let rooms = self.rooms.to_publish.take();
-                    to_count.add(&rooms);
-                    work.rooms.extend(rooms);
+                    work.rooms.extend(self.rooms.to_publish.take());
                 }
             }
         }
-        // What is under way ends, so that the goodbye knows what the peers were told, and as many users as possible are
-        // counted before the time is up that the stop gives.
+        // What is under way ends, so that the goodbye knows what the peers were told.
         while work.jobs.join_next().await.is_some() {}
-        while counting.join_next().await.is_some() {}
     }
 
     /// Starts the next job. Messages go first. A room has one job at a time, which sends what is true by then.
@@ -185,48 +148,19 @@ impl Publisher {
 
     /// Sends a room's counts if they changed.
     async fn publish(&self, room: Arc<Room>) {
-        room.announced.queued.clear();
+        room.told.queued.clear();
         if room.end().is_some() {
             return;
         }
         let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
         let news: Vec<(&Slice, SliceSize)> = news.collect();
-        if let Err(why) = self.announce(&room, News::of(&news)).await {
+        if let Err(why) = self.tell_counts(&room, News::of(&news)).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
             news.into_iter().for_each(|(slice, _)| slice.set_news());
-            room.announced.forget();
-            room.announced.require();
+            room.told.require();
             self.checks.check_at(&room, self.clock.now() + TRY_AGAIN);
         }
         self.tell_moves(&room).await;
-    }
-
-    /// Has the store count the users who came to these rooms.
-    async fn count_uniques(&self, rooms: &[Arc<Room>]) {
-        for some in rooms.chunks(ROOMS_A_CALL) {
-            let waiting = some.iter().filter(|room| room.end().is_none());
-            let waiting = waiting.filter_map(|room| Some((room, room.uniques.as_ref()?.take()?)));
-            let (rooms, calls): (Vec<_>, Vec<_>) = waiting
-                .map(|(room, [viewers, fans])| {
-                    let (live, epoch) = (room.record.live.clone(), room.record.epoch);
-                    (room, CountUniques { live, epoch, viewers, fans })
-                })
-                .unzip();
-            if calls.is_empty() {
-                continue;
-            }
-            let answers = self.store.count_uniques(&calls).await;
-            for ((room, CountUniques { viewers, fans, .. }), answer) in rooms.into_iter().zip(&calls).zip(answers) {
-                let Some(uniques) = &room.uniques else { continue };
-                if let Err(why) = answer {
-                    // The next check has it tried again. It may be refused for long: a full store counts nobody.
-                    tracing::debug!(live_id = %room.record.live, error = %why, "who came is not counted yet");
-                    uniques.put_back(viewers, fans);
-                } else if !uniques.is_empty() {
-                    self.rooms.publish(room);
-                }
-            }
-        }
     }
 
     /// Tells who came and who left, if a gateway wants to hear it.
@@ -243,69 +177,39 @@ impl Publisher {
         }
     }
 
-    async fn announce(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
-        let own = self.gateways.own.incarnation();
-        let required = room.announced.take_required();
+    /// Tells the peers the sizes of slices that changed, and how many viewers this gateway has: that tells them whose
+    /// lease matters.
+    async fn tell_counts(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
+        let is_required = room.told.take_required();
+        let asks = room.told.take_asks();
         let number = self.outbox.next_number();
         let count = room.own_viewers();
-        let (_, arrived) = room.arrivals.here();
-        let is_news = !slices.is_empty() || room.arrivals.owes() || count.away != room.announced.away_told();
-        let on = || Channel::Live(room.record.live.clone());
-        if room.record.exact_viewers {
-            // The store has the viewers in slices. That this gateway has some tells the peers whose lease matters.
-            if is_news {
-                self.send(&on(), &counts(room, number, count, slices), &own.id).await?;
-                note_told(room, count, arrived);
-            }
+        let is_news = !slices.is_empty() || room.told.owes(count);
+        if !is_required && !asks && !is_news {
             return Ok(());
         }
-        let stored = room.announced.stored(own.number);
-        if !required && !room.announced.is_due(own.number, count) {
-            if is_news {
-                // The store need not write anything.
-                let (viewers, number) = stored.unwrap_or_default();
-                let told = ViewerCount { viewers, moving: count.moving.min(viewers), away: count.away.min(viewers) };
-                self.send(&on(), &counts(room, number, told, slices), &own.id).await?;
-                note_told(room, count, arrived);
+        let message = PeerMessage::Counts(Counts { asks, ..counts(room, number, count, slices) });
+        if let Err(why) = self.send(&channel(room), &message, &self.gateways.id()).await {
+            if asks {
+                room.told.ask();
             }
-            return Ok(());
+            return Err(why);
         }
-        if stored.is_none() {
-            // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
-            // dropped those.
-            self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
-        }
-        match self.store.announce_viewers(&say(room, &own.id, number, count, slices)).await? {
-            AnnounceReply::Announced => {
-                self.metrics.words_sent.inc();
-                room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
-                note_told(room, count, arrived);
-            }
-            // The check reads the record and ends the room if the live is over.
-            AnnounceReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
-        }
+        // The least that the peers know by now; whoever came meanwhile is told next.
+        room.told.note(count);
         Ok(())
     }
 
-    /// Announces zero viewers for every live, and the sizes that the last flush left: the gateway stops.
+    /// Tells the peers of every live that nobody is here, and the sizes that the last flush left: the gateway stops.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all()).for_each_concurrent(MAX_JOBS, |room| self.leave(room)).await;
     }
 
     async fn leave(&self, room: Arc<Room>) {
-        let own = self.gateways.own.incarnation();
-        let (number, nobody) = (self.outbox.next_number(), ViewerCount::default());
         let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
         let news = News::of(&news.collect::<Vec<_>>());
-        let told = if room.announced.stored(own.number).is_some_and(|(viewers, _)| viewers > 0) {
-            self.store.announce_viewers(&say(&room, &own.id, number, nobody, news)).await.map(drop)
-        } else if room.record.exact_viewers || !news.is_empty() {
-            let on = Channel::Live(room.record.live.clone());
-            self.send(&on, &counts(&room, number, nobody, news), &own.id).await.map(drop)
-        } else {
-            Ok(())
-        };
-        if let Err(why) = told {
+        let message = PeerMessage::Counts(counts(&room, self.outbox.next_number(), ViewerCount::default(), news));
+        if let Err(why) = self.send(&channel(&room), &message, &self.gateways.id()).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
@@ -328,7 +232,7 @@ impl News {
                 OnlineSet::Viewers(_) => (&mut news.viewers, &mut news.viewers_in_doubt),
                 OnlineSet::Fans(_) | OnlineSet::Users => (&mut news.fans, &mut news.fans_in_doubt),
             };
-            sizes.push((slice.id.index, size.card, size.version));
+            sizes.push((slice.id.index, size.card, size.leaves, size.version));
             if size.in_doubt {
                 in_doubt.push(slice.id.index);
             }
@@ -341,41 +245,23 @@ impl News {
     }
 }
 
-/// Notes what the peers were told at least; whoever came meanwhile is told next.
-fn note_told(room: &Room, count: ViewerCount, arrived: Arrived) {
-    room.announced.note_away_told(count.away);
-    room.arrivals.note_told(arrived);
+fn channel(room: &Room) -> Channel {
+    Channel::Live(room.record.live.clone())
 }
 
-fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessage {
-    let ViewerCount { viewers, moving, away } = count;
-    let (arrived, folded_at) = room.arrivals.to_tell();
+fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
+    let ViewerCount { viewers, away } = count;
     let News { fans: slices, fans_in_doubt: in_doubt, viewers: viewer_slices, viewers_in_doubt } = news;
-    PeerMessage::Counts(Counts {
+    Counts {
         epoch: room.record.epoch,
         number,
         viewers,
-        moving,
         away,
-        arrived: Some(arrived),
-        folded_at,
+        asks: false,
         slices,
         viewer_slices,
         in_doubt,
         viewers_in_doubt,
-    })
-}
-
-fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: News) -> AnnounceViewers {
-    AnnounceViewers {
-        live: room.record.live.clone(),
-        epoch: room.record.epoch,
-        gateway: own.clone(),
-        viewers: count.viewers,
-        away: count.away,
-        moving: count.moving,
-        number,
-        message: counts(room, number, count, slices).text(own),
     }
 }
 
@@ -385,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::store::{Bus, BusEvent, BusEvents, LiveRecord, LiveState};
+    use crate::store::{Bus, BusEvent, BusEvents};
     use crate::testing::{FaultyStore, open_live, parts_on};
 
     /// Waits for what a gateway publishes of a live.
@@ -407,7 +293,7 @@ mod tests {
         for n in 0..MAX_JOBS * 2 {
             let room = open_live(sessions, &format!("hung{n}")).await;
             store.hangs_for(&room.record.live);
-            room.announced.require();
+            room.told.require();
             parts.app.rooms.publish(&room);
         }
         let (answers, told) = (open_live(sessions, "answers").await, open_live(sessions, "told").await);
@@ -416,7 +302,7 @@ mod tests {
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         tokio::time::sleep(SLOW / 2).await;
         parts.publisher.outbox.doubt(&told.record.live);
-        answers.announced.require();
+        answers.told.require();
         parts.app.rooms.publish(&answers);
         // Half of those that hang wait for a place until the others are slow.
         timeout(SLOW * 2, heard(&mut events, "told")).await.expect("a message");
@@ -434,11 +320,11 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
         for _ in 0..3 {
-            room.announced.require();
+            room.told.require();
             parts.app.rooms.publish(&room);
             tokio::time::sleep(SLOW * 4).await;
         }
-        assert_eq!(store.announcing(), 1);
+        assert_eq!(store.publishing(), 1);
         stop.cancel();
         running.await.unwrap();
     }
@@ -453,29 +339,8 @@ mod tests {
         assert!(room.check.wait() > TRY_AGAIN);
         room.check.take(Millis::MAX);
         store.hangs_for(&room.record.live);
-        room.announced.require();
+        room.told.require();
         parts.publisher.publish(room.clone()).await;
         assert_eq!(room.check.at(), parts.app.clock.now() + TRY_AGAIN);
-    }
-
-    #[tokio::test]
-    async fn a_room_waits_once_to_have_its_users_counted_and_only_while_it_has_any() {
-        let parts = parts_on(&Config::default(), Arc::new(FaultyStore::new()));
-        let (context, mut rooms) = (&parts.app.sessions, Vec::new());
-        for live in ["came", "ends", "nobody"] {
-            rooms.push(open_live(context, live).await);
-        }
-        rooms[..2].iter().for_each(|room| room.uniques.as_ref().unwrap().put_back(&[1], &[]));
-        let mut to_count = ToCount::default();
-        (0..3).for_each(|_| to_count.add(&rooms));
-        assert_eq!(to_count.0.len(), 2);
-        rooms[1].close(LiveRecord { state: LiveState::Closed, ..rooms[1].record.clone() });
-        to_count.add(&[]);
-        let waiting = to_count.take();
-        assert_eq!(waiting.iter().map(|room| room.record.live.as_str()).collect::<Vec<_>>(), ["came"]);
-
-        let uniques = rooms[0].uniques.as_ref().unwrap();
-        parts.publisher.count_uniques(&waiting).await;
-        assert!(uniques.is_empty());
     }
 }

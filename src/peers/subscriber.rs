@@ -49,6 +49,7 @@ impl Subscriber {
                     if let Some(room) = &room {
                         room.check.hears();
                         self.note_friends_asked(room);
+                        self.ask_peers(room);
                     }
                     self.checks.check_soon(room.into_iter().collect());
                 }
@@ -70,7 +71,10 @@ impl Subscriber {
                 Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
                     may_miss_ready = true;
-                    self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
+                    for room in self.rooms.all() {
+                        self.note_friends_asked(&room);
+                        self.ask_peers(&room);
+                    }
                     self.checks.check_all_soon();
                     self.rooms.recent_follows.clear();
                     self.rooms.befriend_where(|room| {
@@ -153,6 +157,14 @@ impl Subscriber {
         }
     }
 
+    /// What peers said of their viewers may have been missed.
+    fn ask_peers(&self, room: &Arc<Room>) {
+        if room.ask_peers(&self.gateways.roster()) {
+            self.rooms.count(room);
+        }
+        self.rooms.publish(room);
+    }
+
     /// Viewers on a peer want to hear of their friends in a live, or may have said so unheard.
     fn note_friends_asked(&self, room: &Arc<Room>) {
         if room.moves.note_asked() {
@@ -166,9 +178,8 @@ impl Subscriber {
 
     fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let cards = counts.slices.iter().chain(&counts.viewer_slices).map(|(_, card, _)| *card);
-        let arrived = counts.arrived.iter().flat_map(|(_, arrived)| [arrived.joins, arrived.leaves]);
-        let most = [counts.viewers, counts.away].into_iter().chain(arrived).chain(cards).max();
+        let sizes = counts.slices.iter().chain(&counts.viewer_slices).flat_map(|(_, card, leaves, _)| [*card, *leaves]);
+        let most = [counts.viewers, counts.away].into_iter().chain(sizes).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
         }
@@ -180,14 +191,13 @@ impl Subscriber {
             self.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
         }
-        if let Some((origin, arrived)) = &counts.arrived
-            && room.arrivals.heard(origin, *arrived, counts.folded_at)
-        {
-            self.rooms.record(room);
-        }
-        let count = ViewerCount { viewers: counts.viewers, moving: counts.moving, away: counts.away };
+        let count = ViewerCount { viewers: counts.viewers, away: counts.away };
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
+        }
+        if counts.asks && room.has_told_peers() {
+            room.told.require();
+            self.rooms.publish(room);
         }
         let LiveRecord { live, slices: of, .. } = &room.record;
         let of_sets = [
@@ -195,9 +205,10 @@ impl Subscriber {
             (OnlineSet::Viewers(live.clone()), &counts.viewer_slices, &counts.viewers_in_doubt),
         ];
         for (set, cards, in_doubt) in of_sets {
-            for (index, card, version) in cards {
+            for (index, card, leaves, version) in cards {
                 let place = room.place_of(&SliceId { set: set.clone(), index: *index, of: *of });
-                let size = SliceSize { card: *card, version: *version, in_doubt: in_doubt.contains(index) };
+                let in_doubt = in_doubt.contains(index);
+                let size = SliceSize { card: *card, leaves: *leaves, version: *version, in_doubt };
                 self.rooms.hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
             }
         }

@@ -10,11 +10,11 @@ use super::message::{PeerMessage, SurveyedLive, SurveyedSlice};
 use super::subscriber::Subscriber;
 use crate::base::ids::GatewayId;
 use crate::presence::Room;
-use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey, ViewerTotals};
+use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey};
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
-const LIVE_BYTES: usize = 128 + 12 * 20;
-const SLICE_BYTES: usize = 7 + 20;
+const LIVE_BYTES: usize = 128 + 10 * 20;
+const SLICE_BYTES: usize = 8 + 2 * 20;
 const PART_BYTES: usize = 5 + 3 * 20;
 const ENVELOPE_BYTES: usize = 256;
 
@@ -39,7 +39,7 @@ fn bytes(record: &LiveRecord, slices: &[SliceSurvey]) -> usize {
 impl Surveys {
     /// Adds an open live with all its slices. A live that does not fit in a message is left to the gateways' own
     /// checks.
-    pub fn add(&mut self, record: &LiveRecord, viewers: ViewerTotals, slices: &[SliceSurvey]) {
+    pub fn add(&mut self, record: &LiveRecord, slices: &[SliceSurvey]) {
         let bytes = bytes(record, slices);
         if ENVELOPE_BYTES + bytes > MAX_MESSAGE {
             return;
@@ -57,8 +57,6 @@ impl Surveys {
             info: record.info.version,
             counted: (counted.viewers, counted.fans),
             peaks: (record.peaks.viewers, record.peaks.fans),
-            arrived: Some(record.sums.arrivals.sum()),
-            viewers: (viewers.viewers, viewers.numbers),
             slices,
         });
     }
@@ -71,7 +69,7 @@ impl Surveys {
 
     fn slice(&mut self, slice: &SliceSurvey) -> SurveyedSlice {
         let parts = slice.parts.iter().map(|part| (self.place(&part.gateway), part.entry, part.held));
-        (slice.card, parts.collect())
+        (slice.card, slice.leaves, parts.collect())
     }
 
     fn place(&mut self, gateway: &GatewayId) -> usize {
@@ -112,24 +110,21 @@ impl Subscriber {
     /// Whether a live is as this gateway expects it; `place` is the gateway's own in the message.
     fn agrees(&self, room: &Room, found: &SurveyedLive, place: Option<usize>) -> bool {
         let incarnation = self.gateways.own.incarnation().number;
-        let viewers = ViewerTotals { viewers: found.viewers.0, numbers: found.viewers.1 };
-        let (viewers_counted, fans) = found.counted;
-        let counted = Figures { viewers: viewers_counted, fans };
+        let (viewers, fans) = found.counted;
+        let counted = Figures { viewers, fans };
         let record = (room.record.epoch, room.bans.last(), room.info.newest().info.version);
         (found.epoch, found.removals, found.info) == record
             // A change that waits for its write is no difference.
-            && (room.counting.queued.is_set() || counted == room.figures())
-            && (room.counting.queued.is_set() || found.arrived.is_none_or(|arrived| arrived == room.arrivals.sum()))
-            // A failed announcement of viewers is made again with the next check, which must not be put off.
-            && !room.owes_viewers(incarnation)
-            && viewers == room.expected_viewers(&self.gateways.roster(), incarnation)
+            && (room.counting.queued.is_set() || counted == room.totals().0)
+            // What the peers could not be told is told again with the next check, which must not be put off.
+            && !room.owes_peers()
             && found.slices.len() == room.slices().len()
-            && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {
+            && found.slices.iter().zip(room.slices()).all(|((card, leaves, parts), slice)| {
                 let own = parts.iter().find(|(part, ..)| Some(*part) == place);
                 let (entry, held) = own.map_or((None, 0), |(_, entry, held)| (Some(*entry), *held));
                 slice.expect(incarnation).is_some_and(|expected| {
                     // The walk tells nothing of lives with slices in doubt, and no versions.
-                    let size = SliceSize { card: *card, in_doubt: false, ..expected.size };
+                    let size = SliceSize { card: *card, leaves: *leaves, in_doubt: false, ..expected.size };
                     expected.is_met(entry, held, size, None)
                 })
             })
@@ -141,7 +136,7 @@ mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId, UserId};
     use crate::peers::message;
-    use crate::store::{Arrivals, Info, LiveState, OpenedBy, RecordEvents, SlicePart, Sums, Terms};
+    use crate::store::{Info, LiveState, OpenedBy, RecordEvents, SlicePart, Sums, Terms};
 
     /// A live in which every number is as long as it can be.
     fn surveyed(surveys: &mut Surveys, live: &str, slices: u32, gateways: &[GatewayId]) {
@@ -151,7 +146,6 @@ mod tests {
             streamer: UserId::parse("s1").unwrap(),
             epoch: Epoch(u64::MAX),
             slices,
-            exact_viewers: false,
             opened_at: 0,
             opened_by: OpenedBy::Service,
             peaks: Peaks { viewers: u64::MAX, fans: u64::MAX },
@@ -160,25 +154,26 @@ mod tests {
             terms: Terms::default(),
             info: Info { version: u64::MAX, ..Info::default() },
             counted: None,
-            sums: Sums { arrivals: Arrivals::parse(&format!("a:{0}:{0}", u64::MAX)), ..Sums::default() },
+            sums: Sums::default(),
             events: RecordEvents::default(),
         };
         let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };
         let slice = SliceSurvey {
             fence: None,
             card: u64::MAX,
+            leaves: u64::MAX,
+            timed: None,
             may_be_in_doubt: false,
             parts: gateways.iter().map(part).collect(),
         };
-        let viewers = ViewerTotals { viewers: u64::MAX, numbers: u64::MAX };
-        surveys.add(&record, viewers, &vec![slice; slices as usize]);
+        surveys.add(&record, &vec![slice; 2 * slices as usize]);
     }
 
     #[test]
     fn every_message_fits_and_every_live_that_fits_one_is_told() {
         let gateways: Vec<GatewayId> = (0..40).map(|n| GatewayId::parse(&format!("{n:x>64}")).unwrap()).collect();
         let mut surveys = Surveys::default();
-        let lives = (0..1_000).map(|n| (format!("{n:0>64}"), [1, 1, 20, 1, 256][n % 5], n % 41));
+        let lives = (0..1_000).map(|n| (format!("{n:0>64}"), [1, 1, 10, 1, 128][n % 5], n % 41));
         for (live, slices, held_by) in lives.clone() {
             surveyed(&mut surveys, &live, slices, &gateways[..held_by]);
         }

@@ -62,10 +62,8 @@ impl Signals {
 #[repr(u8)]
 enum Phase {
     Open,
-    /// The client is about to be told to reconnect elsewhere.
+    /// The client is told to reconnect elsewhere; the seat here is kept until the client had time to arrive there.
     Moving,
-    /// The client was told; the seat here is kept until the client had time to arrive there.
-    Held,
     /// The connection broke; only the seat is kept.
     Away,
     /// The session has ended.
@@ -168,10 +166,6 @@ impl Conn {
         self.advance(Phase::Moving);
     }
 
-    pub(crate) fn set_held(&self) {
-        self.advance(Phase::Held);
-    }
-
     pub(crate) fn set_away(&self) {
         self.advance(Phase::Away);
     }
@@ -191,10 +185,6 @@ impl Conn {
 
     pub(crate) fn is_open(&self) -> bool {
         self.is(Phase::Open)
-    }
-
-    pub(crate) fn is_held(&self) -> bool {
-        self.is(Phase::Held)
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -234,7 +224,7 @@ mod tests {
         conn.set_moving();
         assert!(conn.is_away() && !conn.is_open());
         conn.close();
-        conn.set_held();
-        assert!(conn.is_closed() && !conn.is_held());
+        conn.set_moving();
+        assert!(conn.is_closed());
     }
 }

@@ -7,7 +7,6 @@
 //! never gets a member.
 
 pub(crate) mod acks;
-pub(crate) mod announced;
 pub mod attendance;
 pub(crate) mod audience;
 pub(crate) mod bans;
@@ -26,10 +25,9 @@ pub(crate) mod own_lease;
 pub(crate) mod platform;
 pub(crate) mod pushed_counts;
 pub(crate) mod queue;
-pub mod remote_viewers;
+mod remote_viewers;
 pub(crate) mod resync_at;
 pub(crate) mod room;
-pub(crate) mod room_arrivals;
 pub(crate) mod room_info;
 mod room_peaks;
 pub(crate) mod rooms;
@@ -38,12 +36,12 @@ mod seats;
 pub(crate) mod slice;
 pub(crate) mod slice_state;
 pub(crate) mod streamers;
-pub mod tally;
+pub(crate) mod tally;
 pub(crate) mod throttle;
+pub(crate) mod told_peers;
 pub(crate) mod trust;
 pub mod turn;
 pub(crate) mod unconfirmed;
-pub(crate) mod uniques;
 pub(crate) mod user_budgets;
 pub(crate) mod user_sockets;
 pub(crate) mod whereabouts;

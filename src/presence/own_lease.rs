@@ -67,10 +67,6 @@ impl OwnLease {
         self.incarnation.load().id == *gateway || self.former.lock().contains(gateway)
     }
 
-    pub fn former(&self) -> Vec<GatewayId> {
-        self.former.lock().clone()
-    }
-
     /// Whether the lease was renewed less than `within` ago.
     pub fn is_fresh(&self, now: Millis, within: Duration) -> bool {
         let renewed = self.renewed_at();

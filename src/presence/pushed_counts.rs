@@ -200,10 +200,17 @@ impl Watchers {
 mod tests {
     use super::*;
     use crate::presence::figures::{Figures, Quality};
+    use crate::store::Arrived;
     use crate::testing;
 
     fn shown(at: Millis, viewers: u64) -> Shown {
-        Shown { at, figures: Figures { viewers, fans: 0 }, away: 0, quality: Quality::Exact }
+        Shown {
+            at,
+            figures: Figures { viewers, fans: 0 },
+            away: 0,
+            arrived: Arrived::default(),
+            quality: Quality::Exact,
+        }
     }
 
     fn step(pushed: &PushedCounts, at: Millis, viewers: u64, info: u32) -> Step {

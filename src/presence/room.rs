@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::acks::CachedAcks;
-use super::announced::Announced;
 use super::attendance::Unrecorded;
 use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
@@ -25,19 +24,18 @@ use super::own_lease::OwnLease;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
-use super::room_arrivals::RoomArrivals;
 use super::room_info::RoomInfo;
 use super::room_peaks::RoomPeaks;
 use super::seats::Seats;
 use super::slice::{ReadSize, SetSize, Slice};
 use super::tally::{Tally, ViewerCount};
-use super::throttle::Throttle;
-use super::uniques::Uniques;
+use super::throttle::{Shown, Throttle};
+use super::told_peers::ToldPeers;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, OnlineSet, SliceId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, SliceSize, ViewerTotals};
+use crate::store::{Arrived, LiveRecord, LiveState, Peaks, SliceSize};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -76,9 +74,8 @@ pub enum NoSeat {
 #[derive(Debug, Clone)]
 pub struct RoomTerms {
     pub fan_source: FanSource,
-    /// Whether the users who come are counted.
+    /// Whether different users are counted.
     pub uniques: bool,
-    /// Names this gateway among those that count who came and left.
     pub own: Arc<OwnLease>,
 }
 
@@ -94,7 +91,7 @@ pub struct Room {
     pub record: LiveRecord,
     /// By the index of the users' slice. The room seats users in `seating.rs`.
     pub(super) seats: Box<[Mutex<Seats>]>,
-    /// The slices of the fans and then, if the live keeps them, those of all viewers.
+    /// The slices of the fans and then those of all viewers.
     pub(super) slices: Box<[Slice]>,
     end: OnceLock<End>,
     /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live
@@ -102,13 +99,11 @@ pub struct Room {
     leaving: AtomicBool,
     pub(super) tally: Tally,
     own: Arc<OwnLease>,
-    /// How many came and left.
-    pub arrivals: RoomArrivals,
-    /// The users who came and are not counted yet; `None` if nobody counts them.
-    pub uniques: Option<Uniques>,
+    /// Whether different users are counted.
+    pub uniques: bool,
     pub bans: Bans,
     remote: RemoteViewers,
-    pub announced: Announced,
+    pub told: ToldPeers,
     fans: SetSize,
     viewers: SetSize,
     /// The highest exact figures that this gateway knows of.
@@ -157,12 +152,11 @@ impl Room {
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             tally: Tally::default(),
-            arrivals: RoomArrivals::new(own.clone(), &record.sums.arrivals),
             own,
-            uniques: uniques.then(Uniques::default),
+            uniques,
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
-            announced: Announced::default(),
+            told: ToldPeers::default(),
             fans: SetSize::default(),
             viewers: SetSize::default(),
             peaks: Mutex::new(RoomPeaks::new(record.peaks)),
@@ -223,27 +217,26 @@ impl Room {
         self.tally.away().min(self.figures().viewers)
     }
 
-    /// This and the next two return true if the figures or their quality changed.
+    /// Has the peers asked for their viewers, and believes what they said no longer. True as for
+    /// [`Self::note_peer_viewers`].
+    pub fn ask_peers(&self, roster: &Roster) -> bool {
+        self.told.ask();
+        self.remote_changed(self.remote.doubt(roster))
+    }
+
+    /// Whether a peer that asks may not know what this gateway told, or has not told yet.
+    pub fn has_told_peers(&self) -> bool {
+        !self.told.told_nothing() || self.told.owes(self.own_viewers())
+    }
+
+    /// This and the next two return true if who is away, or the quality of the figures, changed.
     pub fn note_peer_viewers(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         self.remote_changed(self.remote.heard(peer, count, number, roster))
     }
 
-    pub fn note_stored_viewers(&self, mut said: Vec<GatewayViewers>, own: &GatewayId, roster: &Roster) -> bool {
-        said.retain(|viewers| viewers.gateway != *own);
-        self.remote_changed(self.remote.read(&said, roster))
-    }
-
-    /// Notes that these other gateways have an entry in a slice of viewers. True if the quality of the figures changed.
+    /// Notes that these other gateways have an entry in a slice of viewers.
     pub fn note_holders(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         self.remote_changed(self.remote.holds(gateways, roster))
-    }
-
-    /// While viewers are on their way to this gateway, it goes on with the count that other gateways wrote before.
-    pub fn go_on_from_the_record(&self) {
-        if let Some(counted) = &self.record.counted {
-            self.tally.go_on_from(counted.figures.viewers);
-            self.note_peaks();
-        }
     }
 
     pub fn roster_changed(&self, roster: &Roster) -> bool {
@@ -260,29 +253,6 @@ impl Room {
         self.remote_changed(self.remote.swept(gone, roster))
     }
 
-    pub fn set_viewers_unread(&self) {
-        self.remote.set_unread();
-    }
-
-    /// Notes that a check found the viewers that it expected. True if the quality of the figures changed.
-    pub fn note_viewers_confirmed(&self) -> bool {
-        self.remote_changed(self.remote.confirmed())
-    }
-
-    /// The viewers that this gateway and the living peers announced, added up, as a check expects them of the store.
-    /// Nobody announces any in a live whose viewers are in slices.
-    pub fn expected_viewers(&self, roster: &Roster, incarnation: u32) -> ViewerTotals {
-        if self.record.exact_viewers {
-            return ViewerTotals::default();
-        }
-        let mut totals = self.remote.said(roster);
-        if let Some((own, number)) = self.announced.stored(incarnation) {
-            totals.viewers = totals.viewers.saturating_add(own);
-            totals.numbers = totals.numbers.saturating_add(number);
-        }
-        totals
-    }
-
     /// Whether this gateway is the one that writes the live's figures into its record. Of the gateways with viewers,
     /// the one with the highest hash does; if none has any left, each that had some may.
     pub fn is_counted_here(&self, own: &GatewayId, roster: &Roster) -> bool {
@@ -292,22 +262,35 @@ impl Room {
         if self.own_viewers().viewers > 0 {
             return peer.is_none_or(|peer| peer < place(own));
         }
-        peer.is_none() && self.arrivals.had_any()
+        let had_some = |slice: &Slice| slice.id.set.keeps_since() && slice.lock().desired().is_registered();
+        peer.is_none() && self.slices.iter().any(had_some)
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
         if changed {
-            self.tally.set_elsewhere(|| self.remote.viewers());
+            self.tally.set_away_elsewhere(|| self.remote.away());
             self.note_peaks();
         }
         changed
     }
 
-    /// Viewers on all gateways, and fans as the store last said. The store also says how many viewers there are if it
-    /// has them in slices.
+    /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here, of whom the store
+    /// may not have heard yet.
     pub fn figures(&self) -> Figures {
-        let viewers = if self.record.exact_viewers { self.viewers.members() } else { self.tally.shown() };
-        Figures { viewers, fans: self.fans.members() }
+        Figures { viewers: self.viewers.members().max(self.tally.viewers_here()), fans: self.fans.members() }
+    }
+
+    /// The figures as the store last said, and how many came and left, of one moment: who came has left or is there.
+    pub fn totals(&self) -> (Figures, Arrived) {
+        let of_viewers = self.slices.iter().filter(|slice| slice.id.set.keeps_since());
+        let arrived = of_viewers.fold(Arrived::default(), |sum, slice| sum.plus(slice.size().arrived()));
+        (Figures { viewers: arrived.joins.saturating_sub(arrived.leaves), fans: self.fans.members() }, arrived)
+    }
+
+    /// What dashboards are shown. The quality is asked for last, so that no doubtful figure is taken for a certain one.
+    pub fn show(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
+        let (figures, arrived) = self.totals();
+        Shown { at, figures, away: self.tally.away().min(figures.viewers), arrived, quality: quality() }
     }
 
     /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
@@ -367,14 +350,13 @@ impl Room {
         told.max(self.sure_peaks()) != told
     }
 
-    /// Whether the store has, or may have, other viewers of this gateway than were announced. Nobody is announced in a
-    /// live whose viewers are in slices.
-    pub fn owes_viewers(&self, incarnation: u32) -> bool {
-        !self.record.exact_viewers && self.announced.owes(incarnation, self.own_viewers())
+    /// Whether the peers know, or may know, other viewers of this gateway than there are.
+    pub fn owes_peers(&self) -> bool {
+        self.told.owes(self.own_viewers())
     }
 
-    /// `Partial` while a gateway with viewers is late with its lease or not swept, the viewers could not be read, a
-    /// slice is in doubt, or everything is.
+    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in doubt, or everything
+    /// is.
     pub fn quality(&self) -> Quality {
         let in_doubt = self.remote.in_doubt() || self.has_slice_in_doubt() || self.is_unproven();
         if in_doubt { Quality::Partial } else { Quality::Exact }

@@ -187,7 +187,7 @@ impl Rooms {
 
     /// Queues a room whose counts the peers may have to hear.
     pub fn publish(&self, room: &Arc<Room>) {
-        self.to_publish.push_once(&room.announced.queued, || room.clone());
+        self.to_publish.push_once(&room.told.queued, || room.clone());
     }
 
     // ----------------------------------------------------------------------------------------- friends in a room
@@ -429,7 +429,6 @@ mod tests {
             streamer: UserId::parse("s1").unwrap(),
             epoch: Epoch(1),
             slices: 1,
-            exact_viewers: false,
             opened_at: 0,
             opened_by: OpenedBy::Service,
             peaks: Peaks::default(),
@@ -453,7 +452,7 @@ mod tests {
     #[test]
     fn a_socket_that_does_not_count_says_nothing_of_when_its_user_is_here() {
         let terms = Terms { attendance: true, ..Terms::default() };
-        let room = install(&Rooms::default(), LiveRecord { exact_viewers: true, terms, ..record() });
+        let room = install(&Rooms::default(), LiveRecord { terms, ..record() });
         let viewers = 1;
         let plain = testing::conn("u1");
         let hidden = Arc::new(Conn::new(Identity { counted: false, ..plain.identity.clone() }, 900));
@@ -478,7 +477,7 @@ mod tests {
         let room = install(&rooms, record());
         let slice = &room.slices()[0];
         let before = slice.size().version;
-        let size = |card, version| SliceSize { card, version, in_doubt: false };
+        let size = |card, version| SliceSize { card, version, ..SliceSize::default() };
         rooms.hear_size(&room, 0, size(66, before + 1), 1);
         assert_eq!(slice.take_news(), None, "the peer that said so told the others");
         // A fan joined on another gateway, whose message is on its way; then a fan left on this one.

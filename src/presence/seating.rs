@@ -1,5 +1,5 @@
 //! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat, the room wants the
-//! user in the store's sets to which the user now belongs: the fans, and all viewers if the live keeps those in slices.
+//! user in the store's sets to which the user now belongs: the fans, and all viewers.
 //! The seats of the users of one slice have one lock; a slice's own lock is only taken after it. Never awaits.
 
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use super::conn::{Conn, Signals};
 use super::room::{NoSeat, Room};
 use super::seats::{ExpiredFans, Member, SeatView, Seats};
 use super::tally::{SeatChange, SeatState};
-use super::uniques::Uniques;
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::{OnlineSet, UserId};
@@ -27,7 +26,7 @@ pub(crate) enum Away {
 }
 
 impl Room {
-    /// The places of a user's slices in [`Room::slices`]: among the fans and, if they are kept, among all viewers.
+    /// The places of a user's slices in [`Room::slices`]: among the fans, and among all viewers.
     pub fn places_of(&self, user: &UserId) -> impl Iterator<Item = usize> + use<> {
         (self.fans_place(user)..self.slices.len()).step_by(self.seats.len())
     }
@@ -50,9 +49,6 @@ impl Room {
                 OnlineSet::Fans(_) | OnlineSet::Users => seats.has_fan(user),
             };
             let mut state = slice.lock();
-            if wanted && matches!(slice.id.set, OnlineSet::Fans(_)) && !state.desired().contains(user) {
-                self.uniques.iter().for_each(|uniques| uniques.came_as_fan(user));
-            }
             if wanted {
                 state.add(user);
             } else {
@@ -85,21 +81,10 @@ impl Room {
             return Err(NoSeat::Crowded);
         }
         let (member, change) = seats.join(conn, at);
-        if change.before == SeatState::Uncounted && change.after != SeatState::Uncounted {
-            self.uniques.iter().for_each(|uniques| uniques.came(user));
-        }
         self.settle(user, &seats);
         self.count_seat(change, now);
         self.note_peaks();
         Ok(member)
-    }
-
-    /// Keeps a socket's seat while its user moves to another gateway.
-    pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
-        let mut seats = self.seats_of(&conn.identity.user).lock();
-        if let Some(change) = seats.hold(conn) {
-            self.count_seat(change, now);
-        }
     }
 
     /// A socket's client said that nobody looks, or that somebody does again. True if that changed how its user counts.
@@ -182,7 +167,6 @@ impl Room {
     fn count_seat(&self, change: SeatChange, now: Millis) {
         self.note_used(now);
         self.tally.apply(change);
-        self.arrivals.count(change);
     }
 
     /// A user's seat; `None` if the user has none.
@@ -210,22 +194,11 @@ impl Room {
         }
     }
 
-    /// Has everybody counted once more among those who came: the store has forgotten them.
-    pub fn count_uniques_again(&self) {
-        let Some(uniques) = &self.uniques else { return };
-        for seats in &self.seats {
-            let seats = seats.lock();
-            seats.viewers().for_each(|user| uniques.came(user));
-            seats.viewers().filter(|user| seats.has_fan(user)).for_each(|user| uniques.came_as_fan(user));
-        }
-    }
-
     /// Whether nobody sits here, and the store needs no call.
     pub(super) fn is_empty(&self) -> bool {
         self.seats.iter().all(|seats| seats.lock().is_empty())
             && self.slices.iter().all(|slice| slice.lock().is_idle())
             && self.unrecorded.is_empty()
-            && self.uniques.as_ref().is_none_or(Uniques::is_empty)
     }
 
     /// Tells the sockets of the users of one slice that the room has ended, and forgets them. Returns how many there

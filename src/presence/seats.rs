@@ -83,7 +83,6 @@ impl Seat {
     fn state(&self) -> SeatState {
         match self.counts() {
             false => SeatState::Uncounted,
-            true if self.conns.iter().all(|conn| conn.is_held() || !conn.identity.counted) => SeatState::Moving,
             true if self.conns.iter().all(|conn| conn.looks_away() || !conn.identity.counted) => SeatState::Away,
             true => SeatState::Here,
         }
@@ -145,14 +144,6 @@ impl Seats {
         (member, SeatChange { before, after })
     }
 
-    /// Keeps a socket's seat while its user moves to another gateway.
-    pub(super) fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
-        let seat = self.by_user.get(&conn.identity.user)?;
-        let before = seat.state();
-        conn.set_held();
-        Some(SeatChange { before, after: seat.state() })
-    }
-
     /// Changes whether a socket's user is away; `None` if the user has no seat.
     pub(super) fn look_away(&mut self, conn: &Arc<Conn>, away: bool) -> Option<SeatChange> {
         let seat = self.by_user.get(&conn.identity.user)?;
@@ -200,11 +191,6 @@ impl Seats {
     /// Whether a user who counts has this seat.
     pub(super) fn has_viewer(&self, user: &UserId) -> bool {
         self.by_user.get(user).is_some_and(Seat::counts)
-    }
-
-    /// The users who count.
-    pub(super) fn viewers(&self) -> impl Iterator<Item = &UserId> {
-        self.by_user.iter().filter(|(_, seat)| seat.counts()).map(|(user, _)| user)
     }
 
     /// Since when the user has this seat.

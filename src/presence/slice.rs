@@ -35,6 +35,8 @@ pub struct ReadSize {
 #[derive(Debug, Default)]
 struct Size {
     there: SliceSize,
+    /// The one with the highest version of all: `there` is older after the store lost writes.
+    newest: SliceSize,
     /// When the store last said so.
     heard: Millis,
 }
@@ -106,6 +108,11 @@ impl Slice {
         self.size.lock().there
     }
 
+    /// The newest size that is known. If the store lost writes, it is newer than [`Self::size`].
+    pub fn newest_size(&self) -> SliceSize {
+        self.size.lock().newest
+    }
+
     /// What a check should find; `None` if something is unsettled: then one more call is made, and its answer tells as
     /// much as the check would.
     pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
@@ -150,9 +157,10 @@ impl Slice {
 
 impl Size {
     fn set(&mut self, there: SliceSize, now: Millis, sum: &SetSize) -> bool {
-        let before = std::mem::replace(self, Self { there, heard: now }).there;
+        let newest = if there.version >= self.newest.version { there } else { self.newest };
+        let before = std::mem::replace(self, Self { there, newest, heard: now }).there;
         sum.replace(before, there);
-        (before.card, before.in_doubt) != (there.card, there.in_doubt)
+        (before.card, before.leaves, before.in_doubt) != (there.card, there.leaves, there.in_doubt)
     }
 }
 
@@ -167,7 +175,7 @@ mod tests {
     }
 
     fn size(card: u64, version: u64) -> SliceSize {
-        SliceSize { card, version, in_doubt: false }
+        SliceSize { card, version, ..SliceSize::default() }
     }
 
     fn sum_of(slice: &Slice) -> SetSize {
@@ -210,7 +218,7 @@ mod tests {
         let read = |expected, size| slice.note_reading(ReadSize { expected, size, at: 20 }, &sum_of(&slice));
         assert!(!read(99, size(7, 101)));
         assert!(read(100, size(0, 3)), "the store lost its data");
-        assert_eq!(slice.size(), size(0, 3));
+        assert_eq!((slice.size(), slice.newest_size()), (size(0, 3), size(5, 100)));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use super::figures::{Figures, Quality};
 use crate::base::clock::Millis;
+use crate::store::Arrived;
 
 /// Least time between two counts of one live, in ms.
 pub const GAP: Millis = 500;
@@ -36,13 +37,15 @@ pub struct Shown {
     pub figures: Figures,
     /// Viewers who are away.
     pub away: u64,
+    /// How many came and left. A change of these alone is shown with the next change of the others.
+    pub arrived: Arrived,
     pub quality: Quality,
 }
 
 impl Shown {
     /// Whether clients would see no difference.
     pub fn is_same(&self, other: &Self) -> bool {
-        Self { at: 0, ..*self } == Self { at: 0, ..*other }
+        Self { at: other.at, arrived: other.arrived, ..*self } == *other
     }
 }
 

@@ -37,7 +37,6 @@ pub(crate) struct SessionContext {
     pub(crate) heartbeat: Duration,
     /// How long a socket may be silent before it is closed.
     pub(crate) timeout: Duration,
-    pub(crate) flush: Duration,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) limits: Limits,

@@ -5,7 +5,6 @@
 //! and not a storm. The spread must come from here: clients that are closed with 1012 reset their back-off. A seat is
 //! kept a moment longer than its client's reconnect takes ([`HOLD`]), so that no count dips while viewers move.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::clock::{Millis, millis};
@@ -16,13 +15,7 @@ use crate::session::context::SessionContext;
 const STEP: Duration = Duration::from_millis(100);
 
 /// The longest delay that a client is asked to wait before it reconnects, in ms.
-const RECONNECT_WITHIN: Millis = 1_000;
-
-/// How long a client is asked to wait before it reconnects, in ms: at least until the other gateways have heard that it
-/// moves.
-pub(crate) fn reconnect_after(flush: Duration) -> RangeInclusive<Millis> {
-    (millis(flush) + 50).min(RECONNECT_WITHIN / 2)..=RECONNECT_WITHIN
-}
+pub(crate) const RECONNECT_WITHIN: Millis = 1_000;
 
 /// How long a seat is kept beyond the delay that its client was told: time for a connect, a join and a flush elsewhere.
 pub(crate) const HOLD: Duration = Duration::from_millis(1_500);

@@ -293,15 +293,6 @@ impl Memberships {
             there.room.unlisten(&self.conn);
         }
     }
-
-    /// Keeps the seat of a client that was sent to another gateway, and counts it as moving.
-    pub(super) fn hold_seat(&mut self) {
-        self.keep_seat_only();
-        if let Some(Seat { room, .. }) = &self.seat {
-            room.hold(&self.conn, self.context.clock.now());
-            self.context.rooms.publish(room);
-        }
-    }
 }
 
 impl Drop for Memberships {

@@ -313,7 +313,7 @@ impl<S: Transport> Session<S> {
             self.put(Some(Message::Text(message))).await?;
         }
         if signals.has(Signals::MOVE) {
-            self.reconnect_after = rand::random_range(drain::reconnect_after(self.context.flush)) as u32;
+            self.reconnect_after = rand::random_range(0..=drain::RECONNECT_WITHIN) as u32;
             self.send(&ServerMessage::Reconnect { after_ms: self.reconnect_after.into() }, None).await?;
             return Err(Close::Drain);
         }
@@ -364,7 +364,7 @@ impl<S: Transport> Session<S> {
             }
             Close::Drain => {
                 let arrived = Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
-                memberships.hold_seat();
+                memberships.keep_seat_only();
                 io::say_goodbye(&mut connection.socket, why).await;
                 drop(connection);
                 let _ = timeout_at(arrived, absence(&context, &mut memberships)).await;

@@ -345,9 +345,9 @@ async fn a_session_that_is_dropped_leaves_nothing_behind() {
     client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
-    assert_eq!((context.metrics.sockets.get(), room.figures().viewers), (1, 1));
+    assert_eq!((context.metrics.sockets.get(), room.own_viewers().viewers), (1, 1));
     session.abort();
     assert!(session.await.unwrap_err().is_cancelled());
-    assert_eq!((context.metrics.sockets.get(), room.figures().viewers, closed(&context, "lost")), (0, 0, 1));
+    assert_eq!((context.metrics.sockets.get(), room.own_viewers().viewers, closed(&context, "lost")), (0, 0, 1));
     assert!(context.reaper.open_conns().is_empty());
 }

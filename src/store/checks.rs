@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Figures, GatewayViewers, SliceReading, SliceSize, StoreResult, both};
+use super::{Figures, SliceReading, SliceSize, StoreResult, both};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -25,33 +25,8 @@ pub struct CheckLive {
     pub info: u64,
     /// The figures in the record, zero if there are none; `None` leaves them unread: they are about to be written.
     pub counted: Option<Figures>,
-    /// How many came and left, as far as the gateway knows.
-    pub arrivals: Arrivals,
-    /// The viewers that the living gateways announced, the asking gateway among them.
-    pub viewers: ViewerTotals,
     /// Every slice.
     pub slices: Vec<ExpectedSlice>,
-}
-
-/// The sums of what several gateways announced. Every number is used once, so two different states rarely have the same
-/// sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub struct ViewerTotals {
-    /// Viewers.
-    pub viewers: u64,
-    /// The numbers of the announcements.
-    pub numbers: u64,
-}
-
-impl ViewerTotals {
-    /// Adds up what the asking gateway and the `living` ones announced.
-    pub fn sum(announced: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
-        let counted = announced.into_iter().filter(|own| own.gateway == *gateway || living.contains(&own.gateway));
-        counted.fold(Self::default(), |sum, own| Self {
-            viewers: sum.viewers.saturating_add(own.viewers),
-            numbers: sum.numbers.saturating_add(own.number),
-        })
-    }
 }
 
 /// A slice as a gateway expects it.
@@ -74,15 +49,11 @@ pub enum Finding {
     Record,
     /// The record has other figures.
     Counted,
-    /// The record knows of others who came and left.
-    Arrivals(Arrivals),
     /// The list of open lives does not have it.
     Unlisted,
     /// The list should be read and could not be. It may lie on a node that is away for long, so the check counts as
     /// complete nevertheless.
     ListUnread,
-    /// The living gateways announced other viewers.
-    Viewers,
     /// A slice differs: its place among the expected ones, and its content now.
     Slice(usize, SliceReading),
 }
@@ -115,10 +86,10 @@ impl Checked {
 /// Checks of many lives.
 #[async_trait]
 pub trait Checks {
-    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. Only the `living` gateways'
-    /// announcements count. The call does not read everything in one step, so a change at the same moment may be
-    /// reported as a difference. A key that a live shares with another program is an error.
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked>;
+    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. The call does not read
+    /// everything in one step, so a change at the same moment may be reported as a difference. A key that a live shares
+    /// with another program is an error.
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked>;
 
     /// The same for slices that belong to no live: for each that is not as expected, its content now.
     async fn check_slices(
@@ -129,11 +100,10 @@ pub trait Checks {
 }
 
 impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice in
-    /// doubt never is, nor is one of an older version, nor one that has other
-    /// times than those of its members.
+    /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in
+    /// doubt never is, nor is one of an older version, nor one that has other times than those of its members.
     pub fn is_met(&self, entry: Option<u64>, held: u64, size: SliceSize, timed: Option<u64>) -> bool {
-        (entry, held, size.card) == (self.entry, self.held, self.size.card)
+        (entry, held, size.arrived()) == (self.entry, self.held, self.size.arrived())
             && !size.in_doubt
             && size.version >= self.size.version
             && timed.is_none_or(|timed| timed == size.card)

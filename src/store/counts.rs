@@ -1,5 +1,5 @@
 //! The boundary for counts that other services read: the figures in a live's record, and the ranks of open lives by
-//! them. The gateways' own counts come from the slices and from [`super::Viewers`]; these follow a few seconds behind.
+//! them. The gateways' own counts come from the slices; these follow a few seconds behind.
 //!
 //! One gateway at a time writes the figures of a live, on change and at most once per [`COUNT_EVERY`]. The ranks lie
 //! beside the list of open lives, which may be on another node than the record. So a gateway writes the record first
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrivals, StoreResult};
+use super::{Arrived, StoreResult};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::ids::{Epoch, LiveId};
 
 /// The least time between two writes of a live's figures.
 pub const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -71,8 +71,8 @@ pub struct CountLive {
     pub figures: Figures,
     /// The highest counts that the caller knows of; the store keeps higher ones.
     pub peaks: Peaks,
-    /// How many came and left, as far as the caller knows; the store keeps what it knows besides.
-    pub arrivals: Arrivals,
+    /// How many came and left, as far as the caller knows; the store keeps higher ones.
+    pub arrived: Arrived,
 }
 
 /// The outcome of a [`CountLive`].
@@ -112,10 +112,6 @@ pub struct RankedLive {
 pub trait Counts: Sync {
     /// Writes the figures of an open live into its record, see [`CountLive`].
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>;
-
-    /// Adds the totals of these gateways in the record of an open live to the sum of those that are gone, see
-    /// [`Arrivals::fold`]. False if that epoch is not open, or has no totals of them.
-    async fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> StoreResult<bool>;
 
     /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;

@@ -25,9 +25,6 @@ pub const MAX_POINTS: usize = 10_000;
 /// How many past lives of a streamer are kept, the newest.
 pub const MAX_PAST_LIVES: usize = 1_000;
 
-/// The most users that one [`CountUniques`] names.
-pub const MAX_UNIQUES: usize = 1_000;
-
 /// What the figures of an epoch were at the end of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
@@ -37,19 +34,6 @@ pub struct Point {
     pub figures: Figures,
     /// How many had come and left since the opening.
     pub arrived: Arrived,
-}
-
-/// Users who came to an open live, by a hash of the user.
-#[derive(Debug, Clone)]
-pub struct CountUniques {
-    /// The live.
-    pub live: LiveId,
-    /// Which epoch; no other is touched, however late the call arrives.
-    pub epoch: Epoch,
-    /// Users who came; with `fans` together at most [`MAX_UNIQUES`].
-    pub viewers: Vec<u64>,
-    /// Users who were there as fans.
-    pub fans: Vec<u64>,
 }
 
 /// What is left of an epoch when it is over.
@@ -85,7 +69,7 @@ pub struct Summary {
     #[schema(example = 12.5)]
     #[serde(deserialize_with = "hundredths")]
     pub viewer_minutes: f64,
-    /// How often somebody came, on any gateway.
+    /// How often somebody came: to the first gateway, however many followed.
     pub joins: u64,
 }
 
@@ -93,7 +77,7 @@ impl LiveRecord {
     /// What is left of the epoch, once a close has begun.
     pub fn summary(&self) -> Option<Summary> {
         let closure = self.closure?;
-        let Sums { arrivals, watched_ms, uniques } = &self.sums;
+        let Sums { arrived, watched_ms, uniques } = &self.sums;
         Some(Summary {
             live_id: self.live.clone(),
             epoch: self.epoch,
@@ -108,7 +92,7 @@ impl LiveRecord {
             unique_viewers: uniques.map(|uniques| uniques.viewers),
             unique_fans: uniques.map(|uniques| uniques.fans),
             viewer_minutes: round(*watched_ms as f64 / 60_000.0),
-            joins: arrivals.sum().joins,
+            joins: arrived.joins,
         })
     }
 }
@@ -144,10 +128,6 @@ impl Summary {
 pub trait History: Sync {
     /// The points of an epoch from one time to another, both included, oldest first.
     async fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>>;
-
-    /// Counts users among those who came, live by live; what is not open in that epoch is left alone. Not in one step,
-    /// and an error for one live is no error for another.
-    async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>>;
 
     /// Puts an epoch that is over on the list of its streamer, or once more, and drops those from it whose close began
     /// longer ago than `keep`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrivals, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums};
+use super::{Arrived, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
@@ -106,10 +106,8 @@ pub struct LiveRecord {
     pub streamer: UserId,
     /// Which opening this is.
     pub epoch: Epoch,
-    /// The number of slices that its fans are spread over; fixed for the epoch.
+    /// The number of slices that its fans are spread over, and of those of its viewers; fixed for the epoch.
     pub slices: u32,
-    /// Whether all its viewers, too, are in as many slices; fixed for the epoch.
-    pub exact_viewers: bool,
     /// When it opened, by the store's clock.
     pub opened_at: UnixMillis,
     /// The role that opens or opened it.
@@ -136,7 +134,7 @@ pub struct LiveRecord {
 impl LiveRecord {
     /// Every slice of the live: those of its fans first.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
-        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+        slices_of(self.slices, &self.live)
     }
 
     /// This opening of the live.
@@ -179,8 +177,6 @@ pub struct OpenLive {
     pub streamer: UserId,
     /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
     pub slices: u32,
-    /// Whether to keep all viewers of the new epoch in slices, too.
-    pub exact_viewers: bool,
     /// The role that opens or opened it.
     pub by: OpenedBy,
     /// As `slices`: not looked at when the live is open already.
@@ -192,14 +188,14 @@ pub struct OpenLive {
 impl OpenLive {
     /// Every slice of the new epoch.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
-        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+        slices_of(self.slices, &self.live)
     }
 }
 
-/// The slices of the fans and then, if they are kept, those of all viewers.
-fn slices_of(slices: u32, live: &LiveId, viewers: Option<OnlineSet>) -> impl Iterator<Item = SliceId> + use<> {
-    let sets = [Some(OnlineSet::Fans(live.clone())), viewers];
-    sets.into_iter().flatten().flat_map(move |set| SliceId::all(set, slices))
+/// The slices of the fans and then those of all viewers.
+fn slices_of(slices: u32, live: &LiveId) -> impl Iterator<Item = SliceId> + use<> {
+    let sets = [OnlineSet::Fans(live.clone()), OnlineSet::Viewers(live.clone())];
+    sets.into_iter().flat_map(move |set| SliceId::all(set, slices))
 }
 
 /// The outcome of an [`OpenLive`].
@@ -228,12 +224,25 @@ pub struct CloseLive {
     pub reason: CloseReason,
     /// Highest counts that this gateway saw; they replace lower ones in the record.
     pub peaks: Peaks,
-    /// How many came and left, as far as this gateway knows.
-    pub arrivals: Arrivals,
-    /// Whether the users who came were counted.
+    /// Whether different users were counted.
     pub uniques: bool,
     /// Published on the live's channel in the same step.
     pub message: String,
+}
+
+/// A request to end a close whose slices are closed.
+#[derive(Debug, Clone)]
+pub struct FinishClose {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched.
+    pub epoch: Epoch,
+    /// How many came and left.
+    pub arrived: Arrived,
+    /// How many different users came; `None` if they were not counted.
+    pub uniques: Option<Uniques>,
+    /// How long the record stays.
+    pub keep: Duration,
 }
 
 /// The outcome of a [`CloseLive`].
@@ -333,9 +342,8 @@ pub trait LiveStore: Sync {
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
     /// closing → closed, after every slice of the epoch is closed and its events are in the stream, and takes the live
-    /// off the list. A live that is not closing in this epoch is left alone. The record stays for `keep`. Answers the
-    /// record as it is now.
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>>;
+    /// off the list. A live that is not closing in this epoch is left alone. Answers the record as it is now.
+    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>>;

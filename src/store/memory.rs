@@ -31,7 +31,6 @@ mod streamers;
 mod timelines;
 mod user_slice;
 mod users;
-mod viewers;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-mod arrivals;
 mod attendance;
 mod attendees;
 mod bus;
@@ -43,17 +42,15 @@ mod statuses;
 mod streamers;
 mod sums;
 mod timelines;
-mod viewers;
 mod whereabouts;
 
-pub use arrivals::{Arrivals, Arrived, MAX_ORIGINS};
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
     LiveEpoch, MAX_ATTENDED,
 };
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
+pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult, both};
@@ -68,16 +65,14 @@ pub use feeds::{
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
-pub use history::{
-    CountUniques, HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, MAX_UNIQUES, PastLive, Point, Summary,
-};
+pub use history::{HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, PastLive, Point, Summary};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
-    CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
-    OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
+    CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
+    LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
@@ -93,21 +88,19 @@ pub use sessions::{
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedTimes, Fence, HeldFrom, HeldMembers, HeldPage,
     Holders, LATEST_ENTRY, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
-    SliceView, Slices, Strays, StraysPage, Swept,
+    SliceTotals, SliceView, Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{ClaimLimits, Claimed, Presence, Streamers};
-pub use sums::{Sums, Uniques};
+pub use sums::{Arrived, Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
-pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{Chain, MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Everything a gateway needs of its store.
 pub trait Store:
     LiveStore
     + Slices
-    + Viewers
     + LeaseStore
     + Counts
     + History

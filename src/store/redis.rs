@@ -57,7 +57,6 @@ mod timelines;
 mod tls;
 mod topology;
 pub(crate) mod users;
-mod viewers;
 mod watchdog;
 mod whereabouts;
 

@@ -5,15 +5,16 @@
 //! A slice does not know which slices a live has, whether the live is open, or which gateways live: the caller of
 //! [`Slice::sweep`] must know that the gateway was buried.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use super::limits::MAX_BATCH;
 use super::sessions::Stays;
 use super::slices::{
     Apply, ApplyReply, Compared, DOUBT_AFTER_LOSS, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
-    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Strays, StraysPage, Swept,
+    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Strays, StraysPage, Swept,
 };
+use super::sums::Arrived;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
 
@@ -22,8 +23,8 @@ const MAX_NAMES: usize = 10;
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///
-/// Two slices are equal if they answer alike from now on but for versions, so that a model checker can tell states
-/// apart.
+/// Two slices are equal if they answer alike from now on but for versions and for how many came and left, so that a
+/// model checker can tell states apart.
 #[derive(Debug, Clone, Default)]
 pub struct Slice {
     members: Members,
@@ -34,8 +35,12 @@ pub struct Slice {
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
     version: u64,
-    /// How many members the calls have put into the slice.
-    counted: u64,
+    /// How often a user came, by the first gateway, and how often one left, by the last.
+    arrived: Arrived,
+    /// The hashes of the different users who came.
+    users: HashSet<u64>,
+    /// What was counted of the epoch, if it is closed.
+    closed: SliceTotals,
     /// When the doubt about the slice may end; `None` if it is in no doubt.
     doubt: Option<UnixMillis>,
     /// The sessions of each epoch, in a set that keeps them. They outlast the close.
@@ -46,7 +51,7 @@ impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
         (&self.members, &self.held, &self.since, &self.entries, self.fence, &self.stays)
             == (&other.members, &other.held, &other.since, &other.entries, other.fence, &other.stays)
-            && (self.counted, self.doubt) == (other.counted, other.doubt)
+            && (self.counted(), self.doubt) == (other.counted(), other.doubt)
     }
 }
 
@@ -55,7 +60,7 @@ impl Eq for Slice {}
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.members, &self.held, &self.since, &self.entries, self.fence).hash(state);
-        (self.counted, self.doubt).hash(state);
+        (self.counted(), self.doubt).hash(state);
     }
 }
 
@@ -82,56 +87,69 @@ impl Slice {
             self.wipe();
             self.fence = Some(Fence::Open(call.epoch));
         }
-        self.compare_size(call.known, now);
-        let before = self.card();
+        self.compare_size(Some(call.known), now);
+        let size = self.members.len();
         self.entries.insert(call.gateway.clone(), call.number);
         let version = self.move_on(now);
         self.note_since(&call.joins, &call.since);
-        self.join(&call.gateway, &call.joins);
+        let came = self.join(&call.gateway, &call.joins);
+        if call.uniques {
+            self.users.extend(call.joins.iter().map(UserId::xxh3));
+        }
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
             call.joins.iter().zip(&call.since).for_each(|(user, at)| stays.enter(user, version, *at));
         }
         let left: HashMap<&UserId, UnixMillis> = call.times_left().collect();
-        self.leave(&call.gateway, &call.leaves, |user| left.get(user).copied().unwrap_or(now));
-        self.count_since(before);
+        let left = self.leave(&call.gateway, &call.leaves, |user| left.get(user).copied().unwrap_or(now));
+        self.count_change(size, came, left);
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
         ApplyReply::Done(SliceView { size: self.size(), held })
     }
 
-    /// The size, as far as the calls know it.
+    /// The size, as the calls have counted it.
     fn size(&self) -> SliceSize {
-        SliceSize { card: self.card(), version: self.version, in_doubt: self.doubt.is_some() }
+        let leaves = self.arrived.leaves;
+        SliceSize { card: self.counted(), leaves, version: self.version, in_doubt: self.doubt.is_some() }
     }
 
-    /// Begins a doubt if the slice has another size than the calls gave it, or is older than the version `known` to a
-    /// gateway.
-    fn compare_size(&mut self, known: u64, now: UnixMillis) {
-        if known > self.version {
+    /// How many members the slice has by the count of the calls.
+    fn counted(&self) -> u64 {
+        self.arrived.joins - self.arrived.leaves
+    }
+
+    /// Begins a doubt if the slice has another size than was counted, or is older than the one `known` to a gateway.
+    fn compare_size(&mut self, known: Option<SliceSize>, now: UnixMillis) {
+        if let Some(known) = known.filter(|known| known.version > self.version) {
             self.doubt = self.doubt.max(Some(now + millis(DOUBT_AFTER_LOSS)));
             // The next version is newer than every one that gateways know, even if the clock is behind.
-            self.version = known;
-        } else if self.counted != self.card() {
+            self.version = known.version;
+            self.arrived = self.arrived.max(known.arrived());
+        } else if self.counted() != self.members.len() {
             self.doubt = self.doubt.or(Some(0));
         }
     }
 
-    /// Counts the members whom a call has added and removed since the slice had this size.
-    fn count_since(&mut self, before: u64) {
-        self.counted = self.counted.wrapping_add(self.card()).wrapping_sub(before);
+    /// Counts members who came to a slice of this size and who left it. While members are missing, those who come are
+    /// taken for them: they were counted before.
+    fn count_change(&mut self, size: u64, came: u64, left: u64) {
+        let missing = self.counted().saturating_sub(size);
+        self.arrived.joins += came.saturating_sub(missing);
+        // Another program may have put somebody there who came to a gateway later, and was not counted.
+        self.arrived.leaves = (self.arrived.leaves + left).min(self.arrived.joins);
     }
 
     fn is_open_in(&self, epoch: Epoch) -> bool {
         self.fence == Some(Fence::Open(epoch))
     }
 
-    /// Compares the size with the size that the calls gave the slice; see [`super::Slices::compare`].
-    pub fn compare(&mut self, epoch: Epoch, known: u64, now: UnixMillis) -> Option<Compared> {
+    /// Compares the size with what was counted; see [`super::Slices::compare`].
+    pub fn compare(&mut self, epoch: Epoch, known: SliceSize, now: UnixMillis) -> Option<Compared> {
         if !self.is_open_in(epoch) {
             return None;
         }
         let before = self.doubt;
-        self.compare_size(known, now);
+        self.compare_size(Some(known), now);
         if self.doubt != before {
             self.move_on(now);
         }
@@ -141,7 +159,7 @@ impl Slice {
     }
 
     fn difference(&self) -> i64 {
-        self.card().wrapping_sub(self.counted).cast_signed()
+        self.members.len().wrapping_sub(self.counted()).cast_signed()
     }
 
     /// Puts those of a page of what a gateway holds back whom the slice lacks.
@@ -151,7 +169,7 @@ impl Slice {
         let lacking: Vec<UserId> = users.iter().filter(|user| !self.members.contains(user)).cloned().collect();
         lacking.iter().for_each(|user| self.members.insert(user));
         if !lacking.is_empty() {
-            self.compare_size(0, now);
+            self.compare_size(None, now);
             self.move_on(now);
         }
         PutBackPage { put_back: lacking.len() as u64, next, size: self.size() }
@@ -169,7 +187,8 @@ impl Slice {
         if self.difference() != difference {
             return Settled::Changed;
         }
-        self.counted = self.card();
+        self.arrived.joins += difference.max(0).unsigned_abs();
+        self.arrived.leaves += difference.min(0).unsigned_abs();
         self.doubt = None;
         self.move_on(now);
         Settled::Settled(self.size())
@@ -196,7 +215,9 @@ impl Slice {
         };
         SliceSurvey {
             fence: self.fence,
-            card: self.card(),
+            card: self.members.len(),
+            leaves: self.arrived.leaves,
+            timed: None,
             may_be_in_doubt: self.may_be_in_doubt(),
             parts: self.entries.iter().map(part).collect(),
         }
@@ -204,10 +225,10 @@ impl Slice {
 
     /// Whether the slice is in doubt, or will be with the next call.
     fn may_be_in_doubt(&self) -> bool {
-        self.doubt.is_some() || self.counted != self.card()
+        self.doubt.is_some() || self.counted() != self.members.len()
     }
 
-    /// The number of fans in the slice.
+    /// The number of members.
     pub fn card(&self) -> u64 {
         self.members.len()
     }
@@ -216,32 +237,39 @@ impl Slice {
     /// end at `last_heard`.
     pub fn sweep(&mut self, gateway: &GatewayId, most: usize, last_heard: UnixMillis, now: UnixMillis) -> Swept {
         let taken = self.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
-        let before = self.card();
+        let size = self.members.len();
         if !taken.is_empty() {
-            self.compare_size(0, now);
+            self.compare_size(None, now);
         }
-        self.drop_unheld(&taken, |_| last_heard);
+        let left = self.drop_unheld(&taken, |_| last_heard);
         let done = self.held.get(gateway).is_none_or(Members::is_empty);
         if done {
             self.held.remove(gateway);
             self.entries.remove(gateway);
         }
         if !taken.is_empty() {
-            self.count_since(before);
+            self.count_change(size, 0, left);
             self.move_on(now);
         }
         Swept { released: taken.len() as u64, done, size: self.size() }
     }
 
-    /// Closes the slice for an epoch and forgets all it held. True if the fence moved.
-    pub fn close(&mut self, epoch: Epoch) -> bool {
+    /// Closes the slice for an epoch and forgets all it held. Answers the totals of the epoch, zeros if the slice
+    /// belongs to another one, and whether the fence moved.
+    pub fn close(&mut self, epoch: Epoch) -> (SliceTotals, bool) {
         let closed = Some(Fence::Closed(epoch));
-        if self.fence.is_some_and(|fence| fence.epoch() > epoch) || self.fence == closed {
-            return false;
+        if self.fence.is_some_and(|fence| fence.epoch() > epoch) {
+            return (SliceTotals::default(), false);
         }
-        self.wipe();
-        self.fence = closed;
-        true
+        let moves = self.fence != closed;
+        if moves {
+            let totals = SliceTotals { arrived: self.arrived, uniques: self.users.len() as u64 };
+            let totals = if self.is_open_in(epoch) { totals } else { SliceTotals::default() };
+            self.wipe();
+            self.closed = totals;
+            self.fence = closed;
+        }
+        (self.closed, moves)
     }
 
     /// To which epoch it belongs, if it was ever used.
@@ -271,7 +299,7 @@ impl Slice {
         let found: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
         if strays == Strays::Drop && !found.is_empty() {
             found.iter().for_each(|user| self.drop_member(user, now));
-            self.compare_size(0, now);
+            self.compare_size(None, now);
             self.move_on(now);
         }
         StraysPage {
@@ -279,6 +307,7 @@ impl Slice {
             names: found.into_iter().take(MAX_NAMES).collect(),
             next,
             size: self.size(),
+            card: self.members.len(),
             held,
         }
     }
@@ -328,18 +357,22 @@ impl Slice {
         self.members = Members::default();
     }
 
-    fn join(&mut self, gateway: &GatewayId, users: &[UserId]) {
+    /// Answers how many of them were held by no gateway before.
+    fn join(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
         if users.is_empty() {
-            return;
+            return 0;
         }
+        let before = self.members.len();
         let held = self.held.entry(gateway.clone()).or_default();
         for user in users {
             held.insert(user);
             self.members.insert(user);
         }
+        self.members.len() - before
     }
 
-    fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) {
+    /// Answers how many left the slice.
+    fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
         let Some(held) = self.held.get_mut(gateway) else {
             return self.drop_unheld(users, at);
         };
@@ -349,17 +382,19 @@ impl Slice {
         if held.is_empty() {
             self.held.remove(gateway);
         }
-        self.drop_unheld(users, at);
+        self.drop_unheld(users, at)
     }
 
-    /// Removes users from the union whom no gateway holds; `at` tells when each was here last. Empty held sets are not
-    /// kept, so this looks only at gateways that hold somebody.
-    fn drop_unheld(&mut self, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) {
+    /// Removes users from the union whom no gateway holds; `at` tells when each was here last. Answers how many were
+    /// there. Empty held sets are not kept, so this looks only at gateways that hold somebody.
+    fn drop_unheld(&mut self, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
+        let before = self.members.len();
         for user in users {
             if !self.held.values().any(|held| held.contains(user)) {
                 self.drop_member(user, at(user));
             }
         }
+        before - self.members.len()
     }
 
     fn drop_member(&mut self, user: &UserId, at: UnixMillis) {
@@ -406,7 +441,9 @@ impl Slice {
         self.since.clear();
         self.held.clear();
         self.entries.clear();
-        self.counted = 0;
+        self.arrived = Arrived::default();
+        self.users.clear();
+        self.closed = SliceTotals::default();
         self.doubt = None;
     }
 }
@@ -492,11 +529,12 @@ mod tests {
             gateway: gateway.clone(),
             number: 1,
             follows: None,
-            known: 0,
+            known: SliceSize::default(),
             joins: vec![user("u1"), user("u2")],
             since: Vec::new(),
             leaves: Vec::new(),
             left: None,
+            uniques: false,
         };
         assert!(matches!(slice.apply(&call, 0, 0), ApplyReply::Done(_)));
         slice.members.insert(&user("stray"));

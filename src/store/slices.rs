@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::{SESSIONS_A_CALL, StoreResult};
+use super::{Arrived, SESSIONS_A_CALL, StoreResult};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 
@@ -55,9 +55,8 @@ pub struct Apply {
     /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`:
     /// the call makes the entry. The gateway must first have read `live:` and found the epoch open.
     pub follows: Option<u64>,
-    /// The newest version that the gateway knows of the slice in this epoch; 0 if it knows none. A slice with an older
-    /// one has lost writes.
-    pub known: u64,
+    /// The newest size that the gateway knows of the slice in this epoch. A slice with an older version lost writes.
+    pub known: SliceSize,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
     /// Since when each of `joins` is there, in the same order, by the gateway's wall clock, for a set that keeps it
@@ -70,6 +69,8 @@ pub struct Apply {
     /// of a live with attendance, whose sessions the call begins and ends, and for the users of the platform, of whom
     /// it is noted when they were seen last. `None` for the others, and if they were here until now.
     pub left: Option<Vec<UnixMillis>>,
+    /// Whether to count how many different users join.
+    pub uniques: bool,
 }
 
 impl Apply {
@@ -88,16 +89,34 @@ impl Apply {
 /// written again whom it holds.
 pub const DOUBT_AFTER_LOSS: Duration = Duration::from_secs(10);
 
-/// The size of a slice, over all gateways.
+/// The size of a slice, over all gateways, as the calls on it have counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct SliceSize {
-    /// Its members.
+    /// Its members: as many as came and did not leave.
     pub card: u64,
+    /// How often a member left since the epoch began, the last gateway that held the user.
+    pub leaves: u64,
     /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
     pub version: u64,
     /// Whether the size may be wrong: another program wrote to the slice, or the store lost writes to it, and nobody
     /// has repaired it yet.
     pub in_doubt: bool,
+}
+
+impl SliceSize {
+    /// How many came and left since the epoch began.
+    pub fn arrived(self) -> Arrived {
+        Arrived { joins: self.card.saturating_add(self.leaves), leaves: self.leaves }
+    }
+}
+
+/// What a close answers of a slice: totals of the epoch that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SliceTotals {
+    /// How many came and left.
+    pub arrived: Arrived,
+    /// How many different users came, within about 1 %; 0 if they were not counted.
+    pub uniques: u64,
 }
 
 /// A slice after a call.
@@ -131,7 +150,7 @@ pub enum ApplyReply {
 /// A slice as a gateway reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceReading {
-    /// Its size. It is in doubt, too, if it is not the size that the scripts gave the slice.
+    /// Its size. It is in doubt, too, if the slice has another number of members than was counted.
     pub size: SliceSize,
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
@@ -150,12 +169,23 @@ pub struct SliceReading {
 pub struct SliceSurvey {
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
-    /// Fans in the slice.
+    /// Members of the slice.
     pub card: u64,
+    /// How many left, as the calls on the slice have counted.
+    pub leaves: u64,
+    /// As in a [`SliceReading`].
+    pub timed: Option<u64>,
     /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading may look so.
     pub may_be_in_doubt: bool,
     /// Every gateway with an entry.
     pub parts: Vec<SlicePart>,
+}
+
+impl SliceSurvey {
+    /// Whether the slice is in no doubt, and says of each member since when they are there if its set keeps that.
+    pub fn looks_right(&self) -> bool {
+        !self.may_be_in_doubt && self.timed.is_none_or(|timed| timed == self.card)
+    }
 }
 
 /// What a slice holds for one gateway.
@@ -252,6 +282,8 @@ pub struct StraysPage {
     pub next: Option<u64>,
     /// The size of the slice after the call.
     pub size: SliceSize,
+    /// The members that the slice has now, strays among them.
+    pub card: u64,
     /// Members of all held sets together. Fewer than the slice has: there are more strays.
     pub held: u64,
 }
@@ -273,7 +305,7 @@ pub struct PutBackPage {
 pub struct Compared {
     /// The size of the slice.
     pub size: SliceSize,
-    /// How many members more than by the count of the scripts; negative if fewer.
+    /// How many members more than by that size; negative if fewer.
     pub difference: i64,
     /// After how many ms a doubt may end; 0 if at once.
     pub wait: Millis,
@@ -336,10 +368,9 @@ pub trait Slices: Sync {
     /// those whom it drops, sessions end now, and users of the platform were seen now.
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
 
-    /// Compares the size of an open slice with the size that the scripts gave it. If they differ, or if the slice is
-    /// older than the version `known` to the caller (0: none), a doubt begins. `None` if the slice does not belong to
-    /// this epoch.
-    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>>;
+    /// Compares how many members an open slice has with how many were counted. If they differ, or if the slice is older
+    /// than the size `known` to the caller, a doubt begins. `None` if the slice does not belong to this epoch.
+    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>>;
 
     /// Looks through a page of about `most` users whom a gateway holds, from cursor 0 on, and puts those back whom the
     /// slice lacks. The gateway must be alive. Does nothing to a slice of another epoch.
@@ -356,7 +387,8 @@ pub trait Slices: Sync {
     async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes>;
 
     /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those
-    /// who were missing are back. `difference` is [`Compared::difference`] from before.
+    /// who were missing are back. Members who were not counted count as come, and missing ones as left. `difference` is
+    /// [`Compared::difference`] from before.
     async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled>;
 
     /// Removes keys of a slice that have another type than theirs, and a fence that says nothing: another program put
@@ -365,8 +397,9 @@ pub trait Slices: Sync {
     async fn drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>>;
 
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
-    /// newer epoch is left alone.
-    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()>;
+    /// newer epoch is left alone. Answers the totals of the epoch, also if it was closed before; zeros if the slice
+    /// belongs to another one.
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
 
     /// A page of what a gateway holds in a slice, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;

@@ -1,20 +1,44 @@
 //! What a record adds up of its epoch, for the summary that is left when the epoch is over.
 
-use super::Arrivals;
+use serde::{Deserialize, Serialize};
+
+/// How many users came and left, over all gateways. A user comes with the first gateway that has them, and leaves with
+/// the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Arrived {
+    /// Users who became viewers.
+    pub joins: u64,
+    /// Viewers who left.
+    pub leaves: u64,
+}
+
+impl Arrived {
+    /// The higher of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { joins: self.joins.max(other.joins), leaves: self.leaves.max(other.leaves) }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { joins: self.joins.saturating_add(other.joins), leaves: self.leaves.saturating_add(other.leaves) }
+    }
+}
 
 /// What a record adds up of its epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sums {
-    /// How many came and left.
-    pub arrivals: Arrivals,
+    /// How many came and left, a moment ago.
+    pub arrived: Arrived,
     /// The time that all viewers were there together, in ms, by the figures of the record.
     pub watched_ms: u64,
-    /// How many different users came; `None` before the close, and if nobody counted them.
+    /// How many different users came; `None` before the close, and if nobody counts them. Zeros until the close ends.
     pub uniques: Option<Uniques>,
 }
 
 /// How many different users came, within about 1 % of the truth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Uniques {
     /// All of them.
     pub viewers: u64,

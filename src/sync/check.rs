@@ -1,14 +1,13 @@
 //! Compares what the store holds with what this gateway expects it to hold: once per `check-every` for each room, and
 //! at once where there is reason for doubt. The comparison changes nothing. What it finds is repaired the usual way:
-//! the flusher reads a slice back, the keeper writes the record again, the publisher announces viewers again. Where a
-//! dead gateway may still have members, the sweeper removes them first.
+//! the flusher reads a slice back, the keeper writes the record again. Where a dead gateway may still have members, the
+//! sweeper removes them first.
 //!
 //! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
 //! as much as a check does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
@@ -18,7 +17,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::ended_lives::EndedLive;
-use crate::presence::gateways::{Gateways, Roster};
+use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Platform, ReadSize, Room, Rooms};
 use crate::store::{
     CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
@@ -37,8 +36,6 @@ const LOOKS_AT_A_TIME: usize = 16;
 
 /// What a check left open is looked at again after this time, in ms.
 const AGAIN: Millis = 1_000;
-/// Totals of a gateway are folded only when it has been without a lease for much longer.
-const SURELY_UNFOLDED: Duration = Duration::from_secs(600);
 
 /// Keys that do not change are written again after this time, in ms, since their lifetime in the store is hours.
 const WRITE_AGAIN: Millis = 3_600_000;
@@ -73,11 +70,9 @@ impl Checker {
         // Before the check, which reads the sizes.
         let swept = self.sweep(&rooms).await;
         let own = self.gateways.own.incarnation();
-        let roster = self.gateways.roster();
-        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number, &roster)).collect();
+        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number)).collect();
         let lives: Vec<CheckLive> = expected.iter().map(|expected| expected.live.clone()).collect();
-        let living: Vec<_> = roster.living.iter().cloned().collect();
-        let answers = self.store.check(&own.id, &living, &lives).await;
+        let answers = self.store.check(&own.id, &lives).await;
         for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
             self.checks.checked(room);
@@ -129,7 +124,7 @@ impl Checker {
             if !size.in_doubt || audience.has_ended() {
                 continue;
             }
-            match self.mender.mend(&slice.id, audience.epoch(), size.version).await {
+            match self.mender.mend(&slice.id, audience.epoch(), slice.newest_size()).await {
                 Ok(left) => wait = wait.max(left),
                 Err(why) => tracing::debug!(
                     set = %slice.id.set, slice = slice.id.index, error = %why,
@@ -186,7 +181,7 @@ impl Checker {
         }
     }
 
-    fn expect(&self, room: Arc<Room>, incarnation: u32, roster: &Roster) -> Expected {
+    fn expect(&self, room: Arc<Room>, incarnation: u32) -> Expected {
         if room.check.take_read_back() {
             room.slices().iter().for_each(|slice| slice.lock().read_back_all());
         }
@@ -209,9 +204,7 @@ impl Checker {
             removals: room.bans.last(),
             info: room.info.newest().info.version,
             // A change that waits for its write is no difference.
-            counted: (!room.counting.queued.is_set()).then(|| room.figures()),
-            arrivals: room.arrivals.all(),
-            viewers: room.expected_viewers(roster, incarnation),
+            counted: (!room.counting.queued.is_set()).then(|| room.totals().0),
             slices,
         };
         Expected { live, places, room }
@@ -232,9 +225,6 @@ impl Checker {
         } else if is_complete {
             room.note_confirmed_open(now);
         }
-        if is_complete && !findings.contains(&Finding::Viewers) && room.note_viewers_confirmed() {
-            self.rooms.count(room);
-        }
         let mut as_expected = vec![is_complete; places.len()];
         // A part that cannot be repaired now must not hold up the others.
         for finding in findings {
@@ -248,24 +238,12 @@ impl Checker {
                     self.rooms.record(room);
                     Ok(())
                 }
-                // This gateway may have been buried, and its totals folded. A check after the next renewal writes them.
-                Finding::Arrivals(_) if !self.gateways.own.is_fresh(now, SURELY_UNFOLDED) => Ok(()),
-                Finding::Arrivals(said) => {
-                    room.arrivals.read(&said);
-                    // A change that waits for its write is no difference.
-                    if !room.counting.queued.is_set() && !said.covers(&room.arrivals.all()) {
-                        room.counting.require(now);
-                        self.rooms.record(room);
-                    }
-                    Ok(())
-                }
                 Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
                 Finding::ListUnread => {
                     // The next check reads it again.
                     room.check.doubt();
                     Ok(())
                 }
-                Finding::Viewers => self.read_viewers_again(room).await,
                 Finding::Slice(index, reading) => {
                     let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
                     as_expected[index] = false;
@@ -295,8 +273,7 @@ impl Checker {
         let size = reading.size;
         let is_older = size.version < version;
         if is_older {
-            // The doubt begins with the version that this gateway knows, before it is forgotten.
-            self.mender.mend(&slice.id, epoch, version).await?;
+            self.mender.mend(&slice.id, epoch, slice.newest_size()).await?;
         }
         // Without a fence, only a call can begin the doubt.
         let is_evidence = is_older && expected.entry.is_some();
@@ -344,11 +321,7 @@ impl Checker {
     /// Has keys written again that have not changed for long, before their lifetime ends.
     fn write_again(&self, room: &Arc<Room>, now: Millis) {
         self.write_slices_again(&room.into(), now);
-        if room.announced.is_older_than(now.saturating_sub(WRITE_AGAIN)) {
-            room.announced.forget();
-        }
-        let owes_uniques = room.uniques.as_ref().is_some_and(|uniques| !uniques.is_empty());
-        if owes_uniques || room.owes_viewers(self.gateways.own.incarnation().number) {
+        if room.owes_peers() {
             self.rooms.publish(room);
         }
     }
@@ -413,25 +386,6 @@ impl Checker {
         self.write_slices_again(&audience, self.clock.now());
     }
 
-    /// Reads the viewers of a room as the store has them, and announces this gateway's again if the store has others.
-    async fn read_viewers_again(&self, room: &Arc<Room>) -> StoreResult<()> {
-        let own = self.gateways.own.incarnation();
-        let before = room.announced.stored(own.number);
-        // If the epoch is not open, the look at the record finds that out.
-        let Some(said) = self.store.view_viewers(&room.record.live, room.record.epoch).await? else { return Ok(()) };
-        let there = said.iter().find(|said| said.gateway == own.id).map(|own| (own.viewers, own.number));
-        if there != before && room.announced.stored(own.number) == before {
-            room.announced.forget();
-            self.outbox.outnumber(there.map_or(0, |(_, number)| number));
-            room.announced.require();
-            self.rooms.publish(room);
-        }
-        if room.note_stored_viewers(said, &own.id, &self.gateways.roster()) {
-            self.rooms.count(room);
-        }
-        Ok(())
-    }
-
     /// Looks again at lives whose rooms have ended here, some at a time: a failover may have brought their keys back.
     pub async fn check_ended(&self, lives: Vec<EndedLive>) {
         stream::iter(lives).for_each_concurrent(LOOKS_AT_A_TIME, |live| self.check_one_ended(live)).await;
@@ -477,7 +431,7 @@ impl Checker {
                         live_id = %record.live, set = %slice.set, slice = slice.index, %epoch,
                         "a slice of a closed live is open again; closing it once more"
                     );
-                    self.store.close_slice(slice, record.epoch).await
+                    self.store.close_slice(slice, record.epoch).await.map(drop)
                 }
                 found => found.map(drop),
             };
@@ -496,13 +450,12 @@ impl Checker {
             return Ok(());
         }
         let own = self.gateways.id();
-        let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
-        let mut is_there = said.iter().any(|said| said.gateway == own && said.viewers > 0);
+        let mut is_there = false;
         for slice in record.all_slices() {
             is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
         }
         if is_there {
-            // A new room removes the users whom the store still holds for this gateway, and announces its viewers.
+            // A new room removes the users whom the store still holds for this gateway.
             if let Err(LiveError::Store(why)) = self.lives.find(&record.live).await {
                 return Err(why);
             }

@@ -18,7 +18,7 @@ use crate::presence::figures::Quality;
 use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
-use crate::store::{Arrivals, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult};
+use crate::store::{Arrived, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult};
 use crate::sync::events::count_events::CountEvents;
 
 /// How often the recorder takes what is due.
@@ -89,10 +89,11 @@ impl CountsRecorder {
             self.try_again(room, RETRY);
             return None;
         }
-        let (live, figures) = (room.record.live.clone(), room.figures());
+        let live = room.record.live.clone();
+        let (figures, arrived) = room.totals();
         room.note_peaks();
-        let (peaks, arrivals) = (room.sure_peaks(), room.arrivals.all());
-        let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures, peaks, arrivals };
+        let peaks = room.sure_peaks();
+        let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures, peaks, arrived };
         let reply = self.store.count_live(&wish).await;
         let why = match &reply {
             Ok(CountReply::Counted) => "written",
@@ -133,8 +134,8 @@ impl CountsRecorder {
 /// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the last write was a
 /// moment ago, answers after which time the figures may be written.
 pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Duration>> {
-    let (figures, peaks, arrivals) = (Figures::default(), Peaks::default(), Arrivals::default());
-    match store.count_live(&CountLive { live: live.clone(), epoch, figures, peaks, arrivals }).await? {
+    let (figures, peaks, arrived) = (Figures::default(), Peaks::default(), Arrived::default());
+    match store.count_live(&CountLive { live: live.clone(), epoch, figures, peaks, arrived }).await? {
         CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await.map(|()| None),
         CountReply::Early(left) => Ok(Some(left)),
         _ => Ok(None),

@@ -345,11 +345,12 @@ impl Flusher {
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
-            known: slice.size().version,
+            known: slice.newest_size(),
             joins: draft.joins.clone(),
             since: audience.since(place, &draft.joins, self.clock.unix()),
             leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
+            uniques: audience.room().is_some_and(|room| room.uniques),
         };
         self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
         let asked = self.clock.now();

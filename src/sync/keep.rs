@@ -37,12 +37,10 @@ impl Keeper {
             }
             Standing::Rewritten => {
                 tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
-                // The store lost this gateway's viewers and the bans with the record.
+                // The store lost the bans with the record.
                 if room.record.terms.attendance {
                     self.store.begin_attendance(&room.record.live_epoch(), &room.record.attended()).await?;
                 }
-                room.announced.forget();
-                room.count_uniques_again();
                 self.rooms.publish(room);
                 room.counting.require(now);
                 self.rooms.record(room);

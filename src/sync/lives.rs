@@ -189,9 +189,6 @@ impl Lives {
             let of_fans = |(place, _): &&(usize, _)| *place < record.slices as usize;
             fans = slices.iter().filter(of_fans).map(|(_, reading)| reading.size.card).sum();
             viewers = slices.iter().filter(|slice| !of_fans(slice)).map(|(_, reading)| reading.size.card).sum();
-            let roster = parts.gateways.roster();
-            let said = parts.viewers(&record).await.unwrap_or_default();
-            viewers += said.iter().filter(|said| roster.counts(&said.gateway)).map(|said| said.viewers).sum::<u64>();
         }
         Ok(LiveView { record, viewers, fans, room: None })
     }

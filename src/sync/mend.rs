@@ -10,7 +10,7 @@ use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
-use crate::store::{HeldFrom, MAX_BATCH, Settled, Store, StoreError, StoreResult};
+use crate::store::{HeldFrom, MAX_BATCH, Settled, SliceSize, Store, StoreError, StoreResult};
 use crate::sync::sweep::Sweeper;
 
 /// After so many repairs in a row, of which each found something, another program writes all the time. The next look at
@@ -29,9 +29,9 @@ pub struct Mender {
 }
 
 impl Mender {
-    /// Repairs a slice if it is in doubt, or if it is older than the version `known` here (0: none). Returns after
-    /// which time, in ms, it may be repaired; 0 if the slice is in no doubt, or may be repaired at any time.
-    pub async fn mend(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Millis> {
+    /// Repairs a slice if it is in doubt, or if it is older than the size `known` here. Returns after which time, in
+    /// ms, it may be repaired; 0 if the slice is in no doubt, or may be repaired at any time.
+    pub async fn mend(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Millis> {
         for _ in 0..MOST_REPAIRS {
             let Some(compared) = self.store.compare(slice, epoch, known).await? else {
                 // Without an open fence of this epoch there is no doubt to end; strays go all the same.

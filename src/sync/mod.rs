@@ -14,7 +14,6 @@ pub mod feeds;
 pub mod flush;
 pub mod follows;
 pub mod friends;
-mod gone_origins;
 pub mod info;
 pub mod keep;
 pub mod lease;

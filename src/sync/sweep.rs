@@ -80,7 +80,7 @@ impl Sweeper {
     /// give the older slice a newer version.
     async fn compare(&self, slice: &SliceId) -> StoreResult<()> {
         let Some((audience, place)) = self.place_of(slice) else { return Ok(()) };
-        let known = audience.slices()[place].size().version;
+        let known = audience.slices()[place].newest_size();
         if let Some(compared) = self.store.compare(slice, audience.epoch(), known).await? {
             self.note_size(slice, compared.size);
         }
@@ -112,7 +112,7 @@ impl Sweeper {
             }
             searched.strays += page.strays;
             searched.next = page.next;
-            if page.size.card <= page.held {
+            if page.card <= page.held {
                 break;
             }
         }

@@ -225,8 +225,7 @@ impl Upkeep {
         if room.end().is_some() {
             return false;
         }
-        let owes = room.owes_viewers(self.gateways.own.incarnation().number);
-        let owes = owes || room.counting.queued.is_set();
+        let owes = room.owes_peers() || room.counting.queued.is_set();
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
             leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);

@@ -21,8 +21,8 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    CALL_DEADLINE, Counted, Fence, Figures, Holders, LATEST_ENTRY, ListedLive, LiveEpoch, LiveRecord, LiveState,
-    MAX_BATCH, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals, both,
+    CALL_DEADLINE, Counted, Fence, Figures, Holders, LATEST_ENTRY, ListedLive, LiveRecord, LiveState, MAX_BATCH,
+    SliceSize, SliceSurvey, Store, StoreError, StoreResult, both,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
@@ -30,7 +30,6 @@ use crate::sync::events::announce;
 use crate::sync::events::count_events::CountEvents;
 use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
-use crate::sync::gone_origins::GoneOrigins;
 use crate::sync::lives::Lives;
 use crate::sync::mend::Mender;
 use crate::sync::streamer_timeout::StreamerTimeout;
@@ -42,9 +41,6 @@ const AT_A_TIME: usize = 64;
 
 /// How many lives are read from the list at a time.
 const PAGE: usize = 500;
-
-/// One walk drops the announced viewers of at most this many dead gateways.
-const MOST_FORGOTTEN: usize = 100;
 
 /// The large slices of each live are searched for strays, a page each, in one walk of this many. Where there certainly
 /// are some, every walk searches, and so it does in small slices.
@@ -111,9 +107,6 @@ struct WalkState {
     late_calls_over: Option<(Millis, Millis)>,
     /// Where the next search for strays goes on in each slice.
     cursors: HashMap<SliceId, u64>,
-    /// The dead gateways whose announced viewers this walk drops.
-    to_forget: Arc<[GatewayId]>,
-    gone: GoneOrigins,
 }
 
 impl WalkState {
@@ -165,9 +158,6 @@ impl Walk {
         let regular = memory.next.is_none_or(|next| next <= now);
         let has_just_begun = memory.next.is_none();
         let roster = self.gateways.roster();
-        let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
-        // Newly buried gateways first: an earlier walk has dropped the viewers of most others.
-        memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
         let someone_died = !buried.is_subset(&memory.known_dead);
         let late_calls_over = memory.note_living(&roster, now);
         let walked = if regular || memory.ended_early || someone_died || late_calls_over {
@@ -265,7 +255,6 @@ impl Walk {
 
     /// Looks after some lives, and notes those that could not be reached.
     async fn look_after_all(&self, memory: &mut WalkState, lives: Vec<LiveId>, occasion: Occasion) {
-        let to_forget = memory.to_forget.clone();
         let records = self.store.load_lives(&lives).await;
         if let Err(why) = self.repair_ranks(&records).await {
             tracing::debug!(error = %why, "ranks were not compared with the records");
@@ -282,7 +271,6 @@ impl Walk {
             self.tell_found(&open, &found).await;
             self.feeds.announce_missing(&open).await;
             self.attendance.begin_missing(&open).await;
-            self.fold_arrivals(&mut memory.gone, &open).await;
         }
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {
@@ -295,10 +283,7 @@ impl Walk {
             (live, record, slices)
         });
         let looks: Vec<_> = stream::iter(looks.collect::<Vec<_>>())
-            .map(|(live, record, slices)| {
-                let to_forget = to_forget.clone();
-                async move { (self.look_after(&live, record, slices, &to_forget).await, live) }
-            })
+            .map(|(live, record, slices)| async move { (self.look_after(&live, record, slices).await, live) })
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
@@ -349,31 +334,6 @@ impl Walk {
         self.drop_strays(memory, large.into_iter().map(|slice| slice.id).collect()).await;
     }
 
-    /// Folds what gateways counted that have been gone for long.
-    async fn fold_arrivals(&self, gone: &mut GoneOrigins, open: &[LiveRecord]) {
-        let (now, roster) = (self.clock.now(), self.gateways.roster());
-        // Without a lease of its own this gateway does not know who lives.
-        if !self.gateways.own.is_fresh(now, self.lease) {
-            *gone = GoneOrigins::default();
-            return;
-        }
-        gone.forget(|gateway| roster.counts(gateway), now);
-        let folds = open.iter().map(|record| {
-            let due = gone.due(&record.sums.arrivals, |id| roster.counts(id), now);
-            (record.live_epoch(), due)
-        });
-        let folds: Vec<_> = folds.filter(|(_, due)| !due.is_empty()).collect();
-        let fold = |(LiveEpoch { live, epoch }, due): (LiveEpoch, Vec<GatewayId>)| async move {
-            match self.store.fold_arrivals(&live, epoch, &due).await {
-                // Gateways that have not heard of the fold cannot tell of one that is new.
-                Ok(true) => self.outbox.doubt(&live),
-                Ok(false) => {}
-                Err(why) => tracing::debug!(live_id = %live, error = %why, "totals were not folded, will try again"),
-            }
-        };
-        stream::iter(folds).for_each_concurrent(AT_A_TIME, fold).await;
-    }
-
     /// Writes events that a gateway left pending.
     async fn finish_events<'a>(&self, open: impl Iterator<Item = &'a LiveRecord> + Clone) {
         if let Err(why) = announce(self.store.as_ref(), open.clone(), self.events_kept).await {
@@ -387,24 +347,16 @@ impl Walk {
 
     /// Tells all gateways what was found in the store of open lives and, in the same order, of their slices.
     async fn tell_found(&self, open: &[LiveRecord], mut slices: &[StoreResult<SliceSurvey>]) {
-        let lives: Vec<LiveId> = open.iter().map(|record| record.live.clone()).collect();
-        let viewers = self.store.survey_viewers(&lives).await;
-        let (own, roster) = (self.gateways.id(), self.gateways.roster());
-        let living: Vec<GatewayId> = roster.living.iter().cloned().collect();
         let mut surveys = Surveys::default();
-        for (record, viewers) in open.iter().zip(viewers) {
+        for record in open {
             let Some((these, others)) = slices.split_at_checked(record.all_slices().count()) else { break };
             slices = others;
-            if record.exact_viewers {
-                // Their slices keep times, too, which only the gateways' own checks compare.
-                continue;
-            }
             // What could not be read is left to the gateways' own checks.
             let these: StoreResult<Vec<SliceSurvey>> = these.iter().cloned().collect();
-            if let (Ok(viewers), Ok(these)) = (viewers, these)
-                && !these.iter().any(|slice| slice.may_be_in_doubt)
+            if let Ok(these) = these
+                && these.iter().all(SliceSurvey::looks_right)
             {
-                surveys.add(record, ViewerTotals::sum(viewers, &own, &living), &these);
+                surveys.add(record, &these);
             }
         }
         self.outbox.surveyed(surveys);
@@ -490,7 +442,7 @@ impl Walk {
     /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt that has just begun is left to the
     /// gateways that have one, and to the next walk.
     async fn mend(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
-        let wait = self.mender.mend(slice, epoch, 0).await?;
+        let wait = self.mender.mend(slice, epoch, SliceSize::default()).await?;
         if let Some(live) = slice.live().filter(|_| wait > 0) {
             self.outbox.doubt(live);
         }
@@ -528,7 +480,6 @@ impl Walk {
         live: &LiveId,
         record: StoreResult<Option<LiveRecord>>,
         slices: Vec<ReadSlice>,
-        to_forget: &[GatewayId],
     ) -> StoreResult<WalkedLive> {
         let Some(record) = record? else { return Ok(WalkedLive::Unrecorded) };
         match record.state {
@@ -541,31 +492,28 @@ impl Walk {
                 self.lives.finish(record).await?;
                 Ok(WalkedLive::Done)
             }
-            LiveState::Open => self.look_after_open(&record, slices, to_forget).await,
+            LiveState::Open => self.look_after_open(&record, slices).await,
         }
     }
 
     /// The slices of a live, its record and its streamer's presence may lie on different nodes: an error in one of them
     /// does not keep the others from being looked after.
-    async fn look_after_open(
-        &self,
-        record: &LiveRecord,
-        read: Vec<ReadSlice>,
-        to_forget: &[GatewayId],
-    ) -> StoreResult<WalkedLive> {
+    async fn look_after_open(&self, record: &LiveRecord, read: Vec<ReadSlice>) -> StoreResult<WalkedLive> {
+        let roster = self.gateways.roster();
         let mut result = Ok(());
         let mut slices = Vec::with_capacity(read.len());
         let mut users = 0;
         for (slice, found) in read {
-            users += found.as_ref().map_or(0, |found| found.card);
+            // The dead are swept now, or were not yet when the slice was read.
+            let parts = found.iter().flat_map(|found| &found.parts);
+            users += parts.filter(|part| !roster.dead.contains(&part.gateway)).map(|part| part.held).sum::<u64>();
             match self.look_after_slice_of(record, slice, found).await {
                 Ok(walked) => slices.extend(walked),
                 Err(why) => result = both(result, Err(why)),
             }
         }
-        // Nobody announces the viewers of such a live, and the last of them went with a dead gateway.
-        let is_empty = record.exact_viewers && users == 0 && result.is_ok();
-        result = both(result, self.forget_viewers(record, to_forget).await);
+        // The last viewers may have gone with a dead gateway.
+        let is_empty = users == 0 && result.is_ok();
         if is_empty && record.counted.is_some_and(|counted| !counted.figures.is_zero()) {
             // If it is too early, the next walk does it.
             let counted = count_nobody(self.store.as_ref(), &record.live, record.epoch).await;
@@ -593,14 +541,6 @@ impl Walk {
         self.look_after_slice(slice, record.epoch, found).await.map(Some)
     }
 
-    /// Drops what dead gateways said of their viewers.
-    async fn forget_viewers(&self, record: &LiveRecord, dead: &[GatewayId]) -> StoreResult<()> {
-        if !dead.is_empty() && self.store.forget_viewers(&record.live, dead).await? > 0 {
-            self.count_if_empty(record).await?;
-        }
-        Ok(())
-    }
-
     async fn judge_streamer(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.streamer_timeout.timeout_of(record).is_some() {
             if self.streamer_timeout.is_connected(record).await? {
@@ -618,23 +558,6 @@ impl Walk {
 const RANKED_BY_NOW: Millis = 10_000;
 
 impl Walk {
-    /// The dead may have been the last who had viewers. If not, a gateway that has some writes the figures.
-    async fn count_if_empty(&self, record: &LiveRecord) -> StoreResult<()> {
-        for _ in 0..2 {
-            let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
-            let roster = self.gateways.roster();
-            if said.iter().any(|said| said.viewers > 0 && roster.counts(&said.gateway)) {
-                return Ok(());
-            }
-            match count_nobody(self.store.as_ref(), &record.live, record.epoch).await? {
-                // The lease is shorter than the time between two writes: by default it is not.
-                Some(left) => tokio::time::sleep(left).await,
-                None => return Ok(()),
-            }
-        }
-        Ok(())
-    }
-
     /// Ranks lives whose ranks differ from the figures in the record: a gateway died between the two, or the store lost
     /// some.
     async fn repair_ranks(&self, records: &[StoreResult<Option<LiveRecord>>]) -> StoreResult<()> {
@@ -693,7 +616,7 @@ mod tests {
     use crate::base::ids::UserId;
     use crate::config::Config;
     use crate::gateway::parts::Parts;
-    use crate::store::{AnnounceViewers, Lease, Leases, LiveStore, OpenedBy, Slices, Terms, Viewers};
+    use crate::store::{Lease, Leases, LiveStore, OpenedBy, Slices, Terms};
     use crate::sync::lives::OpenWish;
     use crate::testing::{ELSEWHERE, FaultyStore, open_live, parts_on};
 
@@ -723,23 +646,18 @@ mod tests {
         let record = store.load_live(&live).await.unwrap().unwrap();
         let slices: Vec<SliceId> = record.all_slices().collect();
         (0..10).for_each(|n| store.comes("42", &format!("u{n}")));
-        let (gateway, epoch) = (GatewayId::parse(ELSEWHERE).unwrap(), record.epoch);
-        let (viewers, away, moving, number, message) = (10, 0, 0, 1, String::new());
-        let say = AnnounceViewers { live: live.clone(), epoch, gateway, viewers, away, moving, number, message };
-        store.announce_viewers(&say).await.unwrap();
 
         let mut memory = WalkState::default();
         store.fails_once("streamer_gateways", 0);
         store.loses(&slices[0]);
         parts.walk.take_turn(&mut memory).await;
-        assert_eq!(cards(&store, slices[1..].iter().cloned()).await, [0]);
-        assert_eq!(store.view_viewers(&live, epoch).await.unwrap(), Some(vec![]));
+        assert_eq!(cards(&store, slices[1..2].iter().cloned()).await, [0]);
         assert_eq!(memory.failed, [live]);
         assert!(!parts.walk.gateways.unswept().is_empty());
         store.heals();
-        assert_ne!(cards(&store, slices.iter().cloned()).await, [0, 0], "one could not be reached");
+        assert_ne!(cards(&store, slices[..2].iter().cloned()).await, [0, 0], "one could not be reached");
         parts.walk.take_turn(&mut memory).await;
-        assert_eq!(cards(&store, slices.into_iter()).await, [0, 0]);
+        assert_eq!(cards(&store, slices[..2].iter().cloned()).await, [0, 0]);
         assert!(parts.walk.gateways.unswept().is_empty());
     }
 

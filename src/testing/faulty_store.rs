@@ -40,7 +40,7 @@ struct Faults {
     list_away: bool,
     /// Another program has garbled this slice.
     garbled: Option<SliceId>,
-    /// Lives whose announcements of viewers hang.
+    /// Lives on whose channels messages hang.
     hung: HashSet<LiveId>,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct FaultyStore {
     health: watch::Sender<Health>,
     broken: AtomicBool,
     faults: Mutex<Faults>,
-    /// How many announcements hang.
-    announcing: AtomicU64,
+    /// How many messages hang.
+    publishing: AtomicU64,
     /// Numbers for the calls of the gateway that tests speak for.
     numbers: AtomicU64,
     /// How many reads of a slice began.
@@ -69,7 +69,7 @@ impl FaultyStore {
             health: watch::Sender::new(Health::Up),
             broken: AtomicBool::default(),
             faults: Mutex::default(),
-            announcing: AtomicU64::default(),
+            publishing: AtomicU64::default(),
             numbers: AtomicU64::new(1),
             scans: AtomicU64::default(),
             calls: AtomicU64::default(),
@@ -115,14 +115,14 @@ impl FaultyStore {
         self.faults.lock().garbled = Some(slice.clone());
     }
 
-    /// From now on, announcements of this live's viewers get no answer.
+    /// From now on, messages on this live's channel get no answer.
     pub(crate) fn hangs_for(&self, live: &LiveId) {
         self.faults.lock().hung.insert(live.clone());
     }
 
-    /// How many announcements hang.
-    pub(crate) fn announcing(&self) -> u64 {
-        self.announcing.load(Ordering::SeqCst)
+    /// How many messages hang.
+    pub(crate) fn publishing(&self) -> u64 {
+        self.publishing.load(Ordering::SeqCst)
     }
 
     /// Another gateway puts a user into the slice that is theirs.
@@ -150,7 +150,8 @@ impl FaultyStore {
             gateway,
             number,
             follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: true,
             joins: Vec::new(),
             since: Vec::new(),
             leaves: Vec::new(),
@@ -258,11 +259,11 @@ answered_by_the_embedded_store! {
         fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool;
         else
         /// The live stays on the list: a list may lag behind the records.
-        async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
+        async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
             self.works("finish_close").await?;
-            let record = self.inner.finish_close(live, epoch, keep).await?;
+            let record = self.inner.finish_close(request).await?;
             if let Some(record) = &record {
-                self.inner.list_live(live, record.opened_at).await?;
+                self.inner.list_live(&request.live, record.opened_at).await?;
             }
             Ok(record)
         }
@@ -276,7 +277,7 @@ answered_by_the_embedded_store! {
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
-        fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>;
+        fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>;
         fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
         fn drop_times(&self, slice: &SliceId, cursor: u64) -> DroppedTimes;
         fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
@@ -293,7 +294,7 @@ answered_by_the_embedded_store! {
             found
         }
 
-        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+        async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
             self.works("close_slice").await?;
             if self.is_garbled(slice) {
                 return Err(garbled_key());
@@ -330,31 +331,8 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
-    Viewers {
-        fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
-        fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> u64;
-        else
-        async fn announce_viewers(&self, say: &AnnounceViewers) -> StoreResult<AnnounceReply> {
-            self.works("announce_viewers").await?;
-            if self.faults.lock().hung.contains(&say.live) {
-                self.announcing.fetch_add(1, Ordering::SeqCst);
-                tokio::time::sleep(CALL_DEADLINE).await;
-                self.announcing.fetch_sub(1, Ordering::SeqCst);
-                return Err(StoreError::Timeout);
-            }
-            self.inner.announce_viewers(say).await
-        }
-
-        async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
-            self.inner.survey_viewers(lives).await
-        }
-    }
-}
-
-answered_by_the_embedded_store! {
     Counts {
         fn count_live(&self, wish: &CountLive) -> CountReply;
-        fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool;
         fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> ();
         fn ranked_figures(&self, lives: &[LiveId]) -> Vec<Option<Figures>>;
         fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>;
@@ -367,10 +345,6 @@ answered_by_the_embedded_store! {
         fn add_past_live(&self, summary: &Summary, keep: Duration) -> ();
         fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> Vec<Summary>;
         fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> Option<Summary>;
-        else
-        async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
-            self.inner.count_uniques(of).await
-        }
     }
 }
 
@@ -383,11 +357,11 @@ answered_by_the_embedded_store! {
 
 #[async_trait]
 impl Checks for FaultyStore {
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
         if let Err(why) = self.works("check").await {
             return lives.iter().map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect();
         }
-        let mut found = self.inner.check(gateway, living, lives).await;
+        let mut found = self.inner.check(gateway, lives).await;
         for (expected, checked) in lives.iter().zip(&mut found) {
             if let Some(away) = expected.slices.iter().position(|expected| self.is_away(&expected.slice)) {
                 checked.findings.retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
@@ -594,6 +568,12 @@ answered_by_the_embedded_store! {
 impl Bus for FaultyStore {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
         self.works("publish").await?;
+        if matches!(channel, Channel::Live(live) if self.faults.lock().hung.contains(live)) {
+            self.publishing.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(CALL_DEADLINE).await;
+            self.publishing.fetch_sub(1, Ordering::SeqCst);
+            return Err(StoreError::Timeout);
+        }
         self.inner.publish(channel, message).await
     }
 

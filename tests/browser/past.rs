@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::page::{PATIENCE, Page, Visitor, streamer_sees};
 use crate::stories;
 use crate::support::link::Link;
-use crate::support::wait::until;
+use crate::support::wait::{same, until};
 use crate::support::world::World;
 
 /// A point of the history tells so many milliseconds.
@@ -96,6 +96,11 @@ stories! {
         let body = json!({"streamer_id": "s1", "title": TITLE});
         world.backend().put("/v1/lives/41", body.clone()).await.is(201);
         let _viewer = world.viewer_in("v", "41").await;
+        until("the store has counted the viewer", PATIENCE, || async {
+            let viewers = world.backend().get("/v1/lives/41/viewers").await;
+            same(viewers.body["items"].as_array().map(Vec::len), Some(1))
+        })
+        .await;
         world.backend().close("41").await;
         world.backend().put("/v1/lives/42", body).await.is(201);
         let page = Visitor::comes().await.visits(format!("http://{}/#user=office&role=service", world.addr)).await;

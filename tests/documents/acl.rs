@@ -16,15 +16,14 @@ use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Arrivals, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent,
-    Channel, CheckLive, Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, CountUniques, Counts,
-    DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishedChanges, Followed,
-    Follows, HeldFrom, History, Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive,
-    LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive,
-    OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply,
-    RemoveUser, RenewLease, SenderTurn, Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays,
-    Streamers, Summary, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts,
-    WriteInfo, find_attendees,
+    Apply, ApplyReply, Arrived, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel, CheckLive,
+    Checks, CloseLive, CloseReason, CloseReply, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
+    ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, HeldFrom, History,
+    Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post,
+    Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
+    Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts,
+    Terms, Timeline, Timelines, Uniques, UserLists, Whereabouts, WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -106,7 +105,7 @@ fn wish() -> OpenLive {
     let (title, streamer_timeout) = (Some("of two".to_owned()), Some(Duration::from_secs(60)));
     let terms = Terms { title, streamer_timeout, attendance: true, invisible: false };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
-    OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
+    OpenLive { live, streamer, slices: 2, by, terms, message }
 }
 
 async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRecord {
@@ -119,19 +118,16 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
         WriteInfo { live: record.live.clone(), epoch: record.epoch, json: Some("{}".into()), message: String::new() };
     assert!(matches!(store.write_info(&info).await.unwrap(), InfoReply::Written(_)));
     let (figures, peaks) = (Figures { viewers: 1, fans: 1 }, Peaks { viewers: 6, fans: 5 });
-    let arrivals = Arrivals::parse("a:1:0");
-    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrivals };
+    let arrived = Arrived { joins: 1, leaves: 0 };
+    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrived };
     assert_eq!(store.count_live(&count).await.unwrap(), CountReply::Counted);
     // The point of the record goes into the history, and then one that the clock's going back makes older.
-    for (at, more) in [("20000", "a:2:0"), ("10000", "a:3:0")] {
+    for (at, joins) in [("20000", 2), ("10000", 3)] {
         redis.cli(&["HSET", &format!("{prefix}live:42"), "counted_at", at]);
-        let more = CountLive { arrivals: Arrivals::parse(more), ..count.clone() };
+        let more = CountLive { arrived: Arrived { joins, leaves: 0 }, ..count.clone() };
         assert_eq!(store.count_live(&more).await.unwrap(), CountReply::Counted);
     }
-    assert!(store.fold_arrivals(&record.live, record.epoch, &[GatewayId::parse("a").unwrap()]).await.unwrap());
     assert!(!store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().is_empty());
-    let came = CountUniques { live: record.live.clone(), epoch: record.epoch, viewers: vec![1, 2], fans: vec![2] };
-    store.count_uniques(&[came]).await.remove(0).unwrap();
     store.rank_lives(&[(record.live.clone(), figures)]).await.unwrap();
     assert_eq!(store.ranked_figures(std::slice::from_ref(&record.live)).await.unwrap(), [Some(figures)]);
     store.top_lives(Rank::Viewers, None, 10).await.unwrap();
@@ -155,7 +151,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         gateway: gateway.clone(),
         number,
         follows,
-        known: 0,
+        known: SliceSize::default(),
+        uniques: true,
         joins: joins.to_vec(),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
         left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
@@ -173,13 +170,12 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.survey(std::slice::from_ref(&slice)).await.remove(0).unwrap();
     let holders = Holders { slice: slice.clone(), gateways: vec![other.clone()], overlap: true };
     store.differ_from_held(&[holders]).await.remove(0).unwrap();
-    store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
     let from = HeldFrom { cursor: 0, most: MAX_BATCH };
     store.put_back(&slice, record.epoch, &other, from).await.unwrap();
-    let compared = store.compare(&slice, record.epoch, 0).await.unwrap().unwrap();
+    let compared = store.compare(&slice, record.epoch, SliceSize::default()).await.unwrap().unwrap();
     store.settle(&slice, record.epoch, compared.difference).await.unwrap();
     assert!(store.drop_foreign_keys(&slice, &one).await.unwrap().is_empty());
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
@@ -198,14 +194,12 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         removals: 0,
         info: 0,
         counted: Some(Figures::default()),
-        arrivals: Arrivals::default(),
-        viewers: ViewerTotals::default(),
         slices: vec![expected],
     };
     for checked in store.check_slices(&one, &live.slices).await {
         checked.unwrap();
     }
-    for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
+    for checked in store.check(&one, &[live]).await {
         checked.complete.unwrap();
     }
     assert!(store.sweep(&slice, &other, MAX_BATCH, 0).await.unwrap().done);
@@ -213,28 +207,13 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.close_slice(&slice, record.epoch).await.unwrap();
 }
 
-/// What a gateway says of itself: that it lives, how many viewers it has, which streamers are there.
+/// What a gateway says of itself: that it lives, and which streamers are there.
 async fn gateways(store: &RedisStore, record: &LiveRecord) {
     let (one, gone) = (GatewayId::random(), GatewayId::random());
     let first = RenewLease { gateway: one.clone(), held: None, burials: Vec::new() };
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else { panic!("renewed") };
     let burials = vec![Burial { gateway: gone.clone(), count: None }];
     store.renew_lease(&RenewLease { held: Some(leases.own), burials, ..first }).await.unwrap();
-
-    let say = |viewers, number| AnnounceViewers {
-        live: record.live.clone(),
-        epoch: record.epoch,
-        gateway: one.clone(),
-        viewers,
-        away: 0,
-        moving: 0,
-        number,
-        message: "word".to_owned(),
-    };
-    store.announce_viewers(&say(2, 1)).await.unwrap();
-    store.announce_viewers(&say(0, 2)).await.unwrap();
-    store.view_viewers(&record.live, record.epoch).await.unwrap();
-    store.forget_viewers(&record.live, &[gone]).await.unwrap();
 
     store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
     assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));
@@ -409,7 +388,6 @@ async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record
         epoch: record.epoch,
         reason: CloseReason::Requested,
         peaks: Peaks::default(),
-        arrivals: Arrivals::default(),
         uniques: true,
         message: "word".to_owned(),
     };
@@ -420,7 +398,9 @@ async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record
     store.add_past_live(&summary, Duration::from_secs(60)).await.unwrap();
     assert_eq!(store.past_lives(&record.streamer, None, 10).await.unwrap(), std::slice::from_ref(&summary));
     assert_eq!(store.past_live(&record.streamer, &record.live_epoch()).await.unwrap(), Some(summary));
-    store.finish_close(&record.live, record.epoch, Duration::from_secs(60)).await.unwrap();
+    let (live, epoch, arrived) = (record.live.clone(), record.epoch, Arrived::default());
+    let finish = FinishClose { live, epoch, arrived, uniques: Some(Uniques::default()), keep: Duration::from_secs(60) };
+    store.finish_close(&finish).await.unwrap();
     redis.cli(&["ZADD", &format!("{prefix}lives"), "1", "42"]);
     store.delist(&record.live).await.unwrap();
     assert!(matches!(store.open_live(&wish()).await, Ok(OpenReply::Opened(_))));

@@ -131,7 +131,6 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.live(&live),
         keys.removals(&live),
         keys.bans(&live),
-        keys.viewers(&live),
         keys.streamer(&user),
         keys.channel(&Channel::Gateways),
         keys.channel(&Channel::Live(live.clone())),

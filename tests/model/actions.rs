@@ -18,8 +18,6 @@ pub enum Action {
     Go(usize, usize),
     /// The flusher begins a turn.
     Flush(usize),
-    /// A gateway tells the store how many viewers it has.
-    Say(usize),
     Renew(usize),
     /// A renewal after a whole lease of looking on: the gateway buries those whose leases stood still.
     Bury(usize),
@@ -63,17 +61,14 @@ pub enum Action {
 
 use Action::{
     Answer, BackUp, Bury, Check, Close, Come, Cut, Double, Evict, Fail, FailOver, Find, Flush, Freeze, Go, Kill,
-    LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSet, LoseSlice, Mend, Open, Pause, Renew, RollBack, Say,
+    LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSet, LoseSlice, Mend, Open, Pause, Renew, RollBack,
     Serve, Thaw, Walk,
 };
 
 impl Action {
     /// Whether this also happens on a day on which nothing goes wrong.
     pub fn is_ordinary(self) -> bool {
-        matches!(
-            self,
-            Come(..) | Go(..) | Flush(_) | Say(_) | Answer(..) | Renew(_) | Find(_) | Check(_) | LookAgain(_)
-        )
+        matches!(self, Come(..) | Go(..) | Flush(_) | Answer(..) | Renew(_) | Find(_) | Check(_) | LookAgain(_))
     }
 }
 
@@ -85,11 +80,9 @@ const IDLE: u64 = 30_000;
 
 impl Gateway {
     fn is_idle(&self) -> bool {
-        let idle =
-            |room: &super::world::Room| room.seated.is_empty() && room.desired.is_idle() && !room.owes(self.life);
-        // The calls that were under way when the room fell idle have passed their deadlines since.
-        let works = [Who::Job, Who::Publisher].iter().any(|who| self.tasks.contains_key(who));
-        self.room.as_ref().is_some_and(idle) && !works
+        let idle = |room: &super::world::Room| room.seated.is_empty() && room.desired.is_idle();
+        // A call that was under way when the room fell idle has passed its deadline since.
+        self.room.as_ref().is_some_and(idle) && !self.tasks.contains_key(&Who::Job)
     }
 }
 
@@ -105,7 +98,7 @@ impl World {
         }
         can.extend((0..self.network.len()).filter(|place| !self.network[*place].call.only_reads()).map(Serve));
         if self.left.doubles > 0 {
-            let doubles = |place: &usize| matches!(self.network[*place].call, Call::Apply { .. } | Call::Say { .. });
+            let doubles = |place: &usize| matches!(self.network[*place].call, Call::Apply { .. });
             can.extend((0..self.network.len()).filter(doubles).map(Double));
         }
         let (data, left) = (&self.store.data, &self.left);
@@ -158,7 +151,6 @@ impl World {
             can.extend((0..users).map(|user| if room.seated.contains(&user) { Go(at, user) } else { Come(at, user) }));
         }
         can.extend((free(Who::Job) && self.is_dirty(at)).then_some(Flush(at)));
-        can.extend((free(Who::Publisher) && room.owes(gateway.life)).then_some(Say(at)));
         can.extend((free(Who::Checker) && (room.doubt || left.checks > 0)).then_some(Check(at)));
         can.extend((free(Who::Reader) && room.look).then_some(LookAgain(at)));
         can.extend((left.evictions > 0 && gateway.is_idle()).then_some(Evict(at)));
@@ -207,7 +199,6 @@ impl World {
                 }
             }
             Flush(at) => self.flush(at),
-            Say(at) => self.say(at),
             Renew(at) => {
                 left.renewals = left.renewals.saturating_sub(1);
                 self.renew(at, false);

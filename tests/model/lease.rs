@@ -92,9 +92,6 @@ impl Gateway {
     fn look(&mut self, own: Id) {
         let roster = self.roster();
         self.unlisted.retain(|id| *id != own && roster.is_unknown(&id.name()));
-        if let Some(room) = &mut self.room {
-            room.peers.retain(|id, _| !roster.dead.contains(&id.name()));
-        }
     }
 
     /// The real roster.

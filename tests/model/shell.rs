@@ -2,7 +2,7 @@
 //! the answers, makes and ends rooms, and closes lives. Each function names the production code that it mirrors.
 //! Between two steps anything may happen, and any time may pass.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use rollcall::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
@@ -43,9 +43,6 @@ impl World {
             seated: BTreeSet::new(),
             life: 0,
             touched: now,
-            told: None,
-            must_tell: false,
-            peers: BTreeMap::new(),
             // Something may have changed before the room subscribed.
             doubt: true,
             look: false,
@@ -57,7 +54,6 @@ impl World {
                 room.life = own.life;
                 room.desired.found_entry(number, picture.slice.held);
             }
-            room.read(own, &picture.said);
         }
         gateway.room = Some(room);
     }
@@ -67,7 +63,7 @@ impl World {
         let now = self.store.now;
         let Some(room) = self.gateways[at].room.take() else { return };
         self.gateways[at].former.insert((room.epoch, closed), now);
-        for who in [Who::Job, Who::Checker, Who::Publisher] {
+        for who in [Who::Job, Who::Checker] {
             self.forsake(at, who);
         }
     }
@@ -195,8 +191,8 @@ impl World {
                 }
                 self.go_on(id, turn);
             }
-            (why @ (Why::Touch(_) | Why::Confirm(_) | Why::Over), Some(Answer::IsOpen { rewritten })) => {
-                room.is_open(now, rewritten);
+            (why @ (Why::Touch(_) | Why::Confirm(_) | Why::Over), Some(Answer::IsOpen)) => {
+                room.is_open(now);
                 let epoch = room.epoch;
                 match why {
                     Why::Confirm(turn) => {
@@ -287,7 +283,6 @@ impl World {
             Who::Closer => self.hear_closer(task),
             Who::Lease => self.hear_lease(task),
             Who::Checker => self.hear_check(task),
-            Who::Publisher => self.hear_publisher(task),
             Who::Reader => self.hear_reader(task),
             Who::Finder => self.hear_finder(&task),
             Who::Walker => self.hear_walk(task),
@@ -305,9 +300,6 @@ impl World {
         match (who, task.why) {
             (Who::Job, Why::Apply(_, draft)) => room.desired.failed(&draft),
             (Who::Checker, _) => room.doubt = true,
-            (Who::Publisher, _) => {
-                (room.told, room.must_tell, room.doubt) = (None, true, true);
-            }
             (Who::Reader, Why::LookAgain) => room.doubt = true,
             // The walk finishes a close that was interrupted.
             _ => {}
@@ -317,11 +309,8 @@ impl World {
 
 impl Room {
     /// `Keeper::keep`, after the store said that the record is open.
-    pub fn is_open(&mut self, now: u64, rewritten: bool) {
+    pub fn is_open(&mut self, now: u64) {
         self.touched = self.touched.max(now);
-        if rewritten {
-            self.told = None;
-        }
     }
 }
 

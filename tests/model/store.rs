@@ -1,4 +1,4 @@
-//! The store of the model: the real [`Slice`], [`LeaseTable`] and [`AnnouncedViewers`], and the record of the live,
+//! The store of the model: the real [`Slice`] and [`LeaseTable`], and the record of the live,
 //! whose few transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script is. The store's
 //! clock advances only where a history says so.
 
@@ -9,8 +9,8 @@ use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
 use rollcall::store::slice::Slice;
 use rollcall::store::{
-    AnnounceViewers, AnnouncedViewers, Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable,
-    Leases, MAX_BATCH, RenewLease, SliceSize, SliceView, Strays,
+    Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable, Leases, MAX_BATCH, RenewLease,
+    SliceSize, SliceView, Strays,
 };
 
 use super::budget::{Mutation, Rules};
@@ -48,20 +48,13 @@ pub enum Call {
     ReadHeld {
         id: Id,
     },
-    /// Reads the record, the slice and the viewers at one moment. Checks and new rooms do this.
+    /// Reads the record and the slice at one moment. Checks and new rooms do this.
     See {
         id: Id,
     },
     /// `LiveStore::keep_live`.
     Touch {
         epoch: u64,
-    },
-    Say {
-        epoch: u64,
-        id: Id,
-        viewers: u64,
-        number: u64,
-        not_after: u64,
     },
     Renew {
         id: Id,
@@ -74,10 +67,6 @@ pub enum Call {
     /// The calls of `Mender::mend`.
     Mend {
         epoch: u64,
-    },
-    /// `Viewers::forget_viewers`.
-    Forget {
-        of: Id,
     },
     /// `LiveStore::begin_close`; without an epoch, it closes the one that is open.
     BeginClose {
@@ -104,12 +93,9 @@ pub enum Answer {
     Read(Reading),
     Held { held: BTreeSet<usize>, missing: BTreeSet<usize> },
     Seen(Picture),
-    IsOpen { rewritten: bool },
+    IsOpen,
     Is(Record),
     Absent,
-    Said,
-    NotOpen,
-    Late,
     Renewed { own: Lease, living: BTreeMap<Id, u64>, dead: BTreeSet<Id> },
     Dead,
     Done,
@@ -130,8 +116,6 @@ pub struct Reading {
 pub struct Picture {
     pub record: Option<Record>,
     pub slice: Reading,
-    /// How many viewers each gateway announced, and under which number, while the record is open.
-    pub said: BTreeMap<Id, (u64, u64)>,
 }
 
 /// What the store publishes to the gateways.
@@ -139,7 +123,6 @@ pub struct Picture {
 pub enum PeerMessage {
     Record,
     Doubt,
-    Viewers { epoch: u64, id: Id, viewers: u64, number: u64 },
 }
 
 /// Everything that the store can lose.
@@ -148,7 +131,6 @@ pub struct Data {
     pub slice: Slice,
     pub leases: LeaseTable,
     pub record: Option<Record>,
-    pub board: AnnouncedViewers,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -209,14 +191,9 @@ impl Store {
             }
             Call::See { id } => Answer::Seen(self.see(*id)),
             Call::Touch { epoch } => return self.touch(*epoch),
-            Call::Say { .. } => return self.say(call, rules),
             Call::Renew { id, held, burials } => self.renew(*id, *held, burials),
             Call::Sweep { of } => self.sweep(*of),
             Call::Mend { epoch } => self.mend(*epoch),
-            Call::Forget { of } => {
-                self.data.board.forget(&[of.name()]);
-                Answer::Done
-            }
             Call::BeginClose { epoch } => return self.begin_close(*epoch),
             Call::CloseSlice { epoch } => self.close_slice(*epoch, rules),
             Call::FinishClose { epoch } => self.finish_close(*epoch),
@@ -232,7 +209,8 @@ impl Store {
             gateway: id.name(),
             number: draft.number,
             follows: draft.follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: false,
             joins: draft.joins.clone(),
             since: Vec::new(),
             left: None,
@@ -259,7 +237,7 @@ impl Store {
         for part in slice.survey().parts {
             slice.put_back(epoch, &part.gateway, HeldFrom { cursor: 0, most: MAX_BATCH }, now);
         }
-        if let Some(compared) = slice.compare(epoch, 0, now) {
+        if let Some(compared) = slice.compare(epoch, SliceSize::default(), now) {
             slice.settle(epoch, compared.difference, now);
         }
         Answer::Done
@@ -278,31 +256,7 @@ impl Store {
     }
 
     fn see(&self, id: Id) -> Picture {
-        let said = if self.is(State::Open) { self.data.board.view() } else { Vec::new() };
-        let said = said.iter().map(|said| (Id::of(&said.gateway), (said.viewers, said.number))).collect();
-        Picture { record: self.data.record, slice: self.read(id), said }
-    }
-
-    fn say(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<PeerMessage>) {
-        let Call::Say { epoch, id, viewers, number, not_after } = *call else { return (Answer::Done, None) };
-        if self.data.record != Some(Record { epoch, state: State::Open }) {
-            return (Answer::NotOpen, None);
-        }
-        let say = AnnounceViewers {
-            live: LIVE.clone(),
-            epoch: Epoch(epoch),
-            gateway: id.name(),
-            viewers,
-            away: 0,
-            moving: 0,
-            number,
-            message: String::new(),
-        };
-        let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { not_after };
-        if !self.data.board.announce(&say, not_after, self.now) {
-            return (Answer::Late, None);
-        }
-        (Answer::Said, Some(PeerMessage::Viewers { epoch, id, viewers, number }))
+        Picture { record: self.data.record, slice: self.read(id) }
     }
 
     fn renew(&mut self, id: Id, held: Option<Lease>, burials: &[(Id, Option<u64>)]) -> Answer {
@@ -342,11 +296,10 @@ impl Store {
         match self.data.record.filter(|record| record.epoch >= epoch) {
             None => {
                 self.data.record = Some(Record { epoch, state: State::Open });
-                self.data.board = AnnouncedViewers::default();
-                (Answer::IsOpen { rewritten: true }, Some(PeerMessage::Doubt))
+                (Answer::IsOpen, Some(PeerMessage::Doubt))
             }
             Some(record) if record.state != State::Open || record.epoch != epoch => (Answer::Is(record), None),
-            Some(_) => (Answer::IsOpen { rewritten: false }, None),
+            Some(_) => (Answer::IsOpen, None),
         }
     }
 
@@ -362,7 +315,6 @@ impl Store {
         let floor = self.data.slice.fence().map_or(0, |fence| fence.epoch().0);
         let epoch = (last.max(floor) + 1).max(self.now / 1_000);
         self.data.record = Some(Record { epoch, state: State::Open });
-        self.data.board = AnnouncedViewers::default();
         Some(epoch)
     }
 
@@ -373,7 +325,6 @@ impl Store {
             return (Answer::Is(*record), None);
         }
         record.state = State::Closing;
-        self.data.board = AnnouncedViewers::default();
         (Answer::Is(*record), Some(PeerMessage::Record))
     }
 
@@ -407,7 +358,6 @@ impl Store {
 
     pub fn lose_record(&mut self) {
         self.data.record = None;
-        self.data.board = AnnouncedViewers::default();
         self.note_loss();
     }
 

@@ -1,59 +1,20 @@
-//! What a gateway does from time to time: checks, the walk, announcements of viewers, looks at what became of lives. A
-//! small mirror of `sync/check.rs`, `sync/walk.rs`, `peers/publisher.rs` and `sync/changed_records.rs`.
+//! What a gateway does from time to time: checks, the walk, looks at what became of lives. A small mirror of
+//! `sync/check.rs`, `sync/walk.rs` and `sync/changed_records.rs`.
 
 use rollcall::base::ids::Epoch;
-use rollcall::presence::remote_viewers::RemoteViewers;
 use rollcall::store::Fence;
-use rollcall::store::GatewayViewers;
 
 use super::budget::Mutation;
 use super::store::{Answer, Call, Picture, Reading, Record, State};
-use super::world::{Expected, Gateway, Id, Repair, Room, Task, Told, Who, Why, World};
+use super::world::{Expected, Gateway, Id, Repair, Room, Task, Who, Why, World};
 
 impl Gateway {
-    /// The viewers on other gateways as the real [`RemoteViewers`] counts them: those shown, and those a check expects.
-    pub fn others(&self, room: &Room) -> (u64, (u64, u64)) {
-        let peers = RemoteViewers::default();
-        let said: Vec<GatewayViewers> = room
-            .peers
-            .iter()
-            .map(|(id, peer)| GatewayViewers {
-                gateway: id.name(),
-                viewers: peer.viewers,
-                away: 0,
-                moving: 0,
-                number: peer.number,
-            })
-            .collect();
-        let roster = self.roster();
-        peers.read(&said, &roster);
-        let said = peers.said(&roster);
-        (peers.viewers().viewers, (said.viewers, said.numbers))
-    }
-
     /// `check::expect`.
     fn expect(&self, room: &Room) -> Expected {
         let desired = &room.desired;
         let settled = !desired.is_dirty() && (room.life == self.life || !desired.is_registered());
         let slice = desired.held().filter(|_| settled).map(|held| (desired.entry(), held.members));
-        let mut said = self.others(room).1;
-        if let Some((viewers, number)) = room.stored(self.life) {
-            said = (said.0 + viewers, said.1 + number);
-        }
-        Expected { living: self.seen.keys().copied().collect(), slice, said }
-    }
-}
-
-impl Room {
-    /// `Announced::stored`.
-    fn stored(&self, life: u8) -> Option<(u64, u64)> {
-        self.told.filter(|told| told.life == life).map(|told| (told.viewers, told.number))
-    }
-
-    /// `Announced::is_due`, or an announcement is required in any case.
-    pub fn owes(&self, life: u8) -> bool {
-        let seated = self.seated.len() as u64;
-        self.must_tell || self.stored(life).map_or(seated > 0, |(viewers, _)| viewers != seated)
+        Expected { slice }
     }
 }
 
@@ -88,10 +49,6 @@ impl World {
         let gateway = &mut self.gateways[id.at];
         let Some(mut room) = gateway.room.take() else { return };
         let mut repairs = Vec::new();
-        let said = picture.said.iter().filter(|(other, _)| expected.living.contains(other));
-        if said.fold((0, 0), |sum, (_, said)| (sum.0 + said.0, sum.1 + said.1)) != expected.said {
-            repairs.push(Repair::ReadAgain(room.stored(gateway.life)));
-        }
         if let Some((entry, held)) = expected.slice {
             let reading = &picture.slice;
             let epoch = Epoch(room.epoch);
@@ -125,20 +82,13 @@ impl World {
         self.next_repair(id, Who::Checker, repairs);
     }
 
-    fn next_repair(&mut self, id: Id, who: Who, mut repairs: Vec<Repair>) {
+    fn next_repair(&mut self, id: Id, who: Who, repairs: Vec<Repair>) {
         let Some(first) = repairs.first() else { return };
         let room = self.gateways[id.at].room.as_ref();
         let call = match (*first, room) {
             (Repair::Sweep(of), _) => Call::Sweep { of },
             (Repair::Mend, Some(room)) => Call::Mend { epoch: room.epoch },
-            (Repair::Forget(of), _) => Call::Forget { of },
             (Repair::CloseSlice(epoch), _) => Call::CloseSlice { epoch },
-            (Repair::ReadAgain(_), Some(room)) => {
-                // The viewers that the gateway believes the store to have when it begins to read.
-                let stored = room.stored(self.gateways[id.at].life);
-                repairs[0] = Repair::ReadAgain(stored);
-                Call::See { id: self.id(id.at) }
-            }
             (Repair::Touch | Repair::Over, Some(room)) => Call::Touch { epoch: room.epoch },
             (_, None) => return,
         };
@@ -146,55 +96,20 @@ impl World {
     }
 
     fn put_right(&mut self, id: Id, who: Who, mut repairs: Vec<Repair>, answer: Answer) {
-        let (now, own) = (self.store.now, self.id(id.at));
+        let now = self.store.now;
         let repair = repairs.remove(0);
         let gateway = &mut self.gateways[id.at];
         match (repair, answer, &mut gateway.room) {
-            (Repair::Touch, Answer::IsOpen { rewritten }, Some(room)) => room.is_open(now, rewritten),
-            (Repair::Over, Answer::IsOpen { rewritten }, Some(room)) => {
-                room.is_open(now, rewritten);
+            (Repair::Touch, Answer::IsOpen, Some(room)) => room.is_open(now),
+            (Repair::Over, Answer::IsOpen, Some(room)) => {
+                room.is_open(now);
                 let epoch = room.epoch;
                 self.close(id.at, Some(epoch));
             }
             (Repair::Touch | Repair::Over, Answer::Is(record), Some(_)) => self.let_go(id.at, record),
-            (Repair::ReadAgain(before), Answer::Seen(picture), Some(room))
-                if picture.record == Some(Record { epoch: room.epoch, state: State::Open }) =>
-            {
-                let there = picture.said.get(&own).copied();
-                if there != before && room.stored(own.life) == before {
-                    (room.told, room.must_tell) = (None, true);
-                    gateway.announcement = gateway.announcement.max(there.map_or(0, |(_, number)| number));
-                }
-                room.read(own, &picture.said);
-                room.peers.retain(|id, _| !gateway.dead.contains(id));
-            }
             _ => {}
         }
         self.next_repair(id, who, repairs);
-    }
-
-    // ----------------------------------------------------------------------------------------------------- viewers
-
-    /// `Publisher::announce`.
-    pub fn say(&mut self, at: usize) {
-        let (id, not_after) = (self.id(at), self.not_after());
-        let gateway = &mut self.gateways[at];
-        let Some(room) = &mut gateway.room else { return };
-        room.must_tell = false;
-        gateway.announcement += 1;
-        let (viewers, number) = (room.seated.len() as u64, gateway.announcement);
-        let call = Call::Say { epoch: room.epoch, id, viewers, number, not_after };
-        self.call(at, Who::Publisher, Why::Say(Told { viewers, number, life: id.life }), call);
-    }
-
-    pub fn hear_publisher(&mut self, Task { id, why, answer, .. }: Task) {
-        let (Why::Say(told), Some(room)) = (why, &mut self.gateways[id.at].room) else { return };
-        match answer {
-            Some(Answer::Said) => room.told = Some(told),
-            Some(Answer::NotOpen) => room.doubt = true,
-            // The announcement came too late, so the gateway makes it again.
-            _ => (room.told, room.must_tell) = (None, true),
-        }
     }
 
     // ------------------------------------------------------------------------------------------ what became of lives
@@ -232,7 +147,7 @@ impl World {
             {
                 if closed {
                     self.close(at, Some(epoch));
-                } else if picture.slice.held > 0 || picture.said.get(&id).is_some_and(|said| said.0 > 0) {
+                } else if picture.slice.held > 0 {
                     self.find(at);
                 }
             }
@@ -286,9 +201,8 @@ impl World {
             Some(Fence::Open(older)) if older.0 < epoch => vec![Repair::CloseSlice(older.0)],
             _ => {
                 let gateway = &mut self.gateways[id.at];
-                let dead: Vec<Id> =
-                    slice.others.iter().filter(|other| gateway.meets(id.at, **other)).copied().collect();
-                dead.iter().map(|id| Repair::Sweep(*id)).chain(dead.iter().map(|id| Repair::Forget(*id))).collect()
+                let dead = slice.others.iter().filter(|other| gateway.meets(id.at, **other));
+                dead.map(|id| Repair::Sweep(*id)).collect()
             }
         };
         self.next_repair(id, Who::Walker, repairs);

@@ -59,8 +59,6 @@ pub enum Who {
     Lease,
     /// `check::check`.
     Checker,
-    /// `Publisher::announce`.
-    Publisher,
     /// `Lives::look_again` and `check::look_after`.
     Reader,
     /// `Lives::find`.
@@ -98,7 +96,6 @@ pub enum Why {
     Check(Expected),
     /// Repairs what a check or a walk found, call by call.
     PutRight(Vec<Repair>),
-    Say(Told),
     LookAgain,
     LookAfter {
         epoch: u64,
@@ -111,8 +108,6 @@ pub enum Why {
 /// One thing to repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// `check::read_viewers_again`, with what the store was believed to have of this gateway.
-    ReadAgain(Option<(u64, u64)>),
     /// `Keeper::keep`.
     Touch,
     /// `Keeper::fence_says_over`.
@@ -120,7 +115,6 @@ pub enum Repair {
     Sweep(Id),
     /// `Mender::mend`.
     Mend,
-    Forget(Id),
     /// Closes the slice of an older epoch.
     CloseSlice(u64),
 }
@@ -138,28 +132,8 @@ pub struct Task {
 /// What a check expects of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expected {
-    pub living: BTreeSet<Id>,
     /// The entry and the size of the held set; `None` while they are not settled.
     pub slice: Option<(Option<u64>, u64)>,
-    /// The sums of viewers and of numbers.
-    pub said: (u64, u64),
-}
-
-/// What the store was told of a gateway's viewers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Told {
-    pub viewers: u64,
-    pub number: u64,
-    pub life: u8,
-}
-
-/// `remote_viewers::Peer`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer {
-    pub viewers: u64,
-    pub number: u64,
-    /// Whether the last reading of the store did not have this gateway.
-    pub unsaid: bool,
 }
 
 /// The live's room on a gateway, with one slice only.
@@ -173,11 +147,6 @@ pub struct Room {
     pub life: u8,
     /// When the gateway last saw that the record is open.
     pub touched: u64,
-    pub told: Option<Told>,
-    /// Whether the viewers must be announced in any case.
-    pub must_tell: bool,
-    /// The viewers that other gateways announced.
-    pub peers: BTreeMap<Id, Peer>,
     /// Whether a check is due at once.
     pub doubt: bool,
     /// Whether a message said that the record changed.
@@ -213,8 +182,6 @@ pub struct Gateway {
     pub closes: BTreeSet<u64>,
     /// Stands for the clock of the process, which is ahead of the numbers of all its calls.
     pub clock: u64,
-    /// The number of the last announcement of viewers.
-    pub announcement: u64,
 }
 
 /// A call on its way. A call that nobody waits for any more is late: it arrives at any time, or never.
@@ -231,7 +198,6 @@ impl Message {
     fn rank(&self) -> (usize, Who, bool, u8, u64, u64) {
         let (kind, number, time) = match &self.call {
             Call::Apply { epoch, draft, not_after, .. } => (0, epoch * 1_000 + draft.number, *not_after),
-            Call::Say { number, not_after, .. } => (1, *number, *not_after),
             Call::Renew { held, burials, .. } => {
                 (2, held.map_or(0, |held| held.count), held.map_or(0, |held| held.born) * 4 + burials.len() as u64)
             }
@@ -240,7 +206,7 @@ impl Message {
             Call::CloseSlice { epoch } => (5, *epoch, 0),
             Call::FinishClose { epoch } => (6, *epoch, 0),
             Call::Mend { epoch } => (9, *epoch, 0),
-            Call::Sweep { of } | Call::Forget { of } => (7, of.at as u64, u64::from(of.life)),
+            Call::Sweep { of } => (7, of.at as u64, u64::from(of.life)),
             Call::Read { .. } | Call::ReadHeld { .. } | Call::See { .. } => (8, 0, 0),
         };
         (self.from, self.who, self.awaited, kind, number, time)
@@ -260,11 +226,9 @@ pub struct World {
 
 impl World {
     pub fn new(gateways: usize, left: Budget, rules: Rules) -> Self {
-        // In production, the numbers of announcements begin at random.
-        let gateway = |at| Gateway { life: 1, announcement: at as u64 * 1_000, ..Gateway::default() };
         Self {
             store: Store::default(),
-            gateways: (0..gateways).map(gateway).collect(),
+            gateways: vec![Gateway { life: 1, ..Gateway::default() }; gateways],
             network: Vec::new(),
             left,
             wrong: None,
@@ -323,11 +287,6 @@ impl World {
                 PeerMessage::Record => room.look = true,
                 _ if at == from => {}
                 PeerMessage::Doubt => room.doubt = true,
-                PeerMessage::Viewers { epoch, .. } if epoch > room.epoch => room.doubt = true,
-                PeerMessage::Viewers { epoch, id, viewers, number } if epoch == room.epoch => {
-                    room.note(id, viewers, number)
-                }
-                PeerMessage::Viewers { .. } => {}
             }
         }
     }
@@ -365,22 +324,5 @@ impl Room {
         record.is_some_and(|record| {
             record.epoch > self.epoch || (record.epoch == self.epoch && record.state != State::Open)
         })
-    }
-
-    /// `remote_viewers::note`.
-    pub fn note(&mut self, id: Id, viewers: u64, number: u64) {
-        let there = self.peers.get(&id);
-        if there.is_none_or(|there| number > there.number) {
-            self.peers.insert(id, Peer { viewers, number, unsaid: false });
-        }
-    }
-
-    /// `RemoteViewers::read`.
-    pub fn read(&mut self, own: Id, said: &BTreeMap<Id, (u64, u64)>) {
-        said.iter().filter(|(id, _)| **id != own).for_each(|(id, said)| self.note(*id, said.0, said.1));
-        self.peers.retain(|id, peer| {
-            let was_unsaid = std::mem::replace(&mut peer.unsaid, !said.contains_key(id));
-            !(was_unsaid && peer.unsaid)
-        });
     }
 }

@@ -12,8 +12,8 @@ use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrivals, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks,
-    RecordEvents, SliceSize, SliceView, Store, StoreResult, Terms,
+    Apply, ApplyReply, Arrived, CloseLive, CloseReason, Fence, FinishClose, LiveRecord, OpenLive, OpenReply, OpenedBy,
+    Peaks, RecordEvents, SliceSize, SliceView, Store, StoreResult, Terms, Uniques,
 };
 
 use crate::redis_server::RedisServer;
@@ -38,7 +38,6 @@ mod sessions;
 mod slices;
 mod streamers;
 mod sweeps;
-mod viewers;
 mod visits;
 mod wire;
 
@@ -137,7 +136,7 @@ pub fn slice() -> SliceId {
 pub fn wish(name: &str) -> OpenLive {
     let message = format!("{name} opened");
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    OpenLive { live: live(name), streamer: user(9), slices: 1, exact_viewers: false, by, terms, message }
+    OpenLive { live: live(name), streamer: user(9), slices: 1, by, terms, message }
 }
 
 /// Opens a live of one slice. Its event is told.
@@ -167,10 +166,20 @@ pub fn end(record: &LiveRecord) -> CloseLive {
         epoch: record.epoch,
         reason: CloseReason::Requested,
         peaks: Peaks::default(),
-        arrivals: Arrivals::default(),
         uniques: true,
         message: format!("{} closes", record.live),
     }
+}
+
+/// Ends a close in which nobody was counted.
+pub async fn finish_close(
+    store: &Arc<dyn Store>,
+    live: &LiveId,
+    epoch: Epoch,
+    keep: Duration,
+) -> StoreResult<Option<LiveRecord>> {
+    let (arrived, uniques) = (Arrived::default(), Some(Uniques::default()));
+    store.finish_close(&FinishClose { live: live.clone(), epoch, arrived, uniques, keep }).await
 }
 
 /// A size of a slice in no doubt, of whatever version.
@@ -202,7 +211,8 @@ impl Caller {
             gateway: self.name.clone(),
             number: self.number,
             follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: true,
             joins: joins.to_vec(),
             since: Vec::new(),
             left: None,

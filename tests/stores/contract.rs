@@ -6,11 +6,13 @@ use std::time::Duration;
 use rollcall::base::ids::Epoch;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    AnnounceViewers, Arrivals, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive,
-    Peaks, Presence, RenewLease, Store,
+    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, Presence,
+    RenewLease, Store,
 };
 
-use crate::conformance::{Caller, end, fans, gateway, live, opened, opened_as, redis, slice, user, users, wish};
+use crate::conformance::{
+    Caller, end, fans, finish_close, gateway, live, opened, opened_as, redis, slice, user, users, wish,
+};
 use crate::redis_server::RedisServer;
 
 const HOUR: i64 = 3_600;
@@ -33,13 +35,19 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 2)).await;
     let version = a.moves_on().await.size.version;
-    let expected = ["online-fans:42", "{online-fans:42}:fence", "{online-fans:42}:gateways", "{online-fans:42}:held:a"];
-    assert_eq!(keys(&server), expected);
-    for key in expected {
-        assert!((6 * HOUR - 60..=6 * HOUR).contains(&ttl(&server, key)), "{key}");
+    let expected = [
+        ("online-fans:42", 6 * HOUR),
+        ("{online-fans:42}:fence", 30 * 24 * HOUR),
+        ("{online-fans:42}:gateways", 6 * HOUR),
+        ("{online-fans:42}:held:a", 6 * HOUR),
+        ("{online-fans:42}:uniques", 30 * 24 * HOUR),
+    ];
+    assert_eq!(keys(&server), expected.map(|(key, _)| key));
+    for (key, lifetime) in expected {
+        assert!((lifetime - 60..=lifetime).contains(&ttl(&server, key)), "{key}");
     }
     assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}:2"));
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}:2-0"));
     assert_eq!(server.cli(&["HGETALL", "{online-fans:42}:gateways"]), "a\n2");
 }
 
@@ -52,10 +60,10 @@ async fn after_a_close_only_the_fence_is_left_for_a_day() {
     }
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(keys(&server), ["{online-fans:42}:fence"]);
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "closed:1");
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "closed:1:2-0:2");
     assert!((24 * HOUR - 60..=24 * HOUR).contains(&ttl(&server, "{online-fans:42}:fence")));
     Caller { epoch: 2, ..Caller::new(&store, "a") }.registers(&users(0, 1)).await;
-    assert!(ttl(&server, "{online-fans:42}:fence") <= 6 * HOUR);
+    assert!(ttl(&server, "{online-fans:42}:fence") > 24 * HOUR);
 }
 
 #[tokio::test]
@@ -90,7 +98,7 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     let end = CloseLive { reason: CloseReason::StreamerTimeout, peaks, ..end(&record) };
     store.begin_close(&end).await.unwrap();
     assert_eq!((field("state").as_str(), ttl(&server, "live:42")), ("closing", -1));
-    store.finish_close(&live("42"), record.epoch, Duration::from_secs(100 * 3_600)).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100 * 3_600)).await.unwrap();
     let now = ["state", "reason", "peak_viewers", "peak_fans"].map(field);
     assert_eq!(now, ["closed", "streamer_timeout", "5", "2"]);
     assert!((100 * HOUR - 60..=100 * HOUR).contains(&ttl(&server, "live:42")));
@@ -106,9 +114,9 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     let record = opened(&store, "42").await;
     let (of, history) = (record.live_epoch(), format!("{{live:42}}:history@{}", record.epoch));
     let count = async |n: u64| {
-        let (figures, arrivals) = (Figures { viewers: n, fans: 0 }, Arrivals::parse(&format!("a:{n}:0")));
+        let (figures, arrived) = (Figures { viewers: n, fans: 0 }, Arrived { joins: n, leaves: 0 });
         let (live, peaks) = (live("42"), Peaks::default());
-        store.count_live(&CountLive { live, epoch: record.epoch, figures, peaks, arrivals }).await.unwrap()
+        store.count_live(&CountLive { live, epoch: record.epoch, figures, peaks, arrived }).await.unwrap()
     };
     let counted_at = || server.cli(&["HGET", "live:42", "counted_at"]).parse::<u64>();
     let points = async |from, to| {
@@ -139,45 +147,26 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     assert_eq!((server.cli(&["XLEN", &history]), counted_at().is_err()), ("2".to_owned(), true));
     assert_eq!(count(4).await, CountReply::NotOpen);
     assert_eq!(points(0, u64::MAX).await, [(20_000, 2, 2), (last, 3, 3)]);
-    store.finish_close(&live("42"), record.epoch, Duration::from_secs(100)).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100)).await.unwrap();
     assert!((1..=100).contains(&ttl(&server, &history)));
 }
 
 #[tokio::test]
-async fn the_viewers_of_gateways_lie_beside_the_record_and_expire() {
+async fn what_gateways_say_of_themselves_expires() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    let record = opened(&store, "42").await;
-    let (epoch, message) = (record.epoch, String::new());
-    let say = AnnounceViewers {
-        live: live("42"),
-        epoch,
-        gateway: gateway("a"),
-        viewers: 3,
-        away: 0,
-        moving: 0,
-        number: 7,
-        message,
-    };
-    store.announce_viewers(&say).await.unwrap();
     store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
     let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     store.end_lease(&gateway("b")).await.unwrap();
-    let mut there = keys(&server);
-    there.retain(|key| !key.starts_with("{lives}:"));
-    let beside = ["live:42", "lives", "rollcall:leases", "rollcall:streamer:u000009", "{live:42}:viewers"];
-    assert_eq!(there, beside);
-    assert_eq!(server.cli(&["HGETALL", "{live:42}:viewers"]), "a\n3:7");
+    assert_eq!(keys(&server), ["rollcall:leases", "rollcall:streamer:u000009"]);
     assert_eq!(server.cli(&["HGETALL", "rollcall:streamer:u000009"]), "a\n1");
     let born = leases.own.born;
     assert_eq!(server.cli(&["HGET", "rollcall:leases", "a"]), format!("{born}:{born}:1"));
     assert!(server.cli(&["HGET", "rollcall:leases", "b"]).starts_with("dead:"));
-    for (key, hours) in [("{live:42}:viewers", 6), ("rollcall:streamer:u000009", 6), ("rollcall:leases", 48)] {
+    for (key, hours) in [("rollcall:streamer:u000009", 6), ("rollcall:leases", 48)] {
         assert!((hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)), "{key}");
     }
-    store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!(server.cli(&["EXISTS", "{live:42}:viewers"]), "0");
 }
 
 /// The platform may write the follow graph itself, with its own scores and its own idea of an id.

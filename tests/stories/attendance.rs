@@ -349,6 +349,10 @@ async fn a_move_to_another_gateway_is_one_session() {
         become_sessions(&new, "42", &[("u1", false)]).await;
         here.vanish();
         let there = new.viewer_in("u1", "42").await;
+        until("both gateways hold the viewer", PATIENCE, async || {
+            same(new.redis().keys("{online-viewers:42}:held:*").await.len(), 2)
+        })
+        .await;
         old.stop().await;
         there.close().await;
         become_sessions(&new, "42", &[("u1", true)]).await;

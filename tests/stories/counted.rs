@@ -82,13 +82,7 @@ on_redis! {
         let other = world.another_gateway().await;
         let _elsewhere = other.viewer_in("u9", "42").await;
         record_becomes(world.redis(), "42", 3, 0).await;
-        // Viewers whom a gateway read in the store were counted before the other gateway told how many came to it.
-        until("the record has all who came", EVERY + SLACK * 2, async || {
-            let arrivals = world.redis().ask(&["HGET", "live:42", "arrivals"]).await;
-            let totals = arrivals.as_str().unwrap_or_default().split(' ');
-            same(totals.filter_map(|gateway| gateway.split(':').nth(1)?.parse::<u64>().ok()).sum(), 3)
-        })
-        .await;
+        assert_eq!(world.redis().ask(&["HGET", "live:42", "joins"]).await, json!("3"));
         let both = [&world, &other];
         let (before, asked) = (record(world.redis(), "42").await, calls(&both).await);
         let written = calls_with(&both, WRITTEN).await;
@@ -104,8 +98,7 @@ on_redis! {
 }
 
 on_redis! {
-    tuned(|config| config.exact_viewers = true)
-    async fn with_exact_viewers_the_record_counts_each_user_once(world) {
+    async fn the_record_counts_each_user_once(world) {
         world.open("42").await;
         world.crowd_follows("u", 1).await;
         let other = world.another_gateway().await;
@@ -199,6 +192,8 @@ on_redis! {
         })
         .await;
         world.redis().ask(&["FLUSHALL"]).await;
+        // For ten seconds after a loss the figures are in doubt.
+        let within = within + Duration::from_secs(10);
         until("the figures are back", within, async || same(record(world.redis(), "42").await[0], Some(2))).await;
         world.takes_the_sweepers_turn().await;
         world.redis().ask(&["ZADD", "{lives}:by_viewers", "9", "42"]).await;

@@ -114,7 +114,7 @@ on_both_stores! {
         streamer.watch("42").await;
         let _service = world.dashboard("42").await;
         let mut viewer = world.viewer("u1").await;
-        assert_eq!(viewer.join("42").await["viewers"], 1);
+        viewer.join("42").await;
         streamer.sees(viewers(1), fans(0)).await;
     }
 }

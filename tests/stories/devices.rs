@@ -12,7 +12,7 @@ on_both_stores! {
         let mut phone = world.viewer("u1").await;
         let mut tablet = world.viewer("u1").await;
         phone.join("42").await;
-        assert_eq!(tablet.join("42").await["viewers"], 1);
+        tablet.join("42").await;
         world.fans_become("42", &["u1"]).await;
         dashboard.sees(viewers(1), fans(1)).await;
 

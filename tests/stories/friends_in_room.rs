@@ -329,16 +329,13 @@ impl History {
 /// Joins, leaves, follows and unfollows through three gateways, of which one is killed at last.
 async fn history(seed: u64) {
     println!("seed {seed}");
-    let exact = |config: &mut Config| {
-        config.exact_viewers = true;
-        config.message_rate = 0;
-    };
+    let tune = |config: &mut Config| config.message_rate = 0;
     let redis = Redis::start().await;
     let mut worlds = Vec::new();
     for _ in 0..2 {
-        worlds.push(World::beside(redis.clone(), exact).await);
+        worlds.push(World::beside(redis.clone(), tune).await);
     }
-    worlds.push(World::program_with(redis.clone(), exact).await);
+    worlds.push(World::program_with(redis.clone(), tune).await);
     worlds[0].open("42").await;
     let mut askers = Vec::new();
     for (n, user) in ASKERS.iter().enumerate() {

@@ -63,13 +63,13 @@ impl Walk {
         self.people.push((gateway, person));
     }
 
-    /// The viewers of a live (a user counts once on each gateway) and its fans (a user counts once).
+    /// The viewers of a live and its fans; each user counts once.
     fn truth(&self, live: &str) -> (u64, u64) {
-        let here = || self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
-        let viewers: BTreeSet<_> = here().map(|(gateway, person)| (gateway, &person.user)).collect();
+        let here = self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
+        let viewers: BTreeSet<_> = here.map(|(_, person)| &person.user).collect();
         let follows = |user: &str| user[1..].parse::<usize>().unwrap() < FOLLOWERS;
-        let fans: BTreeSet<_> = here().map(|(_, person)| &person.user).filter(|user| follows(user)).collect();
-        (viewers.len() as u64, fans.len() as u64)
+        let fans = viewers.iter().filter(|user| follows(user)).count();
+        (viewers.len() as u64, fans as u64)
     }
 
     async fn is_exact_everywhere(&self, dashboards: &mut [(&str, Dashboard)]) {
@@ -146,14 +146,20 @@ async fn words_of_gateways_that_never_were_do_not_stay() {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
         let epoch = world.epoch("42").await;
-        let word = json!({"v": 2, "gateway": "gw-ghost", "type": "counts", "epoch": epoch, "number": 1, "viewers": 5});
+        let _viewer = world.viewer_in("u1", "42").await;
+        dashboard.sees(viewers(1), fans(0)).await;
+        let word = json!({
+            "v": 3, "gateway": "gw-ghost", "type": "counts", "epoch": epoch, "number": 1, "viewers": 5, "away": 5,
+        });
         let word = &word.to_string();
         until("the word is heard", SLACK, || async {
             same(world.redis().ask(&["SPUBLISH", "rollcall:{live:42}", word]).await.as_u64(), Some(1))
         })
         .await;
-        dashboard.sees(viewers(5), fans(0)).await;
-        dashboard.sees(viewers(0), fans(0)).await;
+        for away in [1, 0] {
+            let what = format!("{away} are away");
+            until(&what, SLACK, || async { same(world.backend().live("42").await["away"].as_u64(), Some(away)) }).await;
+        }
         dashboard.sees_quality("exact").await;
     })
     .await;

@@ -30,18 +30,11 @@ const UNNOTICED: Duration = Duration::from_millis(2_500);
 /// Something wrong that comes late would come within this time.
 const AFTERMATH: Duration = Duration::from_secs(6);
 
-type Tune = fn(&mut Config);
-
 /// Ghosts of a gateway count until its lease is over, so a long one shows more.
-fn plain(config: &mut Config) {
+fn tune(config: &mut Config) {
     config.lease = Duration::from_secs(6);
     config.lease_refresh = Duration::from_secs(1);
     config.check_every = Duration::from_secs(4);
-}
-
-fn exact(config: &mut Config) {
-    plain(config);
-    config.exact_viewers = true;
 }
 
 /// Ten viewers on two gateways: `u0` to `u5` are fans, the others are not.
@@ -55,7 +48,7 @@ struct Ten {
 }
 
 impl Ten {
-    async fn on(redis: &Redis, tune: Tune) -> Self {
+    async fn on(redis: &Redis) -> Self {
         let here = World::beside(redis.clone(), tune).await;
         let there = here.another_gateway().await;
         Self::between(here, there).await
@@ -77,7 +70,7 @@ impl Ten {
     }
 
     /// The second gateway stops, and a new one takes its place and its viewers.
-    async fn replace_the_second_gateway(&mut self, tune: Tune) {
+    async fn replace_the_second_gateway(&mut self) {
         let redis = self.here.redis.clone().expect("a Redis of the story's own");
         let url = self.here.config.redis.clone();
         let new = World::beside(redis, |config| {
@@ -172,17 +165,17 @@ async fn swap_databases(redis: &Redis) {
     assert_eq!(redis.ask(&["SWAPDB", "0", "1"]).await, "OK");
 }
 
-async fn a_snapshot_from_before_a_gateway_was_replaced(tune: Tune) {
+async fn a_snapshot_from_before_a_gateway_was_replaced() {
     let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis, tune).await;
+    let mut ten = Ten::on(&redis).await;
     redis.save_snapshot().await;
-    ten.replace_the_second_gateway(tune).await;
+    ten.replace_the_second_gateway().await;
     ten.stays_honest(10, 6, Duration::ZERO, async || killed_and_back_from_the_snapshot(&redis).await).await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
 /// As by a crash: no gateway stops in good order, and its peers bury it.
-async fn a_snapshot_from_before_a_gateway_was_killed_and_buried(tune: Tune) {
+async fn a_snapshot_from_before_a_gateway_was_killed_and_buried() {
     let redis = Redis::start().await;
     let here = World::beside(redis.clone(), tune).await;
     let doomed = World::program_with(redis.clone(), tune).await;
@@ -201,9 +194,9 @@ async fn a_snapshot_from_before_a_gateway_was_killed_and_buried(tune: Tune) {
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
-async fn a_snapshot_from_before_two_more_came(tune: Tune) {
+async fn a_snapshot_from_before_two_more_came() {
     let redis = Redis::start().await;
-    let ten = Ten::on(&redis, tune).await;
+    let ten = Ten::on(&redis).await;
     redis.save_snapshot().await;
     let _fan = ten.here.viewer_in("late0", LIVE).await;
     let _viewer = ten.there.viewer_in("w0", LIVE).await;
@@ -213,11 +206,11 @@ async fn a_snapshot_from_before_two_more_came(tune: Tune) {
 }
 
 /// All of it at once: a gateway replaced, two gone, and two others there.
-async fn a_snapshot_from_before_a_gateway_was_replaced_and_others_came(tune: Tune) {
+async fn a_snapshot_from_before_a_gateway_was_replaced_and_others_came() {
     let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis, tune).await;
+    let mut ten = Ten::on(&redis).await;
     redis.save_snapshot().await;
-    ten.replace_the_second_gateway(tune).await;
+    ten.replace_the_second_gateway().await;
     ten.move_on.pop().expect("a viewer").close().await;
     shows(&ten.gateways(), 9, 6, PATIENCE).await;
     let _viewer = ten.there.viewer_in("w0", LIVE).await;
@@ -226,18 +219,18 @@ async fn a_snapshot_from_before_a_gateway_was_replaced_and_others_came(tune: Tun
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
-async fn a_database_with_older_data_in_the_place_of_this_one(tune: Tune) {
+async fn a_database_with_older_data_in_the_place_of_this_one() {
     let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis, tune).await;
+    let mut ten = Ten::on(&redis).await;
     copy_all_to_another_database(&redis).await;
-    ten.replace_the_second_gateway(tune).await;
+    ten.replace_the_second_gateway().await;
     ten.stays_honest(10, 6, UNNOTICED, async || swap_databases(&redis).await).await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
-async fn a_database_from_before_two_more_came_in_the_place_of_this_one(tune: Tune) {
+async fn a_database_from_before_two_more_came_in_the_place_of_this_one() {
     let redis = Redis::start().await;
-    let ten = Ten::on(&redis, tune).await;
+    let ten = Ten::on(&redis).await;
     copy_all_to_another_database(&redis).await;
     let _fan = ten.here.viewer_in("late0", LIVE).await;
     let _viewer = ten.there.viewer_in("w0", LIVE).await;
@@ -246,10 +239,10 @@ async fn a_database_from_before_two_more_came_in_the_place_of_this_one(tune: Tun
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
-async fn nothing_at_all_after_flushall(tune: Tune) {
+async fn nothing_at_all_after_flushall() {
     let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis, tune).await;
-    ten.replace_the_second_gateway(tune).await;
+    let mut ten = Ten::on(&redis).await;
+    ten.replace_the_second_gateway().await;
     ten.stays_honest(10, 6, UNNOTICED, async || {
         redis.ask(&["FLUSHALL"]).await;
         write_the_follow_graph(&redis).await;
@@ -258,10 +251,10 @@ async fn nothing_at_all_after_flushall(tune: Tune) {
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
-async fn nothing_at_all_after_a_restart(tune: Tune) {
+async fn nothing_at_all_after_a_restart() {
     let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis, tune).await;
-    ten.replace_the_second_gateway(tune).await;
+    let mut ten = Ten::on(&redis).await;
+    ten.replace_the_second_gateway().await;
     ten.stays_honest(10, 6, Duration::ZERO, async || {
         redis.restart_empty().await;
         write_the_follow_graph(&redis).await;
@@ -271,11 +264,11 @@ async fn nothing_at_all_after_a_restart(tune: Tune) {
 }
 
 /// Twice: the second return comes before everything of the first one is over.
-async fn the_same_snapshot_twice(tune: Tune) {
+async fn the_same_snapshot_twice() {
     let redis = Redis::start().await;
-    let mut ten = Ten::on(&redis, tune).await;
+    let mut ten = Ten::on(&redis).await;
     redis.save_snapshot().await;
-    ten.replace_the_second_gateway(tune).await;
+    ten.replace_the_second_gateway().await;
     ten.stays_honest(10, 6, Duration::ZERO, async || {
         killed_and_back_from_the_snapshot(&redis).await;
         sleep(Duration::from_secs(3)).await;
@@ -286,7 +279,7 @@ async fn the_same_snapshot_twice(tune: Tune) {
 }
 
 /// The server behind the name of Redis is another one from now on, which has missed the last writes.
-async fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes(tune: Tune) {
+async fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
     let redis = Redis::start().await;
     redis.ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
     let replica = RedisServer::start().await;
@@ -306,7 +299,7 @@ async fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes(tune: Tune) 
     })
     .await;
     lose_the_master(&replica).await;
-    ten.replace_the_second_gateway(tune).await;
+    ten.replace_the_second_gateway().await;
     // The story's own look into Redis would lead to the server that is gone.
     ten.here.redis = None;
     ten.there.redis = None;
@@ -336,7 +329,7 @@ async fn lose_the_master(replica: &RedisServer) {
     .await;
 }
 
-async fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes(tune: Tune) {
+async fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes() {
     let mut redis = RedisSentinels::start().await;
     let here = World::at_tuned(&redis.url(), tune).await;
     let there = World::at_tuned(&redis.url(), tune).await;
@@ -356,7 +349,7 @@ async fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes(tune: 
 }
 
 /// The master dies that has the record of the live, who is there, and the leases of the gateways.
-async fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes(tune: Tune) {
+async fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes() {
     let mut cluster = RedisCluster::start(3, 3).await;
     let master = cluster.home("rollcall:leases");
     for key in [format!("live:{LIVE}"), format!("online-fans:{LIVE}"), format!("online-viewers:{LIVE}")] {
@@ -379,29 +372,20 @@ async fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes(tune: 
     .await;
 }
 
-macro_rules! with_viewers_by_gateway_and_exact {
+macro_rules! within_deadlines {
     ($($name:ident;)*) => {
-        mod by_gateway {
+        mod stories {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::within_deadline(super::$name(super::plain)).await;
-                }
-            )*
-        }
-
-        mod exact_viewers {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::within_deadline(super::$name(super::exact)).await;
+                    super::within_deadline(super::$name()).await;
                 }
             )*
         }
     };
 }
 
-with_viewers_by_gateway_and_exact! {
+within_deadlines! {
     a_snapshot_from_before_a_gateway_was_replaced;
     a_snapshot_from_before_a_gateway_was_killed_and_buried;
     a_snapshot_from_before_two_more_came;

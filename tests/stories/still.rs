@@ -81,15 +81,8 @@ on_redis! {
         })
         .await;
 
-        // Only what the gateways announced of their viewers is lost.
-        let mut dashboard = world.dashboard("42").await;
-        world.redis().ask(&["DEL", "{live:42}:viewers"]).await;
-        until("both have said it again", within, async || {
-            same(world.redis().ask(&["HLEN", "{live:42}:viewers"]).await.as_u64(), Some(2))
-        })
-        .await;
-
         // Everything is lost.
+        let mut dashboard = world.dashboard("42").await;
         world.redis().ask(&["FLUSHALL"]).await;
         world.crowd_follows("u", 3).await;
         world.fans_become_within("42", &everybody, within).await;

@@ -178,7 +178,9 @@ async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
             }
         }
         let viewer = enter(world.addr, "/ws?count=true", &token("u1", json!({}))).await.unwrap();
-        assert_eq!(Viewer::greeted("u1", viewer).await.join("42").await["viewers"], 1);
+        let mut viewer = Viewer::greeted("u1", viewer).await;
+        viewer.join("42").await;
+        world.acks_become(&mut viewer, Some(false), 1, 0).await;
     })
     .await;
 }

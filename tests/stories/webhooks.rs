@@ -11,7 +11,7 @@ use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Arrivals, CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
+use rollcall::store::{CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
 use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
@@ -250,7 +250,7 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
         for live in ["1", "2"] {
             let (live, streamer) = (LiveId::parse(live).unwrap(), UserId::parse("s1").unwrap());
             let (by, terms, message) = (OpenedBy::Service, Terms::default(), String::new());
-            let wish = OpenLive { live, streamer, slices: 1, exact_viewers: false, by, terms, message };
+            let wish = OpenLive { live, streamer, slices: 1, by, terms, message };
             let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("not opened") };
             records.push(record);
         }
@@ -259,7 +259,6 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
             epoch: records[1].epoch,
             reason: CloseReason::Moderated,
             peaks: Peaks::default(),
-            arrivals: Arrivals::default(),
             uniques: true,
             message: String::new(),
         };

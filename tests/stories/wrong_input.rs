@@ -98,12 +98,12 @@ fn every_file_that_cannot_be_used_is_named_at_once() {
 #[test]
 fn a_switch_of_the_file_may_be_a_boolean() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "exact-viewers = true\nuniques = false\nproxy_protocol = false\n").unwrap();
+    std::fs::write(file.path(), "proxy-from-env = true\nuniques = false\nproxy_protocol = false\n").unwrap();
     let path = file.path().display().to_string();
     let out = run(&["check-config", "--json", "--config", &path]);
     let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
     assert_eq!((out.status.code(), &found["mistakes"]), (Some(0), &json!([])), "{found}");
-    for (name, value) in [("exact-viewers", "true"), ("uniques", "false"), ("proxy-protocol", "false")] {
+    for (name, value) in [("proxy-from-env", "true"), ("uniques", "false"), ("proxy-protocol", "false")] {
         let settings = found["settings"].as_array().unwrap();
         let setting = settings.iter().find(|setting| setting["name"] == name).unwrap();
         assert_eq!(setting["value"], value, "{setting}");

@@ -62,11 +62,7 @@ impl Program {
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);
         }
-        for (name, switch) in [
-            ("--exact-viewers", config.exact_viewers),
-            ("--track-online", config.track_online),
-            ("--uniques", config.uniques),
-        ] {
+        for (name, switch) in [("--track-online", config.track_online), ("--uniques", config.uniques)] {
             command.args([name, if switch { "on" } else { "off" }]);
         }
         command.args(["--fanout-limit", &config.fanout_limit.to_string()]);

@@ -36,7 +36,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: joins::NAME, what: "6,000 sockets of one live join at 2,000/s; then one fan alone comes and goes" },
     Row {
         name: sets::NAME,
-        what: "10,000 viewers of one live, half fans, come at 2,000/s and go, with more sets in Redis",
+        what: "10,000 viewers of one live, half fans, come at 2,000/s and go, with and without the users online",
     },
     Row { name: close::NAME, what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed" },
     Row { name: gateways::NAME, what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s" },

@@ -26,8 +26,6 @@ struct Fact {
     fans: HashSet<User>,
     /// Everybody who is there.
     here: HashSet<User>,
-    /// A user counts once on each gateway, or once where Redis has all viewers.
-    viewers: i64,
 }
 
 /// Compares until all is right or the deadline is over. Returns how long that took, and records what is wrong then.
@@ -70,7 +68,7 @@ pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
 /// Viewers and fans of each open live that has dashboards, with the crowd at rest.
 pub(crate) fn counts(state: &RunState) -> Vec<(Live, [i64; 2])> {
     let watched = facts(state).into_iter().filter(|fact| fact.live < state.busy);
-    watched.map(|fact| (fact.live, [fact.viewers, fact.fans.len() as i64])).collect()
+    watched.map(|fact| (fact.live, [fact.here.len() as i64, fact.fans.len() as i64])).collect()
 }
 
 async fn differences(testbed: &Testbed) -> Vec<Broken> {
@@ -102,10 +100,6 @@ fn facts(state: &RunState) -> Vec<Fact> {
             slices: live_truth.slices,
             fans: held().map(|(user, _)| *user).filter(|user| state.is_fan(*user, live)).collect(),
             here: held().map(|(user, _)| *user).collect(),
-            viewers: match state.exact_viewers {
-                true => held().count() as i64,
-                false => held().map(|(_, expectation)| expectation.gateways().len() as i64).sum(),
-            },
         }
     })
     .collect()
@@ -121,13 +115,11 @@ async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
         None => return,
     };
     compare(state, &snapshot.slices, &fact.fans, drift, wrong);
-    if state.exact_viewers {
-        let drift = |detail: String| Broken::new(Promise::Drift, format!("all viewers: {detail}")).live(id.clone());
-        let keys = keys::viewer_keys(&id, fact.slices);
-        match members(testbed, &keys).await {
-            Ok(slices) => compare(state, &slices, &fact.here, drift, wrong),
-            Err(error) => wrong.push(drift(format!("cannot be read: {error:#}"))),
-        }
+    let drift = |detail: String| Broken::new(Promise::Drift, format!("all viewers: {detail}")).live(id.clone());
+    let keys = keys::viewer_keys(&id, fact.slices);
+    match members(testbed, &keys).await {
+        Ok(slices) => compare(state, &slices, &fact.here, drift, wrong),
+        Err(error) => wrong.push(drift(format!("cannot be read: {error:#}"))),
     }
 }
 
@@ -167,7 +159,7 @@ async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 }
 
 fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let (fans, viewers) = (fact.fans.len() as i64, fact.viewers);
+    let (fans, viewers) = (fact.fans.len() as i64, fact.here.len() as i64);
     let right = Counts { epoch: fact.epoch, viewers, fans, quality: Quality::Exact };
     for gateway in testbed.state.gateways_up() {
         let shown = testbed.dashboards.of(fact.live, gateway);
@@ -181,7 +173,7 @@ fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
 /// A quiet live has no dashboards: each gateway is asked.
 async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let (state, id) = (&testbed.state, testbed.state.live_id(fact.live));
-    let right = (fact.viewers, fact.fans.len() as i64);
+    let right = (fact.here.len() as i64, fact.fans.len() as i64);
     for gateway in state.gateways_up() {
         let told = testbed.backend.figures(state.endpoints[gateway].target.address, &id).await;
         if !matches!(told, Ok(told) if told == right) {

@@ -69,7 +69,7 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
         match companion {
             Some((_, "since")) if of_viewers => return Judged::Fits,
             Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice),
-            Some((_, what)) if is_slice && what == "gateways" => return Judged::Fits,
+            Some((_, "gateways" | "uniques")) if is_slice => return Judged::Fits,
             None if is_slice => return Judged::Fits,
             _ => {}
         }
@@ -134,6 +134,7 @@ mod tests {
             "online-fans:chaos-l0_slice2",
             "{live:chaos-l0}:viewers",
             "{online-fans:chaos-l0_slice1}:gateways",
+            "{online-viewers:chaos-l0_slice2}:uniques",
             "{online-fans:chaos-l0_slice7}:fence",
             "{live:chaos-l1}:history@1795370295",
             "{online-viewers:chaos-l1}:stays@1795370295",

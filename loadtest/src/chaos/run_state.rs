@@ -86,8 +86,6 @@ pub(crate) struct RunState {
     pub(crate) crowded: Crowded,
     /// A member may be wrong for so long beyond what is promised.
     pub(crate) grace: Duration,
-    /// Whether Redis has all viewers, and each counts once.
-    pub(crate) exact_viewers: bool,
     /// The first so many lives are opened with attendance.
     pub(crate) attended: usize,
     pub(crate) endpoints: Vec<Endpoint>,
@@ -120,7 +118,6 @@ pub(crate) struct Plan {
     pub(crate) crowded: Crowded,
     /// A member may be wrong for so long beyond what is promised.
     pub(crate) grace: Duration,
-    pub(crate) exact_viewers: bool,
     pub(crate) gateways: usize,
     /// The first so many lives are opened with attendance.
     pub(crate) attended: usize,
@@ -163,7 +160,6 @@ impl RunState {
             pace: plan.pace,
             crowded: plan.crowded,
             grace: plan.grace,
-            exact_viewers: plan.exact_viewers,
             attended: plan.attended,
             endpoints: addresses.iter().map(endpoint).collect(),
             mode: watch::Sender::new(Mode::Rest),

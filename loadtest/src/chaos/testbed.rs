@@ -87,7 +87,6 @@ impl Testbed {
             };
             let log = logs.join(format!("gateway-{number}.log"));
             let mut flags = plan.timing.flags();
-            flags.extend(plan.exact_viewers.then(|| "--exact-viewers=on".to_owned()));
             flags.extend(plan.flags.iter().cloned());
             let mut gateway =
                 Gateway::new(GatewayConfig { program: program.clone(), address: *address, redis, flags, log });

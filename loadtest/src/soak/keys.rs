@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rollcall::store::redis::keys::{ATTENDANCE_TTL, CLOSED_FENCE_TTL, LEASES_TTL, SLICE_TTL};
+use rollcall::store::redis::keys::{ATTENDANCE_TTL, CLOSED_FENCE_TTL, LEASES_TTL, SLICE_TTL, TOTALS_TTL};
 
 /// Whether a key may outlast its live and its users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,8 @@ pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
             Stays::For(ATTENDANCE_TTL)
         }
         // The set of the users online never closes: an entry stays while its gateway lives.
-        "{online-users}:fence" | "{online-users}:gateways" | "{online-users}:lives" => Stays::For(SLICE_TTL),
+        "{online-users}:fence" => Stays::For(TOTALS_TTL),
+        "{online-users}:gateways" | "{online-users}:lives" => Stays::For(SLICE_TTL),
         "rollcall:leases" => Stays::For(LEASES_TTL),
         // Two lease refreshes, however long these are.
         "rollcall:sweeper" => Stays::For(SLICE_TTL),

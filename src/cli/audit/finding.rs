@@ -83,14 +83,8 @@ kinds! {
     NoRecord = "no_record" Error,
     /// Keys of a slice that belongs to no open live, or to an older epoch
     OrphanedSlice = "orphaned_slice" Warning,
-    /// Viewer counts of a live that is not open
-    OrphanedViewers = "orphaned_viewers" Warning,
     /// Bans or removals of a closed live
     OrphanedBans = "orphaned_bans" Warning,
-    /// Users to be counted of a closed live
-    OrphanedUniques = "orphaned_uniques" Warning,
-    /// Viewer counts of a gateway that was buried or has no lease
-    StaleViewers = "stale_viewers" Warning,
     /// Users who are online and also remembered as seen, so that they count twice
     SeenAndOnline = "seen_and_online" Error,
     /// Users who were seen last at a time more than a minute ahead

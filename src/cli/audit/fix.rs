@@ -16,8 +16,8 @@ use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::{
-    Arrivals, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks, Slices, StoreResult,
-    Strays, Viewers,
+    Arrived, CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Peaks, Slices, StoreResult,
+    Strays,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -55,7 +55,7 @@ impl Fixer<'_> {
             (FindingKind::GhostSessions, Some(slice), _) => self.end_ghost_sessions(slice).await?,
             (kind, ..) if attendance::KINDS.contains(&kind) => attendance.fix(finding).await?,
             _ => match live_id {
-                Some(live) => self.fix_live(finding.kind, live, gateway_id.as_ref()).await?,
+                Some(live) => self.fix_live(finding.kind, live).await?,
                 None => match UserInspector::fix(self.store, finding).await? {
                     Some(done) => Some(done),
                     None => platform.fix(self.leases, finding).await?,
@@ -66,23 +66,14 @@ impl Fixer<'_> {
     }
 
     /// Repairs what is wrong with a live besides its slices.
-    async fn fix_live(
-        &self,
-        kind: FindingKind,
-        live: &LiveId,
-        gateway: Option<&GatewayId>,
-    ) -> StoreResult<Option<String>> {
-        Ok(match (kind, gateway) {
-            (FindingKind::OrphanedViewers | FindingKind::OrphanedBans | FindingKind::OrphanedUniques, ..) => {
-                self.store.drop_left_overs(live).await?.then(|| "viewers, bans and removals unlinked".to_owned())
+    async fn fix_live(&self, kind: FindingKind, live: &LiveId) -> StoreResult<Option<String>> {
+        Ok(match kind {
+            FindingKind::OrphanedBans => {
+                self.store.drop_left_overs(live).await?.then(|| "bans and removals unlinked".to_owned())
             }
-            (FindingKind::StaleViewers, Some(gateway)) if self.leases.is_dead(gateway) => {
-                self.store.forget_viewers(live, std::slice::from_ref(gateway)).await?;
-                Some("viewers forgotten".to_owned())
-            }
-            (FindingKind::UnfinishedClose, ..) => self.finish_close(live).await?,
-            (FindingKind::UnlistedLive, ..) => self.relist(live).await?,
-            (FindingKind::WrongCounts, ..) => self.recount(live).await?,
+            FindingKind::UnfinishedClose => self.finish_close(live).await?,
+            FindingKind::UnlistedLive => self.relist(live).await?,
+            FindingKind::WrongCounts => self.recount(live).await?,
             _ => None,
         })
     }
@@ -148,9 +139,7 @@ impl Fixer<'_> {
     /// Writes the counts of an open live as the gateways hold them now.
     async fn recount(&self, live: &LiveId) -> StoreResult<Option<String>> {
         let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
-        let said = self.store.inspect_viewers(live).await?;
-        let living = said.iter().filter(|said| self.leases.is_living(&said.gateway));
-        let mut figures = Figures { viewers: living.map(|said| said.viewers).sum(), fans: 0 };
+        let mut figures = Figures::default();
         for slice in record.all_slices() {
             let card = self.store.inspect_slice(&slice).await?.card;
             match slice.set {
@@ -159,8 +148,8 @@ impl Fixer<'_> {
                 OnlineSet::Users => {}
             }
         }
-        let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
-        let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrivals };
+        let (peaks, arrived) = (Peaks::default(), Arrived::default());
+        let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrived };
         self.store.count_live(&wish).await?;
         self.store.rank_lives(&[(live.clone(), figures)]).await?;
         Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))

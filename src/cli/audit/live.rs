@@ -1,5 +1,4 @@
-//! Inspects one live: what its record says, and whether its viewers, its bans, its entry in `lives` and its slices
-//! agree with that.
+//! Inspects one live: what its record says, and whether its bans, its entry in `lives` and its slices agree with that.
 
 use std::time::Duration;
 
@@ -9,8 +8,7 @@ use super::scan::{Holders, LiveKeys};
 use super::slice::Expected;
 use crate::base::ids::LiveId;
 use crate::cli::common::seconds;
-use crate::store::redis::inspect::LeaseInside;
-use crate::store::{Figures, GatewayViewers, LiveRecord, LiveState, LiveStore, StoreResult};
+use crate::store::{Figures, LiveRecord, LiveState, LiveStore, StoreResult};
 
 impl Inspector<'_> {
     pub(super) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
@@ -20,15 +18,6 @@ impl Inspector<'_> {
         let state = record.as_ref().map(|record| record.state);
         let listed = self.store.listed_at(live).await?.is_some();
         seen.findings.extend(self.check_listed(live, state, listed));
-        let mut viewers = 0;
-        if found.viewers || matches!(state, Some(LiveState::Open | LiveState::Closing)) {
-            let said = self.store.inspect_viewers(live).await;
-            if let Some(said) = seen.readable(Some(live), &self.store.keys().viewers(live), said)? {
-                let living = said.iter().filter(|said| self.leases.is_living(&said.gateway));
-                viewers = living.map(|said| said.viewers).sum();
-                seen.findings.extend(self.check_viewers(live, state, &said));
-            }
-        }
         if let Some(record) = record.as_ref().filter(|record| record.state == LiveState::Closing) {
             let begun = record.closure.map_or(0, |closure| closure.at);
             let since = Duration::from_millis(self.store.node_time(live).await?.saturating_sub(begun));
@@ -48,15 +37,9 @@ impl Inspector<'_> {
                 AuditFinding::new(FindingKind::OrphanedBans, detail).live(live).key(self.store.keys().bans(live)),
             );
         }
-        if state == Some(LiveState::Closed) && found.uniques && self.store.has_uniques(live).await? {
-            let key = &self.store.keys().uniques(live)[0];
-            let detail = "who came to a closed live, to be counted";
-            seen.findings.push(AuditFinding::new(FindingKind::OrphanedUniques, detail).live(live).key(key));
-        }
         self.check_slices(live, record.as_ref(), found, &mut seen).await?;
         if let Some(record) = &record {
-            // The gateways of a live whose viewers are in slices announce none.
-            let now = Figures { viewers: viewers + seen.viewers, fans: seen.fans };
+            let now = Figures { viewers: seen.viewers, fans: seen.fans };
             let findings = self.check_counts(record, now).await?;
             seen.findings.extend(findings);
         }
@@ -69,44 +52,12 @@ impl Inspector<'_> {
                 slices: record.slices,
                 opened_at: record.opened_at,
                 fans: seen.fans,
-                viewers: viewers + seen.viewers,
+                viewers: seen.viewers,
                 gateways: seen.gateways.values().filter(|holding| holding.members > 0).count() as u64,
                 listed,
             });
         }
         Ok(seen)
-    }
-
-    /// Checks the viewer counts that gateways wrote. Only those of living gateways count.
-    fn check_viewers(&self, live: &LiveId, state: Option<LiveState>, said: &[GatewayViewers]) -> Vec<AuditFinding> {
-        let about =
-            |kind, detail: String| AuditFinding::new(kind, detail).live(live).key(self.store.keys().viewers(live));
-        let orphaned =
-            |state| vec![about(FindingKind::OrphanedViewers, format!("viewer counts of a live that {state}"))];
-        match state {
-            Some(LiveState::Open) => {
-                let stale = said.iter().filter(|said| said.viewers > 0).filter_map(|said| {
-                    let why = match self.leases.get(&said.gateway) {
-                        None => "which has no lease".to_owned(),
-                        Some(LeaseInside::Dead { age, .. }) if age > self.overdue => {
-                            format!("buried {} ago", seconds(age))
-                        }
-                        Some(_) => return None,
-                    };
-                    let detail = format!("{} viewers of a gateway {why}; nobody counts them", said.viewers);
-                    Some(about(FindingKind::StaleViewers, detail).members(said.viewers).gateway(&said.gateway))
-                });
-                stale.collect()
-            }
-            Some(LiveState::Closing) => Vec::new(),
-            _ if said.is_empty() => Vec::new(),
-            Some(LiveState::Closed) => orphaned("is closed"),
-            None if said.iter().any(|said| self.leases.is_living(&said.gateway)) => {
-                let detail = "living gateways have viewers in it, but it has no record";
-                vec![about(FindingKind::NoRecord, detail.to_owned()).key(self.store.keys().live(live))]
-            }
-            None => orphaned("has no record"),
-        }
     }
 
     /// Inspects every slice that has keys, or should have.

@@ -41,15 +41,8 @@ pub(super) struct PlatformInspector<'a> {
     remember: Duration,
     every_user: bool,
     suspects: BTreeMap<u32, Suspects>,
-    /// What this look has read of lives.
-    lives: Mutex<HashMap<LiveId, Option<Open>>>,
-}
-
-/// An open live.
-#[derive(Debug, Clone, Copy)]
-struct Open {
-    exact_viewers: bool,
-    slices: u32,
+    /// The slices of the lives that this look has read; `None` for one that is not open.
+    lives: Mutex<HashMap<LiveId, Option<u32>>>,
 }
 
 /// Whom the last look found in a slice.
@@ -214,11 +207,10 @@ impl<'a> PlatformInspector<'a> {
         Ok(wrong)
     }
 
-    /// Whether a user is certainly not in a live. Of lives whose sets have only fans, nobody can tell while they are
-    /// open; of the others an audit asks with `--users`.
+    /// Whether a user is certainly not in a live. Of those that are open an audit asks with `--users`.
     async fn lacks(&self, live: &LiveId, user: &UserId) -> StoreResult<bool> {
-        let Some(Open { exact_viewers, slices: of }) = self.open(live).await? else { return Ok(true) };
-        if !exact_viewers || !self.every_user {
+        let Some(of) = self.slices_if_open(live).await? else { return Ok(true) };
+        if !self.every_user {
             return Ok(false);
         }
         let set = OnlineSet::Viewers(live.clone());
@@ -226,15 +218,15 @@ impl<'a> PlatformInspector<'a> {
         Ok(self.store.are_online(&slice, std::slice::from_ref(user)).await? == [false])
     }
 
-    async fn open(&self, live: &LiveId) -> StoreResult<Option<Open>> {
+    async fn slices_if_open(&self, live: &LiveId) -> StoreResult<Option<u32>> {
         let known = self.lives.lock().get(live).copied();
         if let Some(known) = known {
             return Ok(known);
         }
         let record = self.store.load_live(live).await?.filter(|record| record.state == LiveState::Open);
-        let open = record.map(|record| Open { exact_viewers: record.exact_viewers, slices: record.slices });
-        self.lives.lock().insert(live.clone(), open);
-        Ok(open)
+        let slices = record.map(|record| record.slices);
+        self.lives.lock().insert(live.clone(), slices);
+        Ok(slices)
     }
 
     async fn findings(

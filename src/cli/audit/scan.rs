@@ -42,9 +42,7 @@ impl FoundKeys {
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveKeys {
     pub slices: Holders,
-    pub viewers: bool,
     pub removals: bool,
-    pub uniques: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,9 +87,7 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
                 let of_live = found.lives.entry(live).or_default();
                 match key {
                     LiveKey::Record | LiveKey::History(_) => {}
-                    LiveKey::Viewers => of_live.viewers = true,
                     LiveKey::Removals => of_live.removals = true,
-                    LiveKey::Uniques => of_live.uniques = true,
                 }
             }
             ReadKey::Slice(set, number, key) => {
@@ -163,12 +159,10 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
     let sized = names.into_iter().filter_map(|key| {
         let kind = match store.keys().read_key(&key)? {
             ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
-            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) | ReadKey::Live(_, LiveKey::Viewers) => {
-                KeyType::Hash
-            }
+            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) => KeyType::Hash,
             // These keys stay small.
-            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::Uniques | LiveKey::History(_))
-            | ReadKey::Slice(.., SliceKey::Fence) => return None,
+            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
+            | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques) => return None,
         };
         Some((key, kind))
     });

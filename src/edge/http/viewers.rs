@@ -1,4 +1,4 @@
-//! The route of all viewers of a live, fans or not, for lives whose viewers are in the store.
+//! The route of all viewers of a live, fans or not.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::fans::load;
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
 use super::position::Position;
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{LiveId, OnlineSet, SliceId, UserId};
-use crate::store::{LiveRecord, LiveState};
+use crate::store::LiveRecord;
 
 /// The most viewers that one request looks at for those asked for.
 const MOST_LOOKED_AT: usize = 10 * MAX_LIMIT;
@@ -42,11 +42,11 @@ pub(super) struct FanQuery {
 }
 
 paging_query!(ViewersQuery = Viewers);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
 
 /// List all viewers who are online
 ///
-/// For lives that opened with `--exact-viewers`. Each viewer at most once. A viewer who joins or
+/// Each viewer at most once. A viewer who joins or
 /// leaves while the pages are read may be in them or not. A page may hold fewer than `limit` although the list goes on.
 /// A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",
@@ -60,9 +60,6 @@ pub(super) async fn list(
 ) -> Result<Json<Page<Viewer>>, Problem> {
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
-    if record.state == LiveState::Open && !record.exact_viewers {
-        return Err(Problem::new(Kind::NotKept, "the live was opened without --exact-viewers"));
-    }
     match Position::in_epoch(position, &state, &record)? {
         Some(position) => page(&state, &record, position, (only.fan, paging.limit)).await.map(Json),
         None => Ok(Json(Page::empty())),

@@ -9,7 +9,7 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 }
 
 fn shown(at: Millis, figures: Figures) -> Shown {
-    Shown { at, figures, away: 0, quality: Quality::Exact }
+    Shown { at, figures, away: 0, arrived: Arrived::default(), quality: Quality::Exact }
 }
 
 /// A step while the store has confirmed everything.

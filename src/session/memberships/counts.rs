@@ -146,8 +146,7 @@ impl Memberships {
 
 /// The figures of a room at this moment.
 fn show(context: &SessionContext, room: &Room) -> Shown {
-    let (figures, away) = (room.figures(), room.away());
-    Shown { at: context.clock.now(), figures, away, quality: context.trust.quality(room) }
+    room.show(context.clock.now(), || context.trust.quality(room))
 }
 
 fn counts<'a>(
@@ -167,7 +166,6 @@ fn counts<'a>(
         Quality::Exact => 0,
         Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),
     };
-    let arrived = room.arrivals.sum();
     ServerMessage::Counts(CountsMessage {
         live_id: &room.record.live,
         epoch: room.record.epoch,
@@ -180,8 +178,8 @@ fn counts<'a>(
         as_of: context.clock.unix().saturating_sub(age),
         quality: shown.quality,
         away: shown.away,
-        joins: arrived.joins,
-        leaves: arrived.leaves,
+        joins: shown.arrived.joins,
+        leaves: shown.arrived.leaves,
         told: info.map(InfoTold::of),
     })
 }

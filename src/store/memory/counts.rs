@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::records::{Records, watched_until};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::ids::LiveId;
 use crate::store::{
     COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState, MAX_POINTS, Point, Rank,
     RankedLive, StoreResult,
@@ -32,8 +32,8 @@ impl Counts for MemoryStore {
         else {
             return Ok(CountReply::NotOpen);
         };
-        let is_known =
-            record.sums.arrivals.covers(&request.arrivals) && record.peaks.max(request.peaks) == record.peaks;
+        let arrived = record.sums.arrived.max(request.arrived);
+        let is_known = record.sums.arrived == arrived && record.peaks.max(request.peaks) == record.peaks;
         if record.counted.map(|counted| counted.figures).unwrap_or_default() == request.figures && is_known {
             return Ok(CountReply::Same);
         }
@@ -42,27 +42,15 @@ impl Counts for MemoryStore {
         }
         watched_until(now, record, record.counted);
         record.counted = Some(Counted { figures: request.figures, at: now });
-        record.sums.arrivals.merge(&request.arrivals);
+        record.sums.arrived = arrived;
         record.peaks = record.peaks.max(request.peaks);
-        let point = Point {
-            at: now - now % millis(HISTORY_STEP),
-            figures: request.figures,
-            arrived: record.sums.arrivals.sum(),
-        };
+        let point = Point { at: now - now % millis(HISTORY_STEP), figures: request.figures, arrived };
         let history = histories.entry(record.live_epoch()).or_default();
         history.insert(point.at, point);
         if history.len() > MAX_POINTS {
             history.pop_first();
         }
         Ok(CountReply::Counted)
-    }
-
-    async fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> StoreResult<bool> {
-        let now = self.now();
-        let mut lives = self.lives.lock();
-        let record = lives.kept.get_mut(live).map(|kept| &mut kept.record);
-        let record = record.filter(|record| record.state == LiveState::Open && record.epoch == epoch);
-        Ok(record.is_some_and(|record| record.sums.arrivals.fold(gone, now)))
     }
 
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {

@@ -1,5 +1,4 @@
-//! Histories and summaries in the embedded store. It keeps the hashes of all who came to an open live, so its numbers
-//! of unique users are exact.
+//! Histories and summaries in the embedded store.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -9,9 +8,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::UserId;
-use crate::store::{
-    CountUniques, History, LiveEpoch, LiveState, MAX_PAST_LIVES, PastLive, Point, StoreResult, Summary,
-};
+use crate::store::{History, LiveEpoch, MAX_PAST_LIVES, PastLive, Point, StoreResult, Summary};
 
 #[async_trait]
 impl History for MemoryStore {
@@ -19,20 +16,6 @@ impl History for MemoryStore {
         let lives = self.lives.lock();
         let points = lives.histories.get(of).filter(|_| from <= to);
         Ok(points.map(|points| points.range(from..=to).map(|(_, point)| *point).collect()).unwrap_or_default())
-    }
-
-    async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
-        let mut lives = self.lives.lock();
-        for CountUniques { live, epoch, viewers, fans } in of {
-            let kept = lives.kept.get_mut(live);
-            if let Some(kept) = kept.filter(|kept| (kept.record.state, kept.record.epoch) == (LiveState::Open, *epoch))
-            {
-                let [came, came_as_fans] = &mut kept.came;
-                came.extend(viewers);
-                came_as_fans.extend(fans);
-            }
-        }
-        of.iter().map(|_| Ok(())).collect()
     }
 
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {

@@ -11,8 +11,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::slice::Slice;
 use crate::store::{
-    CloseLive, CloseReply, Fence, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
-    Standing, StoreResult, WriteInfo,
+    CloseLive, CloseReply, Fence, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
+    OpenReply, Standing, StoreResult, WriteInfo,
 };
 
 #[async_trait]
@@ -73,9 +73,9 @@ impl LiveStore for MemoryStore {
         Ok(reply)
     }
 
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
+    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
         let now = self.now();
-        Ok(self.lives.lock().finish_close((live, epoch), keep, now))
+        Ok(self.lives.lock().finish_close(request, now))
     }
 
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {

@@ -1,17 +1,16 @@
 //! The records of lives in the embedded store, with the list of the open ones and the sweeper's turn: plain data that
 //! [`super::MemoryStore`] keeps under one lock.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
-use std::time::Duration;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    AnnouncedViewers, CloseLive, CloseReply, Closure, Counted, Figures, Happened, Info, ListedLive, LiveEpoch,
-    LiveRecord, LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive,
-    RecordEvents, Standing, Summary, Sums, Uniques,
+    CloseLive, CloseReply, Closure, Counted, Figures, FinishClose, Happened, Info, ListedLive, LiveEpoch, LiveRecord,
+    LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive, RecordEvents,
+    Standing, Summary, Sums, Uniques,
 };
 
 /// A record, and what belongs to its epoch.
@@ -22,15 +21,11 @@ pub(super) struct Kept {
     pub(super) last_event: u64,
     /// Who was sent out.
     pub(super) book: RemovalLog,
-    /// How many viewers each gateway has.
-    pub(super) board: AnnouncedViewers,
-    /// The users who came, and the fans among them, by their hashes.
-    pub(super) came: [HashSet<u64>; 2],
 }
 
 impl Kept {
     fn new(record: LiveRecord, book: RemovalLog) -> Self {
-        Self { record, last_event: 0, book, board: AnnouncedViewers::default(), came: Default::default() }
+        Self { record, last_event: 0, book }
     }
 
     /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may be.
@@ -145,7 +140,6 @@ impl Records {
             streamer: request.streamer.clone(),
             epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
             slices: request.slices,
-            exact_viewers: request.exact_viewers,
             opened_at: now,
             opened_by: request.by,
             peaks: Peaks::default(),
@@ -194,7 +188,7 @@ impl Records {
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
         let Some(kept) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
-        let Kept { record, book, board, came, .. } = kept;
+        let Kept { record, book, .. } = kept;
         if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
@@ -205,31 +199,25 @@ impl Records {
         let counted = record.counted.take();
         record.info = Info::default();
         *book = RemovalLog::numbered_from(record.removals);
-        *board = AnnouncedViewers::default();
         record.peaks = record.peaks.max(request.peaks);
         if record.closure.is_none() {
             record.closure = Some(Closure { reason: request.reason, at: now });
             watched_until(now, record, counted);
-            record.sums.arrivals.merge(&request.arrivals);
-            let [viewers, fans] = std::mem::take(came).map(|came| came.len() as u64);
-            record.sums.uniques = request.uniques.then_some(Uniques { viewers, fans });
+            record.sums.uniques = request.uniques.then(Uniques::default);
             kept.note(Happened::Closed, now);
         }
         CloseReply::Closing(kept.record.clone())
     }
 
-    pub(super) fn finish_close(
-        &mut self,
-        (live, epoch): (&LiveId, Epoch),
-        keep: Duration,
-        now: UnixMillis,
-    ) -> Option<LiveRecord> {
+    pub(super) fn finish_close(&mut self, request: &FinishClose, now: UnixMillis) -> Option<LiveRecord> {
         self.forget(now);
+        let FinishClose { live, epoch, arrived, uniques, keep } = request;
         let record = &mut self.kept.get_mut(live)?.record;
-        if record.state == LiveState::Closing && record.epoch == epoch {
+        if record.state == LiveState::Closing && record.epoch == *epoch {
             record.state = LiveState::Closed;
+            record.sums = Sums { arrived: *arrived, uniques: *uniques, ..record.sums };
             record.events = RecordEvents::default();
-            self.closed.push_back((now + millis(keep), record.live_epoch(), record.streamer.clone()));
+            self.closed.push_back((now + millis(*keep), record.live_epoch(), record.streamer.clone()));
         }
         if record.state == LiveState::Closed {
             // Also if the close was finished before: the list may have lagged behind.
@@ -262,15 +250,17 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::store::{Arrivals, Arrived, CloseReason, OpenedBy, Terms};
+    use crate::store::{Arrived, CloseReason, OpenedBy, Terms};
 
     const KEEP: Duration = Duration::from_secs(3_600);
 
     fn request(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
         let (by, terms) = (OpenedBy::Service, Terms::default());
-        OpenLive { live, streamer, slices: 1, exact_viewers: false, by, terms, message: String::new() }
+        OpenLive { live, streamer, slices: 1, by, terms, message: String::new() }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
@@ -281,7 +271,6 @@ mod tests {
             epoch: record.epoch,
             reason: CloseReason::Requested,
             peaks: Peaks::default(),
-            arrivals: Arrivals::default(),
             uniques: false,
             message: String::new(),
         };
@@ -290,7 +279,8 @@ mod tests {
         past.insert((now, record.live_epoch()), closing.summary().unwrap());
         let points = records.histories.entry(record.live_epoch()).or_default();
         points.insert(now, Point { at: now, figures: Figures::default(), arrived: Arrived::default() });
-        records.finish_close((&live, record.epoch), KEEP, now);
+        let (epoch, arrived) = (record.epoch, Arrived::default());
+        records.finish_close(&FinishClose { live, epoch, arrived, uniques: None, keep: KEEP }, now);
         record.epoch
     }
 

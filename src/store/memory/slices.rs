@@ -14,7 +14,7 @@ use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
     Apply, ApplyReply, Compared, DroppedTimes, Fence, HeldFrom, HeldPage, Holders, MemberPage, PutBackPage, Settled,
-    SliceReading, SliceSurvey, Slices, StoreResult, Strays, StraysPage, Swept,
+    SliceReading, SliceSize, SliceSurvey, SliceTotals, Slices, StoreResult, Strays, StraysPage, Swept,
 };
 
 impl MemoryStore {
@@ -29,6 +29,13 @@ impl MemoryStore {
         self.read(slice, |found| SliceReading {
             timed: slice.set.keeps_since().then(|| found.timed()),
             ..found.read(gateway)
+        })
+    }
+
+    fn surveyed(&self, slice: &SliceId) -> SliceSurvey {
+        self.read(slice, |found| SliceSurvey {
+            timed: slice.set.keeps_since().then(|| found.timed()),
+            ..found.survey()
         })
     }
 
@@ -107,7 +114,7 @@ impl Slices for MemoryStore {
     }
 
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-        slices.iter().map(|slice| Ok(self.read(slice, Slice::survey))).collect()
+        slices.iter().map(|slice| Ok(self.surveyed(slice))).collect()
     }
 
     async fn sweep(
@@ -133,7 +140,7 @@ impl Slices for MemoryStore {
         Ok(self.change(slice, (members, |_: &UserId| now), |slice| slice.strays(cursor, most, strays, now)))
     }
 
-    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
+    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
         Ok(self.repair(slice, |slice| slice.compare(epoch, known, self.now())))
     }
 
@@ -161,13 +168,13 @@ impl Slices for MemoryStore {
         Ok(Vec::new())
     }
 
-    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let place = Place::from(slice);
-        let moved = self.slices.entry(place.clone()).or_default().close(epoch);
+        let (totals, moved) = self.slices.entry(place.clone()).or_default().close(epoch);
         if moved {
             self.forget_later(place, epoch);
         }
-        Ok(())
+        Ok(totals)
     }
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {

@@ -7,22 +7,17 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::keys::Keys;
-use super::lives::{read_arrivals, read_figures};
+use super::lives::read_figures;
 use super::node::Command;
 use super::reply::{Reply, next_answer, number, text};
-use super::slices::{may_be_in_doubt, read_version};
-use super::viewers::read_viewers;
+use super::slices::fenced_size;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
-use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, SliceSize, Slices, StoreResult,
-    ViewerTotals,
-};
+use crate::store::{CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult};
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
-    let mut commands =
-        vec![("HGETALL", args![keys.live(&expected.live)]), ("HGETALL", args![keys.viewers(&expected.live)])];
+    let mut commands = vec![("HGETALL", args![keys.live(&expected.live)])];
     if expected.listed {
         commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
@@ -66,21 +61,16 @@ impl SliceAnswers {
         let card = number(&self.card?)?;
         let fence = self.fence?;
         let fence = if fence.is_null() { String::new() } else { text(fence)? };
-        let size = SliceSize { card, version: read_version(&fence), in_doubt: may_be_in_doubt(&fence, card) };
-        Ok(expected.is_met(entry, number(&self.held?)?, size, timed))
+        Ok(expected.is_met(entry, number(&self.held?)?, fenced_size(&fence, card), timed))
     }
 }
 
 /// What is not as expected, and the places of the slices that must be read once more. What has no answer leaves the
 /// rest as it is: it may lie on another node.
-fn read_live(
-    expected: &CheckLive,
-    (gateway, living): (&GatewayId, &[GatewayId]),
-    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
-) -> (Checked, Vec<usize>) {
+fn read_live(expected: &CheckLive, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> (Checked, Vec<usize>) {
     let mut next = || next_answer(answers);
     // Take all of them, whatever the first is, so that the next live finds its own.
-    let (record, viewers) = (next(), next());
+    let record = next();
     let listed = if expected.listed { Some(next()) } else { None };
     let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, SliceAnswers::take(slice, answers))).collect();
     let mut checked = Checked::default();
@@ -90,9 +80,6 @@ fn read_live(
         Some(Err(_)) => Some(Finding::ListUnread),
         _ => None,
     });
-    let said = viewers.and_then(|viewers| read_viewers(Reply::of(viewers)?));
-    let differ = |said| ViewerTotals::sum(said, gateway, living) != expected.viewers;
-    checked.take(said.map(|said| differ(said).then_some(Finding::Viewers).into_iter().collect()));
     let mut differing = Vec::new();
     for (place, (slice, answers)) in slices.into_iter().enumerate() {
         match answers.meet(slice) {
@@ -110,7 +97,6 @@ fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>>
     let mut findings = Vec::new();
     let word = |name: &str| record.get(name).map(String::as_str);
     let figures = read_figures(word("viewers"), word("fans"));
-    let arrivals = read_arrivals(&record);
     let is_open = word("state") == Some(LiveState::Open.as_str())
         && word("epoch") == Some(&expected.epoch.to_string())
         && word("removals").unwrap_or("0") == expected.removals.to_string()
@@ -120,9 +106,6 @@ fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>>
     }
     if expected.counted.is_some_and(|expected| expected != figures) {
         findings.push(Finding::Counted);
-    }
-    if is_open && !(arrivals.covers(&expected.arrivals) && expected.arrivals.covers(&arrivals)) {
-        findings.push(Finding::Arrivals(arrivals));
     }
     Ok(findings)
 }
@@ -144,10 +127,8 @@ impl RedisStore {
 
 #[async_trait]
 impl Checks for RedisStore {
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
-        let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| {
-            Ok(read_live(expected, (gateway, living), answers))
-        };
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
+        let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| Ok(read_live(expected, answers));
         let read =
             self.router.read_each("check", lives, |expected| commands(self.keys(), gateway, expected), read).await;
         let mut found = Vec::with_capacity(lives.len());
@@ -188,26 +169,17 @@ impl Checks for RedisStore {
 mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId};
-    use crate::store::{Arrivals, StoreError};
+    use crate::store::StoreError;
 
     #[test]
     fn a_list_that_could_not_be_read_is_a_finding_and_leaves_the_check_complete() {
-        let (live, gateway) = (LiveId::parse("42").unwrap(), GatewayId::parse("a").unwrap());
-        let expected = CheckLive {
-            live,
-            epoch: Epoch(1),
-            listed: true,
-            removals: 0,
-            info: 0,
-            counted: None,
-            arrivals: Arrivals::default(),
-            viewers: ViewerTotals::default(),
-            slices: Vec::new(),
-        };
+        let live = LiveId::parse("42").unwrap();
+        let expected =
+            CheckLive { live, epoch: Epoch(1), listed: true, removals: 0, info: 0, counted: None, slices: Vec::new() };
         let record = ["state", "open", "epoch", "1"].map(Value::from).to_vec();
         let found_with = |listed: StoreResult<Value>| {
-            let mut answers = [Ok(Value::Array(record.clone())), Ok(Value::Null), listed].into_iter();
-            let (checked, _) = read_live(&expected, (&gateway, &[]), &mut answers);
+            let mut answers = [Ok(Value::Array(record.clone())), listed].into_iter();
+            let (checked, _) = read_live(&expected, &mut answers);
             checked.complete.unwrap();
             checked.findings
         };

@@ -10,10 +10,10 @@ use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, score};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
-use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::base::ids::LiveId;
 use crate::store::{
-    COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch, MAX_BATCH, MAX_ORIGINS, MAX_POINTS,
-    Rank, RankedLive, StoreResult,
+    Arrived, COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch, MAX_BATCH, MAX_POINTS,
+    Peaks, Rank, RankedLive, StoreResult,
 };
 
 /// Lives that one call ranks: three members each.
@@ -36,9 +36,10 @@ impl RedisStore {
     async fn do_count(&self, request: &CountLive) -> StoreResult<CountReply> {
         let Figures { viewers, fans } = request.figures;
         let of = LiveEpoch { live: request.live.clone(), epoch: request.epoch };
-        let mut args = args![request.epoch, viewers, fans, millis(COUNT_EVERY), request.arrivals, MAX_ORIGINS];
+        let Arrived { joins, leaves } = request.arrived;
+        let Peaks { viewers: most_viewers, fans: most_fans } = request.peaks;
+        let mut args = args![request.epoch, viewers, fans, joins, leaves, most_viewers, most_fans, millis(COUNT_EVERY)];
         args.extend(point_args());
-        args.extend(args![request.peaks.viewers, request.peaks.fans]);
         let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
         let mut reply = self.router.script(&scripts::COUNT, keys, args).await?;
         match reply.text()?.as_str() {
@@ -77,14 +78,6 @@ impl RedisStore {
 impl Counts for RedisStore {
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
         self.router.call("count_live", self.do_count(request)).await
-    }
-
-    async fn fold_arrivals(&self, live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> StoreResult<bool> {
-        let mut args = args![epoch];
-        args.extend(gone.iter().map(|gateway| Value::from(gateway.as_str())));
-        let keys = vec![self.keys().live(live)];
-        let steps = async { self.router.script(&scripts::FOLD_ARRIVALS, keys, args).await?.flag() };
-        self.router.call("fold_arrivals", steps).await
     }
 
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {

@@ -3,7 +3,7 @@
 use fred::types::Value;
 
 use super::reply::Reply;
-use super::{lives, slices, slots, viewers};
+use super::{lives, slices, slots};
 use crate::base::ids::LiveId;
 use crate::base::redis_address::Host;
 
@@ -18,7 +18,6 @@ pub(crate) fn reply(bytes: &[u8]) {
     let _ = lives::record(&live, of_script());
     let _ = slices::apply_reply(of_script());
     let _ = slices::read_slice(of_script());
-    let _ = viewers::read_viewers(of_script());
     let _ = of_script().counted_gateways();
     let _ = of_script().scored();
     let _ = of_script().flag();

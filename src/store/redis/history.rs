@@ -7,15 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::lives::{read_arrivals, read_figures};
+use super::lives::read_figures;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, text};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::UserId;
 use crate::store::{
-    Arrived, CountUniques, EntryId, Figures, HISTORY_STEP, History, LiveEpoch, MAX_BATCH, MAX_PAST_LIVES, PastLive,
-    Point, StoreResult, Summary,
+    Arrived, EntryId, Figures, HISTORY_STEP, History, LiveEpoch, MAX_BATCH, MAX_PAST_LIVES, PastLive, Point,
+    StoreResult, Summary,
 };
 
 fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point> {
@@ -32,11 +32,12 @@ fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point>
 fn read_open_point(of: &LiveEpoch, record: Value) -> StoreResult<Option<Point>> {
     let fields: HashMap<_, _> = Reply::of(record)?.pairs()?.into_iter().collect();
     let word = |name: &str| fields.get(name).map(String::as_str);
+    let number = |name: &str| word(name).and_then(|number| number.parse().ok()).unwrap_or(0);
     let at: Option<UnixMillis> = word("counted_at").and_then(|at| at.parse().ok());
     Ok(at.filter(|_| word("epoch") == Some(&of.epoch.to_string())).map(|at| Point {
         at: at - at % millis(HISTORY_STEP),
         figures: read_figures(word("viewers"), word("fans")),
-        arrived: read_arrivals(&fields).sum(),
+        arrived: Arrived { joins: number("joins"), leaves: number("leaves") },
     }))
 }
 
@@ -93,29 +94,12 @@ impl RedisStore {
         }
         Ok(found)
     }
-
-    fn count_uniques_call(&self, request: &CountUniques) -> (Vec<String>, Vec<Value>) {
-        let CountUniques { live, epoch, viewers, fans } = request;
-        let [of_viewers, of_fans] = self.keys().uniques(live);
-        let mut args = args![epoch, keys::UNIQUES_TTL.as_secs(), viewers.len()];
-        args.extend(viewers.iter().chain(fans).map(|user| Value::from(user.to_string())));
-        (vec![self.keys().live(live), of_viewers, of_fans], args)
-    }
 }
 
 #[async_trait]
 impl History for RedisStore {
     async fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>> {
         self.router.call("history", self.do_history(of, from, to)).await
-    }
-
-    async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
-        let calls = of.iter().map(|request| self.count_uniques_call(request)).collect();
-        let steps = async { Ok(self.router.script_each(&scripts::COUNT_UNIQUES, calls).await) };
-        match self.router.call("count_uniques", steps).await {
-            Ok(answers) => answers.into_iter().map(|answer| answer.map(drop)).collect(),
-            Err(why) => of.iter().map(|_| Err(why.clone())).collect(),
-        }
     }
 
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {

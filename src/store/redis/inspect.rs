@@ -12,13 +12,12 @@ use tokio::time::sleep;
 use super::node::Share;
 use super::reply::{self, Reply, flag, next_answer, number, text};
 use super::slices::{read_fence_word, read_timed};
-use super::viewers::read_viewers;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::config::FanKey;
 use crate::store::Fence;
-use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
+use crate::store::{Edge, MAX_BATCH, StoreError, StoreResult};
 
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -211,13 +210,6 @@ impl RedisStore {
         self.router.call("inspect_leases", steps).await
     }
 
-    /// The viewers that every gateway announced last, whether or not the live is open.
-    pub(crate) async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
-        let args = args![self.keys().viewers(live)];
-        let steps = async { read_viewers(Reply::of(self.router.command("HGETALL", args).await?)?) };
-        self.router.call("inspect_viewers", steps).await
-    }
-
     /// How many a gateway holds in a slice.
     pub(crate) async fn held_card(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
         let args = args![self.keys().held(slice, gateway)];
@@ -256,15 +248,7 @@ impl RedisStore {
         self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Whether the store has users of a live to count.
-    pub(crate) async fn has_uniques(&self, live: &LiveId) -> StoreResult<bool> {
-        let [viewers, fans] = self.keys().uniques(live);
-        let steps = async { Ok(number(&self.router.command("EXISTS", args![viewers, fans]).await?)? > 0) };
-        self.router.call("has_uniques", steps).await
-    }
-
-    /// Deletes the removals, bans, viewers and users to be counted of a live if its record is closed or gone. True if
-    /// it is.
+    /// Deletes the removals and bans of a live if its record is closed or gone. True if it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
         let steps =
             async { self.router.script(&scripts::DROP_LEFT_OVERS, self.record_keys(live), Vec::new()).await?.flag() };

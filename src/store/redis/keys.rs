@@ -18,7 +18,7 @@ use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Tim
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// How long keys of gateways outlive their last write: slices with their companions, viewers, streamers.
+/// How long keys of gateways outlive their last write: slices with their companions, streamers.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
 /// How long a closed slice's fence outlives the close.
@@ -37,8 +37,9 @@ pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long what is known of a streamer's open lives outlives the last opening.
 pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long the unique users of an open live outlive the last of them. A close counts and deletes them.
-pub const UNIQUES_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long the totals of a slice outlive its last write: its fence, and the different users. A close counts and
+/// deletes them.
+pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 const BEATS_CHANNEL: &str = "rollcall:beats:";
@@ -72,12 +73,8 @@ pub enum ReadKey {
 pub enum LiveKey {
     /// `live:<live_id>`
     Record,
-    /// How many viewers each gateway has.
-    Viewers,
     /// Who was sent out, or who may not come back.
     Removals,
-    /// Who came at any time.
-    Uniques,
     /// How the figures of an epoch moved.
     History(Epoch),
 }
@@ -93,6 +90,8 @@ pub enum SliceKey {
     Gateways,
     /// The fence.
     Fence,
+    /// Who came at any time.
+    Uniques,
     /// Since when each member is there.
     Since,
 }
@@ -183,8 +182,7 @@ impl Keys {
     /// | `state` | `open`, `closing` or `closed` |
     /// | `streamer_id` | who owns it |
     /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
-    /// | `slices` | over how many slices its fans are spread |
-    /// | `exact_viewers` | `1` if all its viewers are in as many slices, too; absent otherwise |
+    /// | `slices` | over how many slices its fans are spread, and over how many its viewers |
     /// | `opened_at` | Unix milliseconds |
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
@@ -196,7 +194,7 @@ impl Keys {
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
-    /// | `arrivals`, `arrivals:2`, … | how many came and left, as each gateway counts: see [`crate::store::Arrivals`] |
+    /// | `joins`, `leaves` | how many came and left, over all gateways, at `counted_at`; absent while nobody came |
     /// | `watched_ms` | how long all viewers were there together, up to `counted_at` |
     /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
@@ -213,18 +211,6 @@ impl Keys {
     /// ZSET: who may not join an open live, scored by when that ends, in Unix milliseconds.
     pub fn bans(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "bans")
-    }
-
-    /// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live; and
-    /// `:<away>` if some of them are away.
-    /// Absolute values, of which those of living gateways count.
-    pub fn viewers(&self, live: &LiveId) -> String {
-        self.beside(&self.live(live), "viewers")
-    }
-
-    /// STRING, a HyperLogLog each: the users who came to an open live at any time, and the fans among them.
-    pub fn uniques(&self, live: &LiveId) -> [String; 2] {
-        ["unique-viewers", "unique-fans"].map(|name| self.beside(&self.live(live), name))
     }
 
     /// STREAM: how the figures of an epoch moved, an entry for each bucket of time in which they changed. Its id is the
@@ -391,7 +377,14 @@ impl Keys {
         self.beside(&self.slice(slice), "gateways")
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>` or `closed:<epoch>`.
+    /// STRING, a HyperLogLog: the users who came to the slice since its epoch began, if they are counted.
+    pub fn uniques(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "uniques")
+    }
+
+    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>`, with `:<Unix ms>` behind it while the slice is
+    /// in doubt, until then at least; or `closed:<epoch>:<joins>-<leaves>:<different users>`. Joins and leaves are of
+    /// the epoch and of all gateways, so their difference is how many members the slice has.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
@@ -563,8 +556,6 @@ impl Keys {
         if let Some(live) = beside.strip_prefix("live:") {
             let companion = match companion {
                 "removals" | "bans" => LiveKey::Removals,
-                "viewers" => LiveKey::Viewers,
-                "unique-viewers" | "unique-fans" => LiveKey::Uniques,
                 other => LiveKey::History(Epoch(read_number(other.strip_prefix("history@")?)?)),
             };
             return Some(ReadKey::Live(LiveId::parse(live).ok()?, companion));
@@ -573,6 +564,7 @@ impl Keys {
         let companion = match companion {
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
+            "uniques" => SliceKey::Uniques,
             "since" if set.keeps_since() => SliceKey::Since,
             held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
         };
@@ -791,9 +783,7 @@ mod tests {
         let of_live = |key| ReadKey::Live(live_id.clone(), key);
         let mut named = vec![
             (keys.live(live_id), of_live(LiveKey::Record)),
-            (keys.viewers(live_id), of_live(LiveKey::Viewers)),
             (keys.bans(live_id), of_live(LiveKey::Removals)),
-            (keys.uniques(live_id)[1].clone(), of_live(LiveKey::Uniques)),
             (keys.history(&LiveEpoch { live: live_id.clone(), epoch: Epoch(7) }), of_live(LiveKey::History(Epoch(7)))),
         ];
         let (fans, all) = (OnlineSet::Fans(live_id.clone()), OnlineSet::Viewers(live_id.clone()));
@@ -806,6 +796,7 @@ mod tests {
             name(keys.held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
+            name(keys.uniques(&slice_id), SliceKey::Uniques);
             if set.keeps_since() {
                 name(keys.since(&slice_id), SliceKey::Since);
             }
@@ -897,8 +888,8 @@ mod tests {
         for keys in installations() {
             let channel = keys.channel(&Channel::Live(id.clone()));
             let history = keys.history(&LiveEpoch { live: id.clone(), epoch: Epoch(7) });
-            let beside = [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel, history];
-            for key in beside.iter().chain(&keys.uniques(&id)) {
+            let beside = [keys.removals(&id), keys.bans(&id), channel, history];
+            for key in &beside {
                 assert_eq!(slot(key), slot(&keys.live(&id)), "{key}");
             }
             let [list, summaries] = keys.past_lives(&UserId::parse("s1").unwrap());

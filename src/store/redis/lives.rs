@@ -18,16 +18,13 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
-    Arrivals, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Happened, Info, InfoReply,
-    LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_ORIGINS, MAX_RECORD_FIELDS, OpenLive, OpenReply,
-    OpenedBy, Peaks, PendingEvent, RecordEvents, Standing, StoreResult, Sums, Terms, Uniques, WriteInfo,
+    Arrived, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, FinishClose, Happened,
+    Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive,
+    OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents, Standing, StoreResult, Sums, Terms, Uniques, WriteInfo,
 };
 
 /// What the fields of pending events begin with; the number of the event follows.
 pub(super) const EVENT_FIELD: &str = "event:";
-
-/// The length of a piece of [`read_arrivals`] that others follow.
-const ARRIVALS_PIECE: usize = 64;
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
 pub(super) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
@@ -54,7 +51,6 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         streamer: UserId::parse(word("streamer_id")?).ok()?,
         epoch: Epoch(number("epoch")?),
         slices: number("slices").and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=MAX_SLICES).contains(n))?,
-        exact_viewers: word("exact_viewers") == Some("1"),
         opened_at: number("opened_at")?,
         opened_by: OpenedBy::from_word(word("opened_by")?)?,
         peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
@@ -69,7 +65,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
         counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
         sums: Sums {
-            arrivals: read_arrivals(fields),
+            arrived: Arrived { joins: number("joins").unwrap_or(0), leaves: number("leaves").unwrap_or(0) },
             watched_ms: number("watched_ms").unwrap_or(0),
             uniques: number("unique_viewers")
                 .zip(number("unique_fans"))
@@ -77,19 +73,6 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         },
         events: read_events(fields),
     })
-}
-
-/// Reads how many came and left, in several fields if that is long: see `arrivals_pieces` in the scripts' prelude.
-pub(super) fn read_arrivals(fields: &HashMap<String, String>) -> Arrivals {
-    let mut text = String::new();
-    let mut piece = fields.get("arrivals");
-    let mut place = 1;
-    while let Some(found) = piece {
-        text.push_str(found);
-        place += 1;
-        piece = fields.get(&format!("arrivals:{place}")).filter(|_| found.len() == ARRIVALS_PIECE);
-    }
-    Arrivals::parse(&text)
 }
 
 /// Reads the fields `viewers` and `fans`; absent ones, and what is no number, are zero.
@@ -136,8 +119,7 @@ impl RedisStore {
     /// The record and the other keys of its epoch.
     pub(super) fn record_keys(&self, live: &LiveId) -> Vec<String> {
         let keys = self.keys();
-        let [unique_viewers, unique_fans] = keys.uniques(live);
-        vec![keys.live(live), keys.removals(live), keys.bans(live), keys.viewers(live), unique_viewers, unique_fans]
+        vec![keys.live(live), keys.removals(live), keys.bans(live)]
     }
 
     /// The last arguments of a script that publishes what it changes on the live's channel.
@@ -180,7 +162,7 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
-        args.extend(args![FLAG[usize::from(request.exact_viewers)], MAX_RECORD_FIELDS]);
+        args.extend(args![MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(flag_args(&request.terms));
         let mut reply = self.change(&request.live, &scripts::OPEN, self.record_keys(&request.live), args).await?;
@@ -216,7 +198,6 @@ impl RedisStore {
             LEAP
         ];
         args.extend(terms_args(&record.terms));
-        args.extend(args![FLAG[usize::from(record.exact_viewers)]]);
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
         args.extend(flag_args(&record.terms));
@@ -249,7 +230,7 @@ impl RedisStore {
         let Peaks { viewers, fans } = request.peaks;
         let mut args = args![request.epoch, request.reason.as_str(), viewers, fans, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(&request.live, &request.message));
-        args.extend(args![request.arrivals, FLAG[usize::from(request.uniques)], MAX_ORIGINS]);
+        args.push(Value::from(FLAG[usize::from(request.uniques)]));
         args.extend(point_args());
         let mut keys = self.record_keys(&request.live);
         keys.push(self.keys().history(&LiveEpoch { live: request.live.clone(), epoch: request.epoch }));
@@ -267,10 +248,13 @@ impl RedisStore {
         }
     }
 
-    async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-        let args = args![epoch, keep.as_secs()];
+    async fn do_finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
+        let FinishClose { live, epoch, arrived, uniques, keep } = request;
+        let uniques = uniques.map(|uniques| [uniques.viewers.to_string(), uniques.fans.to_string()]);
+        let [viewers, fans] = uniques.unwrap_or_default();
+        let args = args![epoch, keep.as_secs(), arrived.joins, arrived.leaves, viewers, fans];
         let mut keys = self.record_keys(live);
-        keys.push(self.keys().history(&LiveEpoch { live: live.clone(), epoch }));
+        keys.push(self.keys().history(&LiveEpoch { live: live.clone(), epoch: *epoch }));
         let mut reply = self.router.script(&scripts::FINISH_CLOSE, keys, args).await?;
         reply.text()?;
         let record = record(live, reply)?;
@@ -333,8 +317,8 @@ impl LiveStore for RedisStore {
         self.router.call("begin_close", self.do_begin_close(request)).await
     }
 
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-        self.router.call("finish_close", self.do_finish_close(live, epoch, keep)).await
+    async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>> {
+        self.router.call("finish_close", self.do_finish_close(request)).await
     }
 
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {

@@ -12,10 +12,16 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, Compared, DroppedTimes, HeldFrom, HeldPage, Holders, MAX_BATCH, MemberPage, PutBackPage,
-    Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceView, Slices, StoreError, StoreResult, Strays,
-    StraysPage, Swept,
+    Apply, ApplyReply, Arrived, Compared, DroppedTimes, HeldFrom, HeldPage, Holders, MAX_BATCH, MemberPage,
+    PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Slices, StoreError,
+    StoreResult, Strays, StraysPage, Swept,
 };
+
+/// What a gateway knows of a slice: its version, and how many came and left by then.
+fn known_args(known: SliceSize) -> Vec<Value> {
+    let Arrived { joins, leaves } = known.arrived();
+    args![known.version, joins, leaves]
+}
 
 fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     debug_assert!(call.left.as_ref().is_none_or(|left| left.len() == call.leaves.len()));
@@ -31,9 +37,10 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
         keys::ATTENDANCE_TTL.as_secs(),
         form,
         call.joins.len(),
-        call.leaves.len(),
-        call.known
+        call.leaves.len()
     ];
+    args.extend(known_args(call.known));
+    args.extend(args![if call.uniques { "1" } else { "" }, keys::TOTALS_TTL.as_secs()]);
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
     args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
@@ -44,9 +51,8 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
 pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
-            let (card, held) = (reply.number()?, reply.number()?);
-            let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
-            ApplyReply::Done(SliceView { size, held })
+            let held = reply.number()?;
+            ApplyReply::Done(SliceView { size: read_size(&mut reply)?, held })
         }
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
@@ -58,10 +64,10 @@ pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
 }
 
 pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
-    let (card, version) = (reply.number()?, reply.number()?);
+    let card = reply.number()?;
     let word = reply.text()?;
     let fence = read_fence_word(&word)?;
-    let size = SliceSize { card, version, in_doubt: may_be_in_doubt(&word, card) };
+    let size = fenced_size(&word, card);
     let entry = reply.text()?;
     let entry =
         if entry.is_empty() { None } else { Some(entry.parse().map_err(|_| nonsense("an entry that is no number"))?) };
@@ -69,9 +75,9 @@ pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     Ok(SliceReading { size, fence, entry, held, timed, gateways: reply.gateways()? })
 }
 
-/// Reads a size from the answer of a script: members, version, whether it is in doubt.
+/// Reads a size from the answer of a script: members, how many left, version, whether it is in doubt.
 fn read_size(reply: &mut Reply) -> StoreResult<SliceSize> {
-    Ok(SliceSize { card: reply.number()?, version: reply.number()?, in_doubt: reply.flag()? })
+    Ok(SliceSize { card: reply.number()?, leaves: reply.number()?, version: reply.number()?, in_doubt: reply.flag()? })
 }
 
 /// Reads the number of members with a time; empty is none.
@@ -106,39 +112,46 @@ type FoundParts<'a> = (&'a SliceId, StoreResult<Parts>);
 fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
     let Ok(Parts { parts, .. }) = found else { return Vec::new() };
     let held = parts.iter().map(|part| ("SCARD", args![keys.held(slice, &part.gateway)]));
-    std::iter::once(("SCARD", args![keys.slice(slice)])).chain(held).collect()
+    let mut commands = vec![("SCARD", args![keys.slice(slice)])];
+    if slice.set.keeps_since() {
+        commands.push(("HLEN", args![keys.since(slice)]));
+    }
+    commands.extend(held);
+    commands
 }
 
 fn read_sizes(
-    (_, found): &FoundParts<'_>,
+    (slice, found): &FoundParts<'_>,
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<SliceSurvey> {
     let Parts { fence, mut parts } = found.clone()?;
     let card = next_answer(answers);
+    let timed = slice.set.keeps_since().then(|| next_answer(answers));
     // Take all of them, whatever the first is, so that the next slice finds its own.
     let held: Vec<_> = parts.iter().map(|_| next_answer(answers)).collect();
     for (part, held) in parts.iter_mut().zip(held) {
         part.held = number(&held?)?;
     }
     let card = number(&card?)?;
-    let may_be_in_doubt = may_be_in_doubt(&fence, card);
-    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, may_be_in_doubt, parts })
+    let timed = timed.map(|timed| number(&timed?)).transpose()?;
+    let SliceSize { leaves, in_doubt: may_be_in_doubt, .. } = fenced_size(&fence, card);
+    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, leaves, timed, may_be_in_doubt, parts })
 }
 
-/// The version in the text of a fence; 0 if it has none.
-pub(super) fn read_version(fence: &str) -> u64 {
-    fence.split(':').nth(2).and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
-/// Whether a slice with this fence and this many members is in doubt, or will be with the next call: the fence says so,
-/// or counts other members.
-pub(super) fn may_be_in_doubt(fence: &str, card: u64) -> bool {
-    let words: Vec<&str> = fence.split(':').collect();
-    match words[..] {
-        ["open", _, _, count] => count.parse() != Ok(card),
-        ["open", ..] => true,
-        _ => card > 0,
-    }
+/// The size of a slice with this fence and this many members. It is in doubt if the fence says so, or counts other
+/// members: the next call finds that out.
+pub(super) fn fenced_size(fence: &str, card: u64) -> SliceSize {
+    let read = || {
+        let (_, rest) = fence.strip_prefix("open:")?.split_once(':')?;
+        let (version, rest) = rest.split_once(':')?;
+        let (arrived, not_before) = rest.split_once(':').map_or((rest, None), |(arrived, at)| (arrived, Some(at)));
+        let (joins, leaves) = arrived.split_once('-')?;
+        let leaves = leaves.parse().ok()?;
+        let counted = joins.parse::<u64>().ok()?.checked_sub(leaves)?;
+        let in_doubt = not_before.is_some() || counted != card;
+        Some(SliceSize { card: counted, leaves, version: version.parse().ok()?, in_doubt })
+    };
+    read().unwrap_or(SliceSize { in_doubt: card > 0, ..SliceSize::default() })
 }
 
 /// The commands that compare a slice with what gateways hold: who is in the slice and held by nobody, and, gateway by
@@ -170,11 +183,11 @@ pub(super) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
     if answer.is_null() { Ok(None) } else { read_fence_word(&text(answer)?) }
 }
 
-/// Reads `open:<epoch>:<version>:<count>`, perhaps with `:<not before>` behind it, or `closed:<epoch>`; empty is none.
+/// Reads what [`super::keys::Keys::fence`] says; empty is none.
 pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
     let read = || match word.split_once(':')? {
         ("open", rest) => Some(Fence::Open(Epoch(rest.split(':').next()?.parse().ok()?))),
-        ("closed", epoch) => Some(Fence::Closed(Epoch(epoch.parse().ok()?))),
+        ("closed", rest) => Some(Fence::Closed(Epoch(rest.split(':').next()?.parse().ok()?))),
         _ => None,
     };
     if word.is_empty() {
@@ -236,7 +249,9 @@ impl RedisStore {
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let mut on = self.keys().with_ends(&call.slice, self.slice_keys(&call.slice, &call.gateway));
+        let mut on = self.slice_keys(&call.slice, &call.gateway);
+        on.push(self.keys().uniques(&call.slice));
+        let mut on = self.keys().with_ends(&call.slice, on);
         if call.keeps_sessions() {
             on.extend([self.keys().stays(&call.slice, call.epoch), self.keys().sessions(&call.slice, call.epoch)]);
         }
@@ -268,17 +283,19 @@ impl RedisStore {
         let next = reply.number()?;
         let strays = reply.number()?;
         let (card, held) = (reply.number()?, reply.number()?);
-        let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
-        Ok(StraysPage { strays, names: users(reply), next: (next != 0).then_some(next), size, held })
+        let size = read_size(&mut reply)?;
+        Ok(StraysPage { strays, names: users(reply), next: (next != 0).then_some(next), size, card, held })
     }
 
-    async fn do_compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
+    async fn do_compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
         let on = vec![self.keys().slice(slice), self.keys().fence(slice)];
-        let mut reply = self.router.script(&scripts::COMPARE, on, args![epoch, known]).await?;
-        let Some(card) = reply.next_number()? else { return Ok(None) };
-        let size = SliceSize { card, version: reply.number()?, in_doubt: reply.flag()? };
-        let difference = read_difference(&reply.text()?)?;
-        Ok(Some(Compared { size, difference, wait: reply.number()?, began: reply.flag()? }))
+        let mut args = args![epoch];
+        args.extend(known_args(known));
+        let mut reply = self.router.script(&scripts::COMPARE, on, args).await?;
+        let Some(difference) = reply.piece() else { return Ok(None) };
+        let difference = read_difference(&text(difference)?)?;
+        let (wait, began) = (reply.number()?, reply.flag()?);
+        Ok(Some(Compared { size: read_size(&mut reply)?, difference, wait, began }))
     }
 
     async fn do_put_back(
@@ -302,9 +319,7 @@ impl RedisStore {
         let on = vec![self.keys().slice(slice), self.keys().fence(slice)];
         let mut reply = self.router.script(&scripts::SETTLE, on, args![epoch, difference.to_string()]).await?;
         Ok(match reply.text()?.as_str() {
-            "settled" => {
-                Settled::Settled(SliceSize { card: reply.number()?, version: reply.number()?, in_doubt: false })
-            }
+            "settled" => Settled::Settled(read_size(&mut reply)?),
             "early" => Settled::Early,
             "changed" => Settled::Changed,
             "over" => Settled::Over,
@@ -314,7 +329,9 @@ impl RedisStore {
 
     async fn do_drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
         let keys = self.keys();
-        let on = keys.with_since(slice, self.slice_keys(slice, gateway));
+        let mut on = self.slice_keys(slice, gateway);
+        on.push(keys.uniques(slice));
+        let on = keys.with_since(slice, on);
         let args = args![keys.held_prefix(slice), keys.stays_prefix(slice), keys.sessions_prefix(slice)];
         Ok(self.router.script(&scripts::DROP_FOREIGN_KEYS, on, args).await?.texts().collect())
     }
@@ -374,7 +391,7 @@ impl Slices for RedisStore {
         self.router.call("strays", self.do_strays(slice, cursor, most, strays)).await
     }
 
-    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: u64) -> StoreResult<Option<Compared>> {
+    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
         self.router.call("compare", self.do_compare(slice, epoch, known)).await
     }
 
@@ -406,11 +423,16 @@ impl Slices for RedisStore {
         self.router.call("drop_foreign_keys", self.do_drop_foreign_keys(slice, gateway)).await
     }
 
-    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let keys = self.keys();
-        let on = keys.with_since(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let on = vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice), keys.uniques(slice)];
+        let on = keys.with_since(slice, on);
         let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), keys.held_prefix(slice)];
-        let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
+        let steps = async {
+            let mut reply = self.router.script(&scripts::CLOSE, on, args).await?;
+            let arrived = Arrived { joins: reply.number()?, leaves: reply.number()? };
+            Ok(SliceTotals { arrived, uniques: reply.number()? })
+        };
         self.router.call("close_slice", steps).await
     }
 

@@ -1,11 +1,13 @@
 //! Checks of a live with two slices, over a store that loses keys and does not always answer.
 
+use std::time::Duration;
+
 use super::*;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 use crate::gateway::parts::Parts;
 use crate::presence::checks::Due;
-use crate::store::{Arrivals, CloseLive, LiveStore, OpenedBy, Peaks, Slices, Terms};
+use crate::store::{Arrived, CloseLive, FinishClose, LiveStore, OpenedBy, Peaks, Slices, Terms};
 use crate::sync::lives::OpenWish;
 use crate::testing::{FaultyStore, parts_on};
 
@@ -45,18 +47,19 @@ impl Scene {
     /// Closes the live, but not its slices: as if a failover brought them back afterwards, on another node.
     async fn closes_the_record_alone(&self) {
         let LiveRecord { live, epoch, .. } = self.room.record.clone();
-        let (peaks, arrivals, message) = (Peaks::default(), Arrivals::default(), String::new());
-        let (reason, uniques) = (CloseReason::Requested, false);
-        let wish = CloseLive { live: live.clone(), epoch, reason, peaks, arrivals, uniques, message };
+        let (peaks, reason, message) = (Peaks::default(), CloseReason::Requested, String::new());
+        let wish = CloseLive { live: live.clone(), epoch, reason, peaks, uniques: false, message };
         self.store.begin_close(&wish).await.unwrap();
-        let closed = self.store.finish_close(&live, epoch, Duration::from_secs(60)).await.unwrap().unwrap();
+        let (arrived, keep) = (Arrived::default(), Duration::from_secs(60));
+        let finish = FinishClose { live, epoch, arrived, uniques: None, keep };
+        let closed = self.store.finish_close(&finish).await.unwrap().unwrap();
         assert!(self.room.close(closed));
         self.parts.app.rooms.remove(&self.room);
     }
 
-    /// The fences and sizes of the slices in the store.
+    /// The fences and sizes of the slices of fans in the store.
     async fn slices(&self) -> Vec<(Option<Fence>, u64)> {
-        let slices: Vec<SliceId> = self.room.record.all_slices().collect();
+        let slices: Vec<SliceId> = self.room.record.all_slices().take(2).collect();
         let found = self.store.survey(&slices).await.into_iter().collect::<StoreResult<Vec<_>>>().unwrap();
         found.into_iter().map(|found| (found.fence, found.card)).collect()
     }

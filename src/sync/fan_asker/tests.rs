@@ -78,7 +78,6 @@ impl Scene {
             live: LiveId::parse(live).unwrap(),
             streamer: UserId::parse(streamer).unwrap(),
             slices,
-            exact_viewers: false,
             by: OpenedBy::Service,
             terms: Terms::default(),
             message: String::new(),

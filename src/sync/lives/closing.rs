@@ -8,13 +8,12 @@ use futures_util::{StreamExt, stream};
 
 use super::parts::{LivesParts, SLICES_AT_A_TIME};
 use super::types::LiveError;
-use crate::base::ids::{Epoch, LiveId, SliceId};
+use crate::base::ids::{Epoch, LiveId, OnlineSet, SliceId};
 use crate::base::metrics::Metrics;
-use crate::presence::uniques::Uniques;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, CountUniques, LiveRecord, LiveState, OpenedBy, Store, StoreError,
-    StoreResult, both, withdraw_live,
+    Arrived, CloseLive, CloseReason, CloseReply, Closure, FinishClose, LiveRecord, LiveState, OpenedBy, Store,
+    StoreError, StoreResult, Sums, Uniques, both, withdraw_live,
 };
 use crate::sync::events::announce;
 
@@ -27,20 +26,9 @@ impl LivesParts {
         loop {
             let room = self.rooms.of_epoch(asked);
             let peaks = room.as_ref().map(|room| room.note_peaks()).unwrap_or_default();
-            let arrivals = room.as_ref().map(|room| room.arrivals.all()).unwrap_or_default();
-            if let Some(room) = &room {
-                self.count_last_uniques(room).await;
-            }
             let message = self.outbox.record_changed();
-            let wish = CloseLive {
-                live: live.clone(),
-                epoch: asked.epoch,
-                reason,
-                peaks,
-                arrivals,
-                uniques: self.uniques,
-                message,
-            };
+            let wish =
+                CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks, uniques: self.uniques, message };
             match self.store.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
@@ -55,17 +43,6 @@ impl LivesParts {
                     self.store.keep_live(asked, &self.outbox.record_changed()).await?;
                 }
                 CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
-            }
-        }
-    }
-
-    /// Counts who came just now. What fails is left out.
-    async fn count_last_uniques(&self, room: &Room) {
-        while let Some([viewers, fans]) = room.uniques.as_ref().and_then(Uniques::take) {
-            let (live, epoch) = (room.record.live.clone(), room.record.epoch);
-            let counted = self.store.count_uniques(&[CountUniques { live, epoch, viewers, fans }]).await;
-            if let Some(Err(why)) = counted.into_iter().next() {
-                return tracing::debug!(live_id = %room.record.live, error = %why, "who came last was not counted");
             }
         }
     }
@@ -100,7 +77,7 @@ impl LivesParts {
             self.feeds.ended(&room.record).await?;
         }
         // This removes what this gateway wrote after the store lost the fence. A newer epoch's slices stay as they are.
-        close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await
+        close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await.map(drop)
     }
 
     /// Ends the room of an epoch whose close has begun.
@@ -156,7 +133,11 @@ pub(crate) async fn finish_in_store(
     record: &LiveRecord,
     (keep, events_kept): (Duration, u64),
 ) -> StoreResult<Option<LiveRecord>> {
-    close_slices(store, record.all_slices(), record.epoch).await?;
+    let totals = close_slices(store, record.all_slices(), record.epoch).await?;
+    // What was counted before the store lost a slice stays counted.
+    let arrived = record.sums.arrived.max(totals.arrived);
+    let uniques = record.sums.uniques.and(Some(totals.uniques));
+    let record = &LiveRecord { sums: Sums { arrived, uniques, ..record.sums.clone() }, ..record.clone() };
     if let Some(closure) = record.closure.filter(|_| record.terms.attendance) {
         // Its begin may be lost; without it, nobody would forget what is kept.
         store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
@@ -172,23 +153,42 @@ pub(crate) async fn finish_in_store(
     }
     // Before the record says that all is done: whoever finds it `closing` does this again.
     withdraw_live(store, record).await?;
-    store.finish_close(&record.live, record.epoch, keep).await
+    let (live, epoch) = (record.live.clone(), record.epoch);
+    store.finish_close(&FinishClose { live, epoch, arrived, uniques, keep }).await
 }
 
-/// Closes slices. One without an answer ends this, since it is done again; a garbled one does not.
+/// Closes slices, and adds up what they counted. One without an answer ends this, since it is done again; a garbled one
+/// does not.
 async fn close_slices(
     store: &dyn Store,
     slices: impl Iterator<Item = SliceId> + Send,
     epoch: Epoch,
-) -> StoreResult<()> {
-    let close = |slice| async move { store.close_slice(&slice, epoch).await };
+) -> StoreResult<Totals> {
+    let close = |slice: SliceId| async move {
+        let totals = store.close_slice(&slice, epoch).await?;
+        Ok((slice.set, totals))
+    };
     let mut closes = stream::iter(slices).map(close).buffer_unordered(SLICES_AT_A_TIME);
-    let mut result = Ok(());
+    let (mut totals, mut result) = (Totals::default(), Ok(()));
     while let Some(closed) = closes.next().await {
-        result = both(result, closed);
+        match closed {
+            Ok((OnlineSet::Viewers(_), slice)) => {
+                totals.arrived = totals.arrived.plus(slice.arrived);
+                totals.uniques.viewers += slice.uniques;
+            }
+            Ok((_, slice)) => totals.uniques.fans += slice.uniques,
+            Err(why) => result = both(result, Err(why)),
+        }
         if result.as_ref().is_err_and(StoreError::is_worth_a_retry) {
             break;
         }
     }
-    result
+    result.map(|()| totals)
+}
+
+/// What the slices of an epoch counted.
+#[derive(Debug, Default)]
+struct Totals {
+    arrived: Arrived,
+    uniques: Uniques,
 }

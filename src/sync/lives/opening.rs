@@ -81,9 +81,7 @@ impl LivesParts {
         let slices = wish.slices.unwrap_or_else(|| slices_for(followers.unwrap_or(0))).clamp(1, MAX_SLICES);
         let message = self.outbox.record_changed();
         let OpenWish { live, streamer, by, terms, .. } = wish.clone();
-        // The slices of all viewers keep the sessions.
-        let exact_viewers = self.exact_viewers || terms.attendance;
-        let wish = OpenLive { live, streamer, slices, exact_viewers, by, terms, message };
+        let wish = OpenLive { live, streamer, slices, by, terms, message };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
@@ -144,12 +142,10 @@ impl LivesParts {
         if let Some(room) = self.rooms.of_epoch(&record) {
             return Ok(room);
         }
-        let (slices, viewers, bans) = if created {
-            (Vec::new(), Some(Vec::new()), KnownBans::default())
+        let (slices, bans) = if created {
+            (Vec::new(), KnownBans::default())
         } else {
-            let bans = load_bans(self.store.as_ref(), &record);
-            let (slices, viewers, bans) = tokio::join!(self.read_slices(&record), self.viewers(&record), bans);
-            (slices?, viewers, bans?)
+            tokio::try_join!(self.read_slices(&record), load_bans(self.store.as_ref(), &record))?
         };
         let now = self.clock.now();
         let room = self.rooms.prepare(record, bans, now);
@@ -175,14 +171,7 @@ impl LivesParts {
             self.end_superseded(&old);
         }
         // After the room can be found, so that it misses no change of the roster.
-        match viewers {
-            Some(said) => {
-                room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster());
-                room.note_holders(&holders, &self.gateways.roster());
-                room.go_on_from_the_record();
-            }
-            None => room.set_viewers_unread(),
-        }
+        room.note_holders(&holders, &self.gateways.roster());
         // The check that follows the subscription finds what changed between the reading and the subscription.
         self.store.subscribe(&room.record.live);
         self.checks.admit(&room);

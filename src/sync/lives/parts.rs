@@ -15,9 +15,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
-use crate::store::{
-    ClaimLimits, Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult,
-};
+use crate::store::{ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult};
 use crate::sync::feeds::Feeds;
 
 /// Slices closed or read at a time.
@@ -34,8 +32,6 @@ pub struct LivesParts {
     pub feeds: Arc<Feeds>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
-    /// Whether new lives keep all their viewers in slices.
-    pub exact_viewers: bool,
     /// Whether to count how many different users come.
     pub uniques: bool,
     /// How long the record of a closed live is kept.
@@ -57,17 +53,6 @@ pub(crate) async fn known_record(store: &dyn Store, rooms: &Rooms, live: &LiveId
 }
 
 impl LivesParts {
-    /// What the gateways said of their viewers; `None` if the store does not answer, which keeps nobody from joining.
-    pub(super) async fn viewers(&self, record: &LiveRecord) -> Option<Vec<GatewayViewers>> {
-        if record.exact_viewers {
-            return Some(Vec::new());
-        }
-        let said = self.store.view_viewers(&record.live, record.epoch).await;
-        said.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "could not read peers' viewers"))
-            .ok()
-            .flatten()
-    }
-
     /// The record of a live as its room here has it, with the counts of this moment.
     pub(super) fn as_of_room(&self, room: &Room) -> (LiveRecord, Figures) {
         let (figures, at) = (room.figures(), self.clock.unix());

@@ -206,7 +206,7 @@ impl Engine {
             link
         };
         let world = self.world.clone();
-        let config = config(&world.plan);
+        let config = config();
         let handle = process.handle().clone();
         process.handle().spawn(async move {
             let store = Arc::new(Link::new(world.network.clone(), link, config.last_seen_ids));
@@ -245,7 +245,7 @@ impl Engine {
     }
 }
 
-fn config(plan: &Plan) -> Config {
+fn config() -> Config {
     let Timing { heartbeat, timeout, flush, lease, refresh, check_every, drain, .. } = Timing::NORMAL;
     Config {
         heartbeat,
@@ -255,7 +255,6 @@ fn config(plan: &Plan) -> Config {
         lease_refresh: refresh,
         check_every,
         drain,
-        exact_viewers: plan.exact_viewers,
         track_online: true,
         fan_events: true,
         count_events: true,

@@ -196,27 +196,19 @@ impl Expectation {
     }
 
     /// On how many gateways that are well the user surely is, and has been for so long.
-    pub fn surely_on(&self, at: Instant, long: Duration, rules: &Rules) -> usize {
+    pub fn is_surely_there(&self, at: Instant, long: Duration, rules: &Rules) -> bool {
         let is_well = |gateway: usize| {
             let trouble = rules.troubles[gateway];
             trouble.is_none_or(|trouble| trouble.until.is_some_and(|until| until + rules.timing.healed() + long < at))
         };
-        let is_sure = |hold: &&Hold| hold.since.is_some_and(|since| since + long < at) && is_well(hold.place.gateway);
-        let mut gateways: Vec<usize> = self.holds.iter().filter(is_sure).map(|hold| hold.place.gateway).collect();
-        gateways.sort_unstable();
-        gateways.dedup();
-        gateways.len()
+        let is_sure = |hold: &Hold| hold.since.is_some_and(|since| since + long < at) && is_well(hold.place.gateway);
+        self.holds.iter().any(is_sure)
     }
 
-    /// On how many gateways the user may be, or may have been so long ago.
-    pub fn possibly_on(&self, at: Instant, long: Duration, rules: &Rules) -> usize {
-        let held = self.holds.iter().map(|hold| (hold.place.gateway, hold.place.start));
-        let may_be = |gone: &&Gone| gone.promised(rules).is_none_or(|by| by + long >= at);
-        let gone = self.gone.iter().filter(may_be).map(|gone| (gone.gateway, gone.start));
-        let mut gateways: Vec<(usize, u32)> = held.chain(gone).collect();
-        gateways.sort_unstable();
-        gateways.dedup();
-        gateways.len()
+    /// Whether the user may be there, or may have been there so long ago.
+    pub fn is_possibly_there(&self, at: Instant, long: Duration, rules: &Rules) -> bool {
+        let may_be = |gone: &Gone| gone.promised(rules).is_none_or(|by| by + long >= at);
+        !self.holds.is_empty() || self.gone.iter().any(may_be)
     }
 
     /// The gateways with a socket that surely holds the user, each once.

@@ -127,7 +127,7 @@ calls! {
         [write] write_info(request: &WriteInfo) -> InfoReply, at live(&request.live);
         [write] list_live(live: &LiveId, opened_at: UnixMillis) -> (), at list();
         [write] begin_close(request: &CloseLive) -> CloseReply, at live(&request.live);
-        [write] finish_close(live: &LiveId, epoch: Epoch, keep: Duration) -> Option<LiveRecord>, at live(live);
+        [write] finish_close(request: &FinishClose) -> Option<LiveRecord>, at live(&request.live);
         [read] lives_page(after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>, at list();
         [write] delist(live: &LiveId) -> (), at list();
         [write] take_walk_turn(gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> bool, at list();
@@ -141,13 +141,13 @@ calls! {
             -> Swept, at slice(slice);
         [write] strays(slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage, at slice(slice);
         [read] held_page(slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage, at slice(slice);
-        [write] compare(slice: &SliceId, epoch: Epoch, known: u64) -> Option<Compared>, at slice(slice);
+        [write] compare(slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>, at slice(slice);
         [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom)
             -> PutBackPage, at slice(slice);
         [write] drop_times(slice: &SliceId, cursor: u64) -> DroppedTimes, at slice(slice);
         [write] settle(slice: &SliceId, epoch: Epoch, difference: i64) -> Settled, at slice(slice);
         [write] drop_foreign_keys(slice: &SliceId, gateway: &GatewayId) -> Vec<String>, at slice(slice);
-        [write] close_slice(slice: &SliceId, epoch: Epoch) -> (), at slice(slice);
+        [write] close_slice(slice: &SliceId, epoch: Epoch) -> SliceTotals, at slice(slice);
         [read] is_fan_online(slice: &SliceId, user: &UserId) -> bool, at slice(slice);
         [read] are_online(slice: &SliceId, users: &[UserId]) -> Vec<bool>, at slice(slice);
         [read] fans_page(slice: &SliceId, cursor: u64) -> MemberPage, at slice(slice);
@@ -172,21 +172,8 @@ calls! {
 }
 
 calls! {
-    Viewers {
-        [write] announce_viewers(call: &AnnounceViewers) -> AnnounceReply, at live(&call.live);
-        [read] view_viewers(live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>, at live(live);
-        [write] forget_viewers(live: &LiveId, dead: &[GatewayId]) -> u64, at live(live);
-        else
-        async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
-            batches!(self, read survey_viewers(lives), lives, |live| self.live(live))
-        }
-    }
-}
-
-calls! {
     Counts {
         [write] count_live(request: &CountLive) -> CountReply, at live(&request.live);
-        [write] fold_arrivals(live: &LiveId, epoch: Epoch, gone: &[GatewayId]) -> bool, at live(live);
         [write] rank_lives(figures: &[(LiveId, Figures)]) -> (), at list();
         [read] ranked_figures(lives: &[LiveId]) -> Vec<Option<Figures>>, at list();
         [read] top_lives(rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>, at list();
@@ -199,10 +186,6 @@ calls! {
         [write] add_past_live(summary: &Summary, keep: Duration) -> (), at list();
         [read] past_lives(streamer: &UserId, after: Option<&PastLive>, limit: usize) -> Vec<Summary>, at user(streamer);
         [read] past_live(streamer: &UserId, of: &LiveEpoch) -> Option<Summary>, at user(streamer);
-        else
-        async fn count_uniques(&self, of: &[CountUniques]) -> Vec<StoreResult<()>> {
-            batches!(self, write count_uniques(of), of, |of| self.live(&of.live))
-        }
     }
 }
 
@@ -215,10 +198,10 @@ calls! {
 
 #[async_trait]
 impl Checks for Link {
-    async fn check(&self, gateway: &GatewayId, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
+    async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
         let call = Call { name: "check", link: self.number, node: self.first_there(lives), writes: false };
-        let (gateway, living, asked) = (gateway.clone(), living.to_vec(), lives.to_vec());
-        let run = move |store: &MemoryStore| at_once(store.check(&gateway, &living, &asked));
+        let (gateway, asked) = (gateway.clone(), lives.to_vec());
+        let run = move |store: &MemoryStore| at_once(store.check(&gateway, &asked));
         let unread = lives.len();
         let failed = move |why: StoreError| {
             (0..unread).map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect()

@@ -111,17 +111,15 @@ struct Range {
 fn range(world: &World, live: Live, at: Instant) -> Range {
     let truth = world.truth();
     let (rules, told) = (&truth.rules, world.timing.told() + FIGURES_LATE);
-    let counts_once = truth.lives[live].counts_once(&world.plan);
     let mut range = Range { fans: [0; 2], viewers: [0; 2] };
     for (user, expectation) in &truth.lives[live].expectations {
         let (is_fan, is_unsure) = (world.is_fan(*user, live), world.is_fan_unsure(*user, live));
-        let least = expectation.surely_on(at, told, rules);
-        let most = expectation.possibly_on(at, told, rules);
-        let count = |places: usize| if counts_once { places.min(1) } else { places } as u64;
-        range.viewers[0] += count(least);
-        range.viewers[1] += count(most);
-        range.fans[0] += u64::from(is_fan && !is_unsure && least > 0);
-        range.fans[1] += u64::from((is_fan || is_unsure) && most > 0);
+        let is_sure = expectation.is_surely_there(at, told, rules);
+        let is_possible = expectation.is_possibly_there(at, told, rules);
+        range.viewers[0] += u64::from(is_sure);
+        range.viewers[1] += u64::from(is_possible);
+        range.fans[0] += u64::from(is_fan && !is_unsure && is_sure);
+        range.fans[1] += u64::from((is_fan || is_unsure) && is_possible);
     }
     range
 }

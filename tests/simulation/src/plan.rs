@@ -41,7 +41,6 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     pub(crate) people: usize,
     pub(crate) lives: usize,
-    pub(crate) exact_viewers: bool,
     /// Processes run in turns of this length.
     pub(crate) turn: Duration,
     pub(crate) rounds: usize,
@@ -61,7 +60,6 @@ impl Plan {
         let gateways = gateways.unwrap_or(drawn);
         let nodes = if rng.random_bool(0.4) { 3 } else { 1 };
         let lives = rng.random_range(2..=6);
-        let exact_viewers = rng.random_bool(0.5);
         let turn = Duration::from_millis(*[20, 40, 40, 60].choose(&mut rng).unwrap_or(&20));
         // Half of the histories lose no data, so that in these everything is checked that is counted from the begin on.
         let keeps_data = rng.random_bool(0.5);
@@ -87,6 +85,6 @@ impl Plan {
         }
         faults.retain(|fault| !args.without.contains(&fault.id));
         let people = args.people.unwrap_or(PEOPLE).min(PEOPLE);
-        Self { seed, gateways, nodes, people, lives, exact_viewers, turn, rounds, faults }
+        Self { seed, gateways, nodes, people, lives, turn, rounds, faults }
     }
 }

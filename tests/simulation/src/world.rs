@@ -153,13 +153,6 @@ pub(crate) struct World {
     sockets: AtomicU64,
 }
 
-impl LiveTruth {
-    /// Whether the store has all viewers of the live, so that each counts once, on however many gateways.
-    pub(crate) fn counts_once(&self, plan: &Plan) -> bool {
-        plan.exact_viewers || self.attends
-    }
-}
-
 impl Online {
     /// Notes when the user was last online. If the store may never have heard of the user, nothing is expected.
     fn ends(&self, troubles: &[Option<Trouble>], last_online: &mut BTreeMap<User, Instant>) {

@@ -9,7 +9,7 @@ use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use rollcall::config::AttendanceForm;
 use rollcall::store::{
-    Apply, ApplyReply, AttendanceQuestion, Attended, Attending, LiveEpoch, Span, Store, find_attendees,
+    Apply, ApplyReply, AttendanceQuestion, Attended, Attending, LiveEpoch, SliceSize, Span, Store, find_attendees,
 };
 
 use super::{gateway, live, on_each, user, users};
@@ -139,8 +139,8 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                 let (gateway, number) = (gateway("g"), number as u64);
                 let slice = slice.clone();
                 let epoch = Epoch(7);
-                let known = 0;
-                let call = Apply { slice, epoch, gateway, number, follows, known, joins, since, leaves, left };
+                let (known, uniques) = (SliceSize::default(), true);
+                let call = Apply { slice, epoch, gateway, number, follows, known, uniques, joins, since, leaves, left };
                 assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
                 follows = Some(number);
             }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, GatewayId, SliceId};
+use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
-    AnnounceViewers, Arrivals, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord,
-    OpenLive, Peaks, RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
+    Arrived, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive, Peaks,
+    RemoveUser, Standing, Store, StoreError, WriteInfo,
 };
 
 use super::{
-    Caller, LONG, connect, end, fans, gateway, live, of_size, on_each, opened, opened_as, slice, user, users, wish,
+    Caller, LONG, connect, end, fans, finish_close, gateway, live, of_size, on_each, opened, opened_as, slice, user,
+    users, wish,
 };
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
@@ -19,7 +20,6 @@ on_each!(
     a_record_that_is_not_as_expected_is_found,
     information_and_figures_that_are_not_as_expected_are_found,
     a_live_that_is_not_on_the_list_is_found,
-    other_viewers_are_found_and_those_of_the_dead_do_not_count,
     a_slice_that_is_not_as_expected_is_found,
     a_slice_in_which_one_has_no_part_is_as_large_as_expected,
     a_list_that_nobody_asks_about_is_not_looked_at,
@@ -34,23 +34,11 @@ struct Scene {
     expected: CheckLive,
 }
 
-fn both() -> Vec<GatewayId> {
-    vec![gateway("a"), gateway("b")]
-}
-
-async fn say(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
-    let (live, gateway, message) = (record.live.clone(), gateway(name), String::new());
-    let say = AnnounceViewers { live, epoch: record.epoch, gateway, viewers, away: 0, moving: 0, number, message };
-    store.announce_viewers(&say).await.unwrap();
-}
-
 impl Scene {
     async fn of(store: &Arc<dyn Store>, name: &str) -> Self {
         let record = opened_as(store, &OpenLive { slices: 2, ..wish(name) }).await;
-        say(store, &record, "a", 3, 11).await;
-        say(store, &record, "b", 4, 12).await;
         let (mut a, mut slices) = (Vec::new(), Vec::new());
-        for (n, slice) in record.all_slices().enumerate() {
+        for (n, slice) in record.all_slices().take(2).enumerate() {
             let epoch = record.epoch.0;
             let mut b = Caller { slice: slice.clone(), epoch, ..Caller::new(store, "b") };
             b.registers(&users(1, 4)).await;
@@ -67,15 +55,13 @@ impl Scene {
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
-            arrivals: Arrivals::default(),
-            viewers: ViewerTotals { viewers: 7, numbers: 23 },
             slices,
         };
         Self { store: store.clone(), record, a, expected }
     }
 
     async fn finds(&self, expected: &CheckLive) -> Vec<Finding> {
-        whole(found(&self.store, &both(), std::slice::from_ref(expected)).await.remove(0))
+        whole(found(&self.store, std::slice::from_ref(expected)).await.remove(0))
     }
 
     /// What is found with one slice expected otherwise.
@@ -99,17 +85,15 @@ fn whole(Checked { findings, complete }: Checked) -> Vec<Finding> {
 }
 
 /// The findings of `a`, in the order of their kinds.
-async fn found(store: &Arc<dyn Store>, living: &[GatewayId], lives: &[CheckLive]) -> Vec<Checked> {
-    let mut answers = store.check(&gateway("a"), living, lives).await;
+async fn found(store: &Arc<dyn Store>, lives: &[CheckLive]) -> Vec<Checked> {
+    let mut answers = store.check(&gateway("a"), lives).await;
     assert_eq!(answers.len(), lives.len());
     for checked in &mut answers {
         checked.findings.sort_by_key(|finding| match finding {
             Finding::Record => 0,
             Finding::Unlisted | Finding::ListUnread => 1,
-            Finding::Viewers => 2,
-            Finding::Counted => 3,
-            Finding::Arrivals(_) => 4,
-            Finding::Slice(place, _) => 5 + place,
+            Finding::Counted => 2,
+            Finding::Slice(place, _) => 4 + place,
         });
     }
     answers
@@ -118,10 +102,7 @@ async fn found(store: &Arc<dyn Store>, living: &[GatewayId], lives: &[CheckLive]
 async fn nothing_is_found_where_all_is_as_expected(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
-    // The asking gateway lives, whoever else does.
-    let other = found(&store, &[gateway("b")], std::slice::from_ref(&scene.expected)).await;
-    assert_eq!(other, [Checked::default()]);
-    assert_eq!(found(&store, &both(), &[]).await, vec![]);
+    assert_eq!(found(&store, &[]).await, vec![]);
     // A check changes nothing.
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
 }
@@ -142,9 +123,6 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     scene.expected.removals = 1;
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
     store.begin_close(&end(&scene.record)).await.unwrap();
-    // What was said of viewers goes with the close.
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Viewers]);
-    scene.expected.viewers = ViewerTotals::default();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
     let unknown = CheckLive { live: live("43"), slices: vec![], ..scene.expected.clone() };
     assert_eq!(scene.finds(&unknown).await, [Finding::Record, Finding::Unlisted]);
@@ -159,13 +137,9 @@ async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<d
     scene.expected.info = version;
     assert_eq!(scene.finds(&scene.expected).await, []);
     let figures = Figures { viewers: 7, fans: 3 };
-    let (peaks, arrivals) = (Peaks::default(), Arrivals::parse("a:3:0 b:4:0"));
-    let count = CountLive { live: live("42"), epoch, figures, peaks, arrivals: arrivals.clone() };
+    let (peaks, arrived) = (Peaks::default(), Arrived { joins: 7, leaves: 0 });
+    let count = CountLive { live: live("42"), epoch, figures, peaks, arrived };
     store.count_live(&count).await.unwrap();
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
-    scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:1");
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted, Finding::Arrivals(arrivals.clone())]);
-    scene.expected.arrivals = Arrivals::parse("b:4:0 a:3:0");
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted]);
     for counted in [Some(figures), None] {
         assert_eq!(scene.finds(&CheckLive { counted, ..scene.expected.clone() }).await, []);
@@ -177,31 +151,11 @@ async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<d
 async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
-    store.finish_close(&live("42"), scene.record.epoch, LONG).await.unwrap();
-    let closed = CheckLive { viewers: ViewerTotals::default(), ..scene.expected.clone() };
-    assert_eq!(scene.finds(&closed).await, [Finding::Record, Finding::Unlisted]);
+    finish_close(&store, &live("42"), scene.record.epoch, LONG).await.unwrap();
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Unlisted]);
     // On the list under any time, it is on the list.
     store.list_live(&live("42"), 77).await.unwrap();
-    assert_eq!(scene.finds(&closed).await, [Finding::Record]);
-}
-
-async fn other_viewers_are_found_and_those_of_the_dead_do_not_count(store: Arc<dyn Store>) {
-    let scene = Scene::of(&store, "42").await;
-    for viewers in
-        [ViewerTotals { viewers: 8, numbers: 23 }, ViewerTotals { viewers: 7, numbers: 22 }, ViewerTotals::default()]
-    {
-        let expected = CheckLive { viewers, ..scene.expected.clone() };
-        assert_eq!(scene.finds(&expected).await, [Finding::Viewers]);
-    }
-    say(&store, &scene.record, "dead", 90, 1_000).await;
-    assert_eq!(scene.finds(&scene.expected).await, vec![]);
-    say(&store, &scene.record, "b", 4, 13).await;
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Viewers]);
-    let expected = CheckLive { viewers: ViewerTotals { viewers: 7, numbers: 24 }, ..scene.expected.clone() };
-    assert_eq!(scene.finds(&expected).await, vec![]);
-    store.forget_viewers(&live("42"), &[gateway("b")]).await.unwrap();
-    let expected = CheckLive { viewers: ViewerTotals { viewers: 3, numbers: 11 }, ..scene.expected.clone() };
-    assert_eq!(scene.finds(&expected).await, vec![]);
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
 }
 
 async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
@@ -242,11 +196,9 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
-            arrivals: Arrivals::default(),
-            viewers: ViewerTotals::default(),
             slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(card) }],
         };
-        let mut findings = whole(found(&store, &both(), &[expected]).await.remove(0));
+        let mut findings = whole(found(&store, &[expected]).await.remove(0));
         findings.retain(|finding| matches!(finding, Finding::Slice(..)));
         findings.len()
     };
@@ -261,7 +213,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
 async fn a_list_that_nobody_asks_about_is_not_looked_at(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
-    store.finish_close(&live("42"), scene.record.epoch, std::time::Duration::from_secs(60)).await.unwrap();
+    finish_close(&store, &live("42"), scene.record.epoch, std::time::Duration::from_secs(60)).await.unwrap();
     let expected = CheckLive { listed: false, ..scene.expected.clone() };
     assert!(!scene.finds(&expected).await.contains(&Finding::Unlisted));
 }
@@ -274,10 +226,10 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId::of_fans(live.clone(), 1, 1);
         let slices = vec![ExpectedSlice { slice, entry: None, held: 0, size: of_size(u64::from(n % 5 == 0)) }];
-        let (viewers, counted, arrivals) = (ViewerTotals::default(), None, Arrivals::default());
-        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, arrivals, viewers, slices });
+        let counted = None;
+        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, slices });
     }
-    for (n, answer) in found(&store, &both(), &expected).await.into_iter().enumerate() {
+    for (n, answer) in found(&store, &expected).await.into_iter().enumerate() {
         let findings = whole(answer);
         assert_eq!(findings.contains(&Finding::Record), n % 3 == 0, "live {n}");
         assert_eq!(findings.iter().any(|f| matches!(f, Finding::Slice(0, _))), n % 5 == 0, "live {n}");
@@ -296,7 +248,7 @@ async fn a_garbled_key_is_an_error_of_its_live_only(store: Arc<dyn Store>, run: 
     run(&["DEL", "online-fans:43_slice2"]);
     let lost = [scenes[0].finding(0).await, scenes[1].finding(1).await];
     let expected: Vec<CheckLive> = scenes.iter().map(|scene| scene.expected.clone()).collect();
-    let answers = found(&store, &both(), &expected).await;
+    let answers = found(&store, &expected).await;
     for (checked, lost) in answers.iter().zip(lost) {
         assert_eq!(checked.findings, [lost]);
         assert!(matches!(checked.complete, Err(StoreError::Nonsense(_))), "{checked:?}");

@@ -8,12 +8,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::{Epoch, LiveId};
 use rollcall::store::{
-    Arrivals, COUNT_EVERY, CloseReply, CountLive, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing,
+    Arrived, COUNT_EVERY, CloseReply, CountLive, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing,
     Store,
 };
 use tokio::time::{Instant, sleep};
 
-use super::{LONG, end, live, on_each, opened};
+use super::{LONG, end, finish_close, live, on_each, opened};
 
 on_each!(
     figures_are_written_on_change_and_not_more_often_than_allowed,
@@ -34,8 +34,8 @@ async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures) ->
 
 /// Tells these figures, and that there were more before.
 async fn count_after(store: &Arc<dyn Store>, record: &LiveRecord, peaks: Peaks, figures: Figures) -> CountReply {
-    let arrivals = Arrivals::default();
-    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrivals };
+    let arrived = Arrived::default();
+    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrived };
     store.count_live(&wish).await.unwrap()
 }
 
@@ -94,7 +94,7 @@ async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>)
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(count(&store, &record, figures(4, 1)).await, CountReply::NotOpen);
     assert_eq!(stored(&store, &record).await, None);
-    store.finish_close(&record.live, record.epoch, LONG).await.unwrap();
+    finish_close(&store, &record.live, record.epoch, LONG).await.unwrap();
     assert_eq!(count(&store, &record, figures(4, 1)).await, CountReply::NotOpen);
     let next = opened(&store, "42").await;
     assert_eq!((next.counted, count(&store, &record, figures(4, 1)).await), (None, CountReply::NotOpen));
@@ -129,7 +129,7 @@ async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
     store.list_live(&live("a"), a.opened_at).await.unwrap();
     assert_eq!(top(&store, Rank::Viewers).await[0], ("a".to_owned(), 5));
     store.begin_close(&end(&a)).await.unwrap();
-    store.finish_close(&a.live, a.epoch, LONG).await.unwrap();
+    finish_close(&store, &a.live, a.epoch, LONG).await.unwrap();
     // A call that comes after the close brings nothing back.
     store.rank_lives(&ranks).await.unwrap();
     assert_eq!(top(&store, Rank::Viewers).await, [("b".to_owned(), 3)]);
@@ -137,7 +137,7 @@ async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
     opened(&store, "a").await;
     assert_eq!(top(&store, Rank::Fans).await, [("b".to_owned(), 2), ("a".to_owned(), 0)], "a new epoch begins at zero");
     store.begin_close(&end(&b)).await.unwrap();
-    store.finish_close(&b.live, b.epoch, LONG).await.unwrap();
+    finish_close(&store, &b.live, b.epoch, LONG).await.unwrap();
     assert_eq!(store.ranked_figures(&[]).await.unwrap(), []);
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::{ApplyReply, DOUBT_AFTER_LOSS, Fence, HeldFrom, Holders, Settled, Store, Strays};
+use rollcall::store::{
+    ApplyReply, Arrived, DOUBT_AFTER_LOSS, Fence, HeldFrom, Holders, Settled, SliceSize, SliceTotals, Store, Strays,
+};
 
 use super::former::redis;
 use super::{Caller, fans, gateway, on_each, slice, user, users};
@@ -12,6 +14,9 @@ on_each!(
     a_slice_that_only_gateways_change_is_in_no_doubt,
     a_slice_that_is_older_than_a_gateway_knows_is_in_doubt_for_a_while,
     a_doubt_goes_with_its_epoch,
+    who_comes_first_and_who_leaves_last_is_counted_once,
+    different_users_are_counted_once_each,
+    what_was_counted_before_a_loss_goes_on,
 );
 
 const EPOCH: Epoch = Epoch(1);
@@ -19,19 +24,19 @@ const EPOCH: Epoch = Epoch(1);
 const WHOLE: HeldFrom = HeldFrom { cursor: 0, most: 1_000 };
 
 async fn a_slice_that_only_gateways_change_is_in_no_doubt(store: Arc<dyn Store>) {
-    assert_eq!(store.compare(&slice(), EPOCH, 0).await.unwrap(), None, "nobody used it");
+    assert_eq!(store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap(), None, "nobody used it");
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     assert!(!a.registers(&users(0, 5)).await.size.in_doubt);
     assert!(!b.registers(&users(3, 8)).await.size.in_doubt);
     assert!(!a.leaves(&users(2, 4)).await.size.in_doubt);
     assert!(!store.sweep(&slice(), &b.name, 3, 0).await.unwrap().size.in_doubt);
-    let compared = store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap();
+    let compared = store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap();
     assert!(!compared.size.in_doubt);
     assert_eq!((compared.difference, compared.wait), (0, 0));
     assert!(!store.survey(&[slice()]).await.remove(0).unwrap().may_be_in_doubt);
     assert_eq!(store.settle(&slice(), EPOCH, 0).await.unwrap(), Settled::Settled(compared.size));
     assert_eq!(store.put_back(&slice(), EPOCH, &a.name, WHOLE).await.unwrap().put_back, 0);
-    assert_eq!(store.compare(&slice(), Epoch(2), 0).await.unwrap(), None, "it is of another epoch");
+    assert_eq!(store.compare(&slice(), Epoch(2), SliceSize::default()).await.unwrap(), None, "it is of another epoch");
     assert_eq!(store.settle(&slice(), Epoch(2), 0).await.unwrap(), Settled::Over);
 }
 
@@ -39,13 +44,13 @@ async fn a_slice_that_is_older_than_a_gateway_knows_is_in_doubt_for_a_while(stor
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let before = a.registers(&users(0, 5)).await.size;
     let mut call = b.next(None, &users(5, 6), &[]);
-    call.known = before.version + 1_000_000_000;
+    call.known = SliceSize { version: before.version + 1_000_000_000, ..before };
     let ApplyReply::Done(view) = store.apply(&call).await.unwrap() else { panic!("it is done") };
     assert!(view.size.in_doubt && view.size.version > before.version);
     assert!(a.moves_on().await.size.in_doubt);
     assert!(store.read_slice(&slice(), &a.name).await.unwrap().size.in_doubt);
     assert!(store.survey(&[slice()]).await.remove(0).unwrap().may_be_in_doubt);
-    let compared = store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap();
+    let compared = store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap();
     let longest = DOUBT_AFTER_LOSS.as_millis() as u64;
     assert!((longest - 5_000..=longest).contains(&compared.wait), "{compared:?}");
     assert_eq!(store.settle(&slice(), EPOCH, compared.difference).await.unwrap(), Settled::Early);
@@ -54,7 +59,7 @@ async fn a_slice_that_is_older_than_a_gateway_knows_is_in_doubt_for_a_while(stor
 async fn a_doubt_goes_with_its_epoch(store: Arc<dyn Store>) {
     let mut a = Caller::new(&store, "a");
     let mut call = a.next(None, &users(0, 5), &[]);
-    call.known = 1;
+    call.known = SliceSize { version: 1, ..SliceSize::default() };
     let ApplyReply::Done(view) = store.apply(&call).await.unwrap() else { panic!("it is done") };
     assert!(view.size.in_doubt, "there was something that is lost");
     store.close_slice(&slice(), EPOCH).await.unwrap();
@@ -83,13 +88,13 @@ async fn a_member_who_was_removed_by_hand_is_missed_by_the_next_call_and_put_bac
     server.cli(&["SREM", "online-fans:42", user(1).as_str()]);
     // A leave on the other gateway makes the size look plausible.
     let view = b.leaves(&users(19, 20)).await;
-    assert_eq!((view.size.card, view.size.in_doubt), (18, true));
-    assert_eq!(store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap().difference, -1);
+    assert_eq!((view.size.card, view.size.in_doubt), (19, true));
+    assert_eq!(store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap().difference, -1);
     assert_eq!(repair(&store, &["a", "b"]).await, (0, 1));
-    let compared = store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap();
+    let compared = store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap();
     assert_eq!((compared.difference, compared.size.in_doubt), (0, true));
     let Settled::Settled(size) = store.settle(&slice(), EPOCH, 0).await.unwrap() else { panic!("it is repaired") };
-    assert_eq!((size.card, size.in_doubt), (19, false));
+    assert_eq!((counted(size), size.in_doubt), ((20, 1, 19), false));
     assert_eq!(fans(&store, &slice()).await, users(0, 19));
     assert!(!a.moves_on().await.size.in_doubt);
 }
@@ -118,21 +123,86 @@ async fn a_doubt_does_not_end_if_somebody_writes_during_the_repair() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
     server.cli(&["SADD", "online-fans:42", "one"]);
-    let compared = store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap();
+    let compared = store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap();
     server.cli(&["SADD", "online-fans:42", "two"]);
     assert_eq!(store.settle(&slice(), EPOCH, compared.difference).await.unwrap(), Settled::Changed);
 }
 
 #[tokio::test]
-async fn a_fence_of_a_former_version_is_in_doubt_once() {
+async fn a_fence_of_a_former_version_is_foreign() {
     let (server, store) = redis().await;
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
-    server.cli(&["SET", "{online-fans:42}:fence", "open:1:1795309809000000"]);
-    assert!(store.read_slice(&slice(), &a.name).await.unwrap().size.in_doubt);
-    assert!(a.moves_on().await.size.in_doubt);
-    assert!(matches!(store.settle(&slice(), EPOCH, 0).await.unwrap(), Settled::Settled(_)));
-    assert!(!a.moves_on().await.size.in_doubt);
+    let fence = "{online-fans:42}:fence";
+    for former in ["open:1:1795309809000000", "open:1:1795309809000000:3", "closed:1"] {
+        server.cli(&["SET", fence, former]);
+        let next = a.next(a.entry, &users(3, 4), &[]);
+        store.apply(&next).await.unwrap_err();
+        assert_eq!(store.drop_foreign_keys(&slice(), &a.name).await.unwrap(), [fence], "{former}");
+        assert_eq!(a.registers(&users(0, 4)).await.size.card, 4);
+    }
+}
+
+/// What the calls have counted of a slice: how many came, how many left, and how many are there.
+fn counted(size: SliceSize) -> (u64, u64, u64) {
+    let Arrived { joins, leaves } = size.arrived();
+    (joins, leaves, size.card)
+}
+
+async fn who_comes_first_and_who_leaves_last_is_counted_once(store: Arc<dyn Store>) {
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
+    assert_eq!(counted(a.registers(&users(0, 5)).await.size), (5, 0, 5));
+    assert_eq!(counted(b.registers(&users(3, 8)).await.size), (8, 0, 8), "two of them were there");
+    assert_eq!(counted(a.joins(&users(0, 5)).await.size), (8, 0, 8), "nobody came");
+    assert_eq!(counted(a.leaves(&users(0, 4)).await.size), (8, 3, 5), "one is on the other gateway");
+    assert_eq!(counted(a.leaves(&users(0, 4)).await.size), (8, 3, 5), "they had left");
+    assert_eq!(counted(a.joins(&users(0, 1)).await.size), (9, 3, 6), "who comes back comes again");
+    let swept = store.sweep(&slice(), &b.name, 100, 0).await.unwrap();
+    assert_eq!(counted(swept.size), (9, 7, 2), "a swept user has left");
+    let reading = store.read_slice(&slice(), &a.name).await.unwrap();
+    assert_eq!((counted(reading.size), reading.size.in_doubt), ((9, 7, 2), false));
+    for _ in 0..2 {
+        let totals = store.close_slice(&slice(), EPOCH).await.unwrap();
+        assert_eq!(
+            (totals.arrived, totals.uniques),
+            (Arrived { joins: 9, leaves: 7 }, 8),
+            "also when it is done again"
+        );
+    }
+    assert_eq!(store.close_slice(&slice(), Epoch(2)).await.unwrap(), SliceTotals::default(), "another epoch");
+    assert_eq!(store.close_slice(&slice(), EPOCH).await.unwrap(), SliceTotals::default());
+}
+
+async fn different_users_are_counted_once_each(store: Arc<dyn Store>) {
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 800)).await;
+    for from in [400, 800, 0] {
+        a.joins(&users(from, from + 800)).await;
+        a.leaves(&users(from, from + 800)).await;
+    }
+    let uniques = store.close_slice(&slice(), EPOCH).await.unwrap().uniques;
+    assert!(uniques.abs_diff(1_600) < 80, "{uniques}");
+    let mut next = Caller { epoch: 2, ..Caller::new(&store, "a") };
+    let mut call = next.next(None, &users(0, 5), &[]);
+    call.uniques = false;
+    store.apply(&call).await.unwrap();
+    let totals = store.close_slice(&slice(), Epoch(2)).await.unwrap();
+    assert_eq!((totals.arrived.joins, totals.uniques), (5, 0), "nobody wants to know");
+}
+
+async fn what_was_counted_before_a_loss_goes_on(store: Arc<dyn Store>) {
+    let mut a = Caller::new(&store, "a");
+    // As if the store had lost a slice with ten members, of whom three are told again first.
+    let known = SliceSize { card: 10, leaves: 4, version: 1_000, in_doubt: false };
+    let mut call = a.next(None, &users(0, 3), &[]);
+    call.known = known;
+    let ApplyReply::Done(view) = store.apply(&call).await.unwrap() else { panic!("it is done") };
+    a.entry = Some(call.number);
+    assert_eq!((counted(view.size), view.size.in_doubt), ((14, 4, 10), true), "they are among the ten");
+    assert_eq!(counted(a.leaves(&users(0, 1)).await.size), (14, 5, 9));
+    assert_eq!(counted(a.joins(&users(3, 12)).await.size), (16, 5, 11), "two more than were known");
+    let compared = store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap();
+    assert_eq!(compared.difference, 0);
 }
 
 #[tokio::test]
@@ -146,10 +216,15 @@ async fn what_leaves_the_size_as_it_was_is_found_by_comparison() {
     assert!(!differ().await);
     server.cli(&["SREM", "online-fans:42", user(0).as_str()]);
     server.cli(&["SADD", "online-fans:42", "stranger"]);
-    assert!(!store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap().size.in_doubt, "the size is the same");
+    assert!(
+        !store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap().size.in_doubt,
+        "the size is the same"
+    );
     assert!(differ().await);
     assert_eq!(repair(&store, &["a", "b"]).await, (1, 1));
-    assert!(!differ().await && store.compare(&slice(), EPOCH, 0).await.unwrap().unwrap().size.in_doubt);
+    assert!(
+        !differ().await && store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap().size.in_doubt
+    );
     // One whom another gateway holds, too.
     server.cli(&["SREM", "{online-fans:42}:held:a", user(2).as_str()]);
     server.cli(&["SADD", "{online-fans:42}:held:a", "stranger"]);

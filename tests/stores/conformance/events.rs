@@ -6,11 +6,11 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::store::{
-    Arrivals, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts,
+    Arrived, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts,
     Peaks, PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
 };
 
-use super::{LONG, end, gateway, live, on_each, opened_untold, user, wish};
+use super::{LONG, end, finish_close, gateway, live, on_each, opened_untold, user, wish};
 
 on_each!(
     a_record_notes_its_events_in_order_until_they_are_settled,
@@ -64,7 +64,7 @@ async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
     store.begin_close(&end(&record)).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(whats(&pending(&store, "42").await), [Happened::Opened, Happened::Closed], "closed once");
-    let closed = store.finish_close(&record.live, record.epoch, LONG).await.unwrap().unwrap();
+    let closed = finish_close(&store, &record.live, record.epoch, LONG).await.unwrap().unwrap();
     assert_eq!(closed.events, Default::default());
     let next = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&next.events.pending), [Happened::Opened]);
@@ -77,8 +77,8 @@ async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<d
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     let figures = Figures { viewers: 3, fans: 1 };
     assert_eq!(note().await, NotedCounts::Same);
-    let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
-    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrivals };
+    let (peaks, arrived) = (Peaks::default(), Arrived::default());
+    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrived };
     store.count_live(&count).await.unwrap();
     let NotedCounts::Noted(noted) = note().await else { panic!("not noted") };
     assert_eq!(whats(&noted.events.pending), [Happened::Opened, Happened::Counts(figures)]);
@@ -230,8 +230,8 @@ async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
 
     // Counts are not told now, so they are told when there is a place again.
     let figures = Figures { viewers: 3, fans: 1 };
-    let (peaks, arrivals) = (Peaks::default(), Arrivals::default());
-    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrivals };
+    let (peaks, arrived) = (Peaks::default(), Arrived::default());
+    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrived };
     store.count_live(&count).await.unwrap();
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     assert_eq!(note().await, NotedCounts::Early(rollcall::store::COUNTS_EVENT_EVERY));

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use rollcall::store::{
-    Burial, CheckLive, Checked, CountLive, CountReply, ExpectedSlice, Figures, LeaseReply, Peaks, RenewLease, Store,
-    Strays, ViewerTotals,
+    Burial, CheckLive, Checked, ExpectedSlice, Figures, LeaseReply, RenewLease, SliceSize, Store, Strays,
 };
 
 use super::{Caller, connect, fans, gateway, live, of_size, opened, slice, user, users};
@@ -32,7 +31,7 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
     a.registers(&users(0, 3)).await;
     former_joins(&server, &["u000002", "u000005"]);
     // The former version does not count.
-    let compared = store.compare(&slice(), record.epoch, 0).await.unwrap().unwrap();
+    let compared = store.compare(&slice(), record.epoch, SliceSize::default()).await.unwrap().unwrap();
     assert_eq!((compared.size.in_doubt, compared.difference), (true, 1));
     store.settle(&slice(), record.epoch, 1).await.unwrap();
     a.leaves(&users(2, 3)).await;
@@ -47,11 +46,9 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         removals: 0,
         info: 0,
         counted: Some(Figures::default()),
-        arrivals: rollcall::store::Arrivals::default(),
-        viewers: ViewerTotals::default(),
         slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, size: of_size(4) }],
     };
-    assert_eq!(store.check(&gateway("a"), &[], &[expected]).await, [Checked::default()], "and nothing to report");
+    assert_eq!(store.check(&gateway("a"), &[expected]).await, [Checked::default()], "and nothing to report");
     let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
     assert_eq!((page.strays, page.size.card, page.held), (0, 4, 4), "whom it holds are no strays");
     let swept = store.sweep(&slice(), &gateway("a"), 100, 0).await.unwrap();
@@ -135,7 +132,7 @@ async fn strays_are_found_and_taken_out_page_by_page() {
                 None => break page,
             }
         };
-        assert_eq!((last.size.card, last.held), (left, 500));
+        assert_eq!((last.card, last.held), (left, 500));
         assert!(found >= if left == 500 && how == Strays::Count { 0 } else { 2_000 }, "{found}");
     }
     assert_eq!(fans(&store, &slice()).await, users(0, 500));
@@ -152,29 +149,4 @@ async fn a_member_that_the_slice_lacks_is_told() {
     server.cli(&["SREM", "online-fans:42", "u000003"]);
     let page = store.held_page(&slice(), &a.name, 0).await.unwrap();
     assert_eq!((page.users.len(), page.missing), (5, users(3, 4)));
-}
-
-/// A former version had the totals of all gateways in one field, however long it was.
-#[tokio::test]
-async fn former_totals_are_read_and_written_in_pieces_which_keep_the_record_in_one_block() {
-    let (server, store) = redis().await;
-    let totals = |joins: u64| {
-        let words: Vec<String> = (0..9).map(|n| format!("gw-{n:016}:{joins}:0")).collect();
-        rollcall::store::Arrivals::parse(&words.join(" "))
-    };
-    let encoding = |name: &str| server.cli(&["OBJECT", "ENCODING", &format!("live:{name}")]);
-    for name in ["42", "43"] {
-        let record = opened(&store, name).await;
-        if name == "43" {
-            server.cli(&["HSET", "live:43", "arrivals", &totals(1).to_string()]);
-            assert_eq!(store.load_live(&live(name)).await.unwrap().unwrap().sums.arrivals, totals(1));
-        }
-        let figures = Figures { viewers: 9, fans: 0 };
-        let (epoch, peaks, arrivals) = (record.epoch, Peaks::default(), totals(2));
-        let wish = CountLive { live: live(name), epoch, figures, peaks, arrivals };
-        assert_eq!(store.count_live(&wish).await.unwrap(), CountReply::Counted);
-        assert_eq!(store.load_live(&live(name)).await.unwrap().unwrap().sums.arrivals, totals(2));
-        assert_eq!(server.cli(&["HSTRLEN", &format!("live:{name}"), "arrivals"]), "64");
-    }
-    assert_eq!([encoding("42"), encoding("43")], ["listpack", "hashtable"]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rollcall::base::ids::Epoch;
 use rollcall::store::{Info, InfoReply, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing, Store, Terms, WriteInfo};
 
-use super::{LONG, end, live, on_each, opened, opened_as, wish};
+use super::{LONG, end, finish_close, live, on_each, opened, opened_as, wish};
 
 on_each!(
     a_live_keeps_the_terms_with_which_it_was_opened,
@@ -45,7 +45,7 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) 
     assert_eq!(store.keep_live(&elsewhere, "").await.unwrap(), Standing::Rewritten);
     assert_eq!(load(&store, &elsewhere).await, elsewhere);
     store.begin_close(&end(&record)).await.unwrap();
-    store.finish_close(&record.live, record.epoch, LONG).await.unwrap();
+    finish_close(&store, &record.live, record.epoch, LONG).await.unwrap();
     assert_eq!(load(&store, &record).await.terms, terms, "for those who look it up later");
     assert_eq!(opened(&store, "42").await.terms, Terms::default());
     let usual = Some(Duration::from_secs(60));
@@ -83,7 +83,7 @@ async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Stor
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(write(&store, &record, Some("2")).await, InfoReply::Over);
     assert_eq!(load(&store, &record).await.info, Info::default());
-    store.finish_close(&record.live, record.epoch, LONG).await.unwrap();
+    finish_close(&store, &record.live, record.epoch, LONG).await.unwrap();
     assert_eq!(write(&store, &record, Some("2")).await, InfoReply::Over);
     assert_eq!(opened(&store, "42").await.info, Info::default());
 }

@@ -10,7 +10,9 @@ use rollcall::store::{
     RecordEvents, Standing, Store,
 };
 
-use super::{Caller, LONG, end, fence, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
+use super::{
+    Caller, LONG, end, fence, finish_close, gateway, live, on_each, opened, opened_as, slice, user, users, wish,
+};
 
 on_each!(
     a_live_opens_once,
@@ -34,7 +36,7 @@ on_each!(
 
 async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
     assert!(matches!(store.begin_close(&end(record)).await.unwrap(), CloseReply::Closing(_)));
-    let record = store.finish_close(&record.live, record.epoch, LONG).await.unwrap().expect("a record");
+    let record = finish_close(store, &record.live, record.epoch, LONG).await.unwrap().expect("a record");
     assert_eq!(record.state, LiveState::Closed);
     record
 }
@@ -85,7 +87,7 @@ async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
     store.begin_close(&end(&record)).await.unwrap();
     assert!(matches!(store.open_live(&other).await.unwrap(), OpenReply::Owned(_)));
     assert!(matches!(store.open_live(&wish("42")).await.unwrap(), OpenReply::Closing(_)));
-    store.finish_close(&live("42"), record.epoch, LONG).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap();
     let next = opened_as(&store, &other).await;
     assert!(next.epoch > record.epoch && next.streamer == user(2), "{next:?}");
 }
@@ -99,7 +101,7 @@ async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Ar
     assert_eq!((closing.state, closing.peaks, closure.reason), (LiveState::Closing, peaks, CloseReason::Moderated));
     assert_eq!(closing.duration_ms(), Some(closure.at - record.opened_at));
     assert_eq!(listed(&store).await.len(), 1, "a live that is closing is still looked after");
-    let closed = store.finish_close(&live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    let closed = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
     // Its events are in the stream by then.
     assert_eq!(closed, LiveRecord { state: LiveState::Closed, events: RecordEvents::default(), ..closing });
     assert!(listed(&store).await.is_empty());
@@ -142,7 +144,7 @@ async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
     closed(&store, &first).await;
     let second = opened(&store, "42").await;
     assert_eq!(store.begin_close(&end(&first)).await.unwrap(), CloseReply::OtherEpoch(second.clone()));
-    assert_eq!(store.finish_close(&live("42"), first.epoch, LONG).await.unwrap(), Some(second.clone()));
+    assert_eq!(finish_close(&store, &live("42"), first.epoch, LONG).await.unwrap(), Some(second.clone()));
     assert_eq!(load(&store, "42").await, Some(second));
     let absent = CloseLive { live: live("43"), ..end(&first) };
     assert_eq!(store.begin_close(&absent).await.unwrap(), CloseReply::Absent);
@@ -155,18 +157,18 @@ async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
     let again = CloseLive { reason: CloseReason::StreamerTimeout, peaks, ..end(&record) };
     let CloseReply::Closing(second) = store.begin_close(&again).await.unwrap() else { panic!("not closing") };
     assert_eq!(second, LiveRecord { peaks, ..first });
-    let done = store.finish_close(&live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    let done = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
     assert_eq!(store.begin_close(&again).await.unwrap(), CloseReply::Closed(done.clone()));
-    assert_eq!(store.finish_close(&live("42"), record.epoch, LONG).await.unwrap(), Some(done));
+    assert_eq!(finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap(), Some(done));
 }
 
 async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn Store>) {
-    assert_eq!(store.finish_close(&live("42"), Epoch(1), LONG).await.unwrap(), None);
+    assert_eq!(finish_close(&store, &live("42"), Epoch(1), LONG).await.unwrap(), None);
     let record = opened(&store, "42").await;
-    assert_eq!(store.finish_close(&live("42"), record.epoch, LONG).await.unwrap(), Some(record.clone()));
+    assert_eq!(finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap(), Some(record.clone()));
     store.begin_close(&end(&record)).await.unwrap();
     let other = Epoch(record.epoch.0 + 1);
-    let other = store.finish_close(&live("42"), other, LONG).await.unwrap().expect("a record");
+    let other = finish_close(&store, &live("42"), other, LONG).await.unwrap().expect("a record");
     assert_eq!(other.state, LiveState::Closing);
     assert_eq!(listed(&store).await.len(), 1);
 }
@@ -185,7 +187,7 @@ async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
     assert_eq!(keep(&store, &record).await, Standing::Over(closing));
-    let done = store.finish_close(&live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    let done = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
     assert_eq!(keep(&store, &record).await, Standing::Over(done));
     assert!(listed(&store).await.is_empty());
     let next = opened(&store, "42").await;

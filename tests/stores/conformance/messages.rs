@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    AnnounceReply, AnnounceViewers, BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive,
-    RemoveReply, RemoveUser, Standing, Store,
+    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, Standing, Store,
 };
 
-use super::{LONG, end, gateway, live, on_each, opened, user, wish};
+use super::{LONG, end, finish_close, live, on_each, opened, user, wish};
 
 on_each!(
     an_opening_is_told,
     a_close_is_told_when_it_begins,
     a_removal_and_the_lifting_of_a_ban_are_told,
-    viewers_are_told,
     a_record_that_is_written_again_is_told,
 );
 
@@ -80,7 +78,7 @@ async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     // Whoever takes the close up tells it once more: the first message may have been lost.
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(listener.heard().await, ["42 closes"]);
-    store.finish_close(&live("42"), record.epoch, LONG).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
     assert!(listener.heard().await.is_empty());
 }
@@ -102,28 +100,6 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
     assert_eq!(listener.heard().await, ["lifted"]);
     store.lift_ban(&lift(record.epoch)).await.unwrap();
     assert!(listener.heard().await.is_empty());
-}
-
-async fn viewers_are_told(store: Arc<dyn Store>) {
-    let record = opened(&store, "42").await;
-    let mut listener = Listener::of(&store).await;
-    let say = |epoch, number: u64| AnnounceViewers {
-        live: live("42"),
-        epoch,
-        gateway: gateway("a"),
-        viewers: 3,
-        away: 0,
-        moving: 0,
-        number,
-        message: format!("number {number}"),
-    };
-    assert_eq!(store.announce_viewers(&say(Epoch(1), 1)).await.unwrap(), AnnounceReply::NotOpen);
-    assert!(listener.heard().await.is_empty());
-    // Said once more, after an answer that was lost, it is told once more.
-    for number in [5, 6, 6] {
-        assert_eq!(store.announce_viewers(&say(record.epoch, number)).await.unwrap(), AnnounceReply::Announced);
-    }
-    assert_eq!(listener.heard().await, ["number 5", "number 6", "number 6"]);
 }
 
 async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {

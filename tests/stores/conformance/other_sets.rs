@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, USERS_SLICES, UserId};
-use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Standing, Store, Strays, ViewerTotals};
+use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Store, Strays};
 
 use super::{Caller, fans, gateway, live, of_size, on_each, opened_as, slice, users, wish};
 
@@ -91,24 +91,20 @@ async fn sets_of_one_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
     assert_eq!((of_fans.moves_on().await.size.card, of_users.moves_on().await.size.card), (1, 3));
 }
 
-async fn a_record_says_whether_all_viewers_are_kept(store: Arc<dyn Store>) {
-    let exact = OpenLive { exact_viewers: true, slices: 2, ..wish("42") };
-    let record = opened_as(&store, &exact).await;
-    assert!(record.exact_viewers && record.all_slices().count() == 4);
-    assert_eq!(store.load_live(&record.live).await.unwrap(), Some(record.clone()));
-    let lost = rollcall::store::LiveRecord { live: live("43"), ..record.clone() };
-    assert_eq!(store.keep_live(&lost, "word").await.unwrap(), Standing::Rewritten);
-    assert!(store.load_live(&lost.live).await.unwrap().unwrap().exact_viewers);
-    assert!(!opened_as(&store, &wish("44")).await.exact_viewers);
+async fn a_live_has_slices_of_fans_and_of_viewers(store: Arc<dyn Store>) {
+    let record = opened_as(&store, &OpenLive { slices: 2, ..wish("42") }).await;
+    let named: Vec<(String, u32)> = record.all_slices().map(|slice| (slice.set.to_string(), slice.index)).collect();
+    let of = |set: &str, index| (format!("{set} of 42"), index);
+    assert_eq!(named, [of("fans", 1), of("fans", 2), of("viewers", 1), of("viewers", 2)]);
     // The fence of any slice lifts the next epoch.
     let last = SliceId { set: OnlineSet::Viewers(live("45")), index: 2, of: 2 };
     store.close_slice(&last, Epoch(u64::from(u32::MAX) + 5)).await.unwrap();
-    let above = opened_as(&store, &OpenLive { live: live("45"), ..exact }).await;
+    let above = opened_as(&store, &OpenLive { slices: 2, ..wish("45") }).await;
     assert_eq!(above.epoch, Epoch(u64::from(u32::MAX) + 6));
 }
 
 async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
-    let record = opened_as(&store, &OpenLive { exact_viewers: true, ..wish("42") }).await;
+    let record = opened_as(&store, &wish("42")).await;
     let mut a = Caller { epoch: record.epoch.0, ..caller(&store, "a") };
     changes(&mut a, 1, &users(0, 2), &[]).await;
     let expect = |card| CheckLive {
@@ -118,14 +114,12 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         removals: 0,
         info: 0,
         counted: None,
-        arrivals: rollcall::store::Arrivals::default(),
-        viewers: ViewerTotals::default(),
         slices: vec![
             ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(0) },
             ExpectedSlice { slice: viewers(), entry: Some(1), held: 2, size: of_size(card) },
         ],
     };
-    let found = store.check(&gateway("a"), &[], &[expect(2), expect(3)]).await;
+    let found = store.check(&gateway("a"), &[expect(2), expect(3)]).await;
     assert!(found.iter().all(|checked| checked.complete.is_ok()), "{found:?}");
     let found: Vec<_> = found.into_iter().map(|checked| checked.findings).collect();
     assert!(found[0].is_empty(), "{found:?}");
@@ -137,6 +131,6 @@ on_each!(
     times_go_with_sweeps_strays_and_closes,
     a_whole_batch_has_times,
     sets_of_one_live_and_of_the_platform_are_apart,
-    a_record_says_whether_all_viewers_are_kept,
+    a_live_has_slices_of_fans_and_of_viewers,
     a_check_looks_at_all_slices_of_a_live,
 );

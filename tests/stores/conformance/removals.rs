@@ -10,7 +10,7 @@ use rollcall::store::{
     Store,
 };
 
-use super::{LONG, end, live, on_each, opened, user};
+use super::{LONG, end, finish_close, live, on_each, opened, user};
 
 on_each!(
     removals_are_numbered_and_read_from_a_number_on,
@@ -163,7 +163,7 @@ async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn
         assert_eq!(lift(&store, 1).await, LiftReply::Over);
         restore(&store, &[(user(1), LONG)]).await;
         assert!(banned(&store).await.is_empty());
-        store.finish_close(&live("42"), first.epoch, LONG).await.unwrap();
+        finish_close(&store, &live("42"), first.epoch, LONG).await.unwrap();
     }
     let next = opened(&store, "42").await;
     assert_eq!(next.removals, 0);

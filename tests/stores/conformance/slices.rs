@@ -261,7 +261,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     let version = b.registers(&users(2, 5)).await.size.version;
     let fence = Some(Fence::Open(Epoch(1)));
     let common = SliceReading {
-        size: SliceSize { version, ..of_size(4) },
+        size: SliceSize { version, leaves: 1, ..of_size(4) },
         fence,
         entry: None,
         held: 0,
@@ -296,7 +296,11 @@ async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
             5 => (Some(Fence::Closed(Epoch(7))), 0, Vec::new()),
             _ => (None, 0, Vec::new()),
         };
-        assert_eq!(found, SliceSurvey { fence, card, may_be_in_doubt: false, parts }, "slice {n}");
+        assert_eq!(
+            found,
+            SliceSurvey { fence, card, leaves: 0, timed: None, may_be_in_doubt: false, parts },
+            "slice {n}"
+        );
     }
 }
 

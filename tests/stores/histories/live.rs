@@ -1,5 +1,5 @@
 //! Histories of a whole live: opened, kept, closed, lost and written again; gateways that renew leases, end and bury
-//! each other, say viewers, join and leave, are swept, and check what they expect. The memory store and the Redis store
+//! each other, join and leave, are swept, and check what they expect. The memory store and the Redis store
 //! must give the same answer at every step and stand alike after it.
 //!
 //! Epochs, times and versions follow each store's own clock. So a history names epochs by the order in which they
@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::Fence;
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Arrivals, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
-    ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser,
-    RenewLease, SliceReading, SliceSize, Standing, Store, Strays, ViewerTotals,
+    Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures, Finding,
+    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
+    SliceSize, Standing, Store, Strays,
 };
 
 use super::agree_on;
-use crate::conformance::{LONG, fans, gateway, held, live, memory, user, wish};
+use crate::conformance::{LONG, fans, finish_close, gateway, held, live, memory, user, wish};
 
 const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
 const SLICES: u32 = 2;
@@ -59,18 +59,6 @@ enum Step {
     Turn {
         gateway: usize,
     },
-    Say {
-        gateway: usize,
-        viewers: u64,
-        number: u64,
-        behind: usize,
-    },
-    View {
-        behind: usize,
-    },
-    Forget {
-        gateways: Vec<usize>,
-    },
     Note {
         streamer: usize,
         gateway: usize,
@@ -104,7 +92,6 @@ enum Step {
     },
     Check {
         gateway: usize,
-        living: Vec<usize>,
         wrong: Wrong,
     },
 }
@@ -143,8 +130,6 @@ enum Wrong {
     Nothing,
     Epoch,
     Removals,
-    Viewers,
-    Numbers,
     Entry,
     Held,
     Card,
@@ -154,7 +139,6 @@ fn steps() -> impl Strategy<Value = Step> {
     let behind = || prop_oneof![10 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let (who, slice) = (|| 0..4_usize, || 0..SLICES as usize);
     let users = || prop::collection::btree_set(0..8_usize, 0..4);
-    let some = || prop::collection::vec(0..4_usize, 0..4);
     let follows = prop_oneof![3 => Just(Follows::Nothing), 6 => Just(Follows::Entry), 1 => Just(Follows::Other)];
     let knows = prop_oneof![
         2 => Just(Held::Nothing), 8 => Just(Held::Last), 1 => Just(Held::Before), 1 => Just(Held::Ahead),
@@ -162,8 +146,8 @@ fn steps() -> impl Strategy<Value = Step> {
     ];
     let seen = || prop_oneof![Just(Seen::NoLease), Just(Seen::Last), Just(Seen::Before), Just(Seen::Ahead)];
     let wrong = prop_oneof![
-        6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Viewers),
-        1 => Just(Wrong::Numbers), 1 => Just(Wrong::Entry), 1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
+        6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Entry),
+        1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
     ];
     let apply = (who(), slice(), behind(), follows, users(), users()).prop_map(
         |(gateway, slice, behind, follows, joins, leaves)| {
@@ -185,10 +169,6 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => Just(Step::Delist),
         2 => (0..4_usize).prop_map(|user| Step::Remove { user }),
         1 => who().prop_map(|gateway| Step::Turn { gateway }),
-        8 => (who(), 0..5_u64, 1..20_u64, behind())
-            .prop_map(|(gateway, viewers, number, behind)| Step::Say { gateway, viewers, number, behind }),
-        1 => behind().prop_map(|behind| Step::View { behind }),
-        2 => some().prop_map(|gateways| Step::Forget { gateways }),
         3 => (8..10_usize, who(), any::<bool>())
             .prop_map(|(streamer, gateway, here)| Step::Note { streamer, gateway, here }),
         14 => apply,
@@ -197,16 +177,12 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => slice().prop_map(|slice| Step::Strays { slice }),
         8 => (who(), knows, burials).prop_map(|(gateway, held, burials)| Step::Renew { gateway, held, burials }),
         1 => who().prop_map(|gateway| Step::End { gateway }),
-        6 => (who(), some(), wrong).prop_map(|(gateway, living, wrong)| Step::Check { gateway, living, wrong }),
+        6 => (who(), wrong).prop_map(|(gateway, wrong)| Step::Check { gateway, wrong }),
     ]
 }
 
 fn slice(place: usize) -> SliceId {
     SliceId::of_fans(live("42"), place as u32 + 1, SLICES)
-}
-
-fn names(all: &[usize]) -> Vec<GatewayId> {
-    all.iter().map(|n| gateway(GATEWAYS[*n])).collect()
 }
 
 fn sorted<T: ToString>(all: impl IntoIterator<Item = T>) -> Vec<String> {
@@ -322,17 +298,10 @@ impl Side {
         }
     }
 
-    async fn check(&self, who: usize, living: &[usize], wrong: Wrong) -> String {
+    async fn check(&self, who: usize, wrong: Wrong) -> String {
         let me = gateway(GATEWAYS[who]);
-        let living = names(living);
         let record = self.store.load_live(&live("42")).await.unwrap();
         let epoch = self.epoch(0);
-        let view = self.store.view_viewers(&live("42"), epoch).await.unwrap().unwrap_or_default();
-        let mut viewers = ViewerTotals::default();
-        for word in view.iter().filter(|word| word.gateway == me || living.contains(&word.gateway)) {
-            viewers.viewers += word.viewers;
-            viewers.numbers += word.number;
-        }
         let off = |kind| u64::from(wrong == kind);
         let mut slices = Vec::new();
         for place in 0..SLICES as usize {
@@ -351,14 +320,9 @@ impl Side {
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
             info: 0,
             counted: Some(Figures::default()),
-            arrivals: Arrivals::default(),
-            viewers: ViewerTotals {
-                viewers: viewers.viewers + off(Wrong::Viewers),
-                numbers: viewers.numbers + off(Wrong::Numbers),
-            },
             slices,
         };
-        let answers = self.store.check(&me, &living, &[expected]).await;
+        let answers = self.store.check(&me, &[expected]).await;
         let [Checked { findings, complete: Ok(()) }] = &answers[..] else { panic!("{answers:?}") };
         format!(
             "{:?}",
@@ -388,9 +352,9 @@ impl Side {
             Step::BeginClose { behind, viewers, moderated } => {
                 let reason = if *moderated { CloseReason::Moderated } else { CloseReason::Requested };
                 let peaks = Peaks { viewers: *viewers, fans: 1 };
-                let (arrivals, uniques, message) = (Arrivals::default(), true, String::new());
+                let (uniques, message) = (true, String::new());
                 let epoch = self.epoch(*behind);
-                let wish = CloseLive { live: id, epoch, reason, peaks, arrivals, uniques, message };
+                let wish = CloseLive { live: id, epoch, reason, peaks, uniques, message };
                 match self.store.begin_close(&wish).await.unwrap() {
                     CloseReply::Closing(record) => format!("closing {}", self.record(&record)),
                     CloseReply::Closed(record) => format!("closed {}", self.record(&record)),
@@ -399,7 +363,7 @@ impl Side {
                 }
             }
             Step::FinishClose { behind } => {
-                let record = self.store.finish_close(&id, self.epoch(*behind), LONG).await.unwrap();
+                let record = finish_close(&self.store, &id, self.epoch(*behind), LONG).await.unwrap();
                 format!("{:?}", record.map(|record| self.record(&record)))
             }
             Step::CloseSlice { slice: place, behind } => {
@@ -433,26 +397,6 @@ impl Side {
                     self.store.take_walk_turn(&gateway(GATEWAYS[*who]), LONG, &HashSet::new()).await.unwrap()
                 )
             }
-            Step::Say { gateway: who, viewers, number, behind } => {
-                let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());
-                let (viewers, number) = (*viewers, *number);
-                let epoch = self.epoch(*behind);
-                let say = AnnounceViewers {
-                    live: id,
-                    epoch,
-                    gateway,
-                    viewers,
-                    away: viewers / 2,
-                    moving: viewers.min(2),
-                    number,
-                    message,
-                };
-                format!("{:?}", self.store.announce_viewers(&say).await.unwrap())
-            }
-            Step::View { behind } => self.viewers(*behind).await,
-            Step::Forget { gateways } => {
-                format!("{:?}", self.store.forget_viewers(&id, &names(gateways)).await.unwrap())
-            }
             Step::Note { streamer, gateway: who, here } => {
                 let presence = if *here { Presence::Here } else { Presence::Gone };
                 let noted = self.store.note_streamer(&user(*streamer), &gateway(GATEWAYS[*who]), presence).await;
@@ -472,8 +416,9 @@ impl Side {
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 let since = Vec::new();
                 let slice = slice(*place);
-                let known = 0;
-                let call = Apply { slice, epoch, gateway, number, follows, known, joins, since, leaves, left: None };
+                let (known, uniques) = (SliceSize::default(), true);
+                let call =
+                    Apply { slice, epoch, gateway, number, follows, known, uniques, joins, since, leaves, left: None };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)
@@ -498,21 +443,15 @@ impl Side {
             Step::End { gateway: who } => {
                 format!("{:?}", self.store.end_lease(&gateway(GATEWAYS[*who])).await.unwrap())
             }
-            Step::Check { gateway: who, living, wrong } => self.check(*who, living, *wrong).await,
+            Step::Check { gateway: who, wrong } => self.check(*who, *wrong).await,
         }
-    }
-
-    async fn viewers(&self, behind: usize) -> String {
-        let said = self.store.view_viewers(&live("42"), self.epoch(behind)).await.unwrap();
-        let words = |word: rollcall::store::GatewayViewers| format!("{word:?}");
-        format!("{:?}", said.map(|said| sorted(said.into_iter().map(words))))
     }
 
     /// How all stands.
     async fn stands(&self) -> String {
         let record = self.store.load_live(&live("42")).await.unwrap().map(|record| self.record(&record));
         let listed = sorted(self.store.lives_page(None, 10).await.unwrap().into_iter().map(|listed| listed.live));
-        let mut all = vec![format!("{record:?}"), format!("{listed:?}"), self.viewers(0).await];
+        let mut all = vec![format!("{record:?}"), format!("{listed:?}")];
         for place in 0..SLICES as usize {
             let reading = self.store.read_slice(&slice(place), &gateway("nobody")).await.unwrap();
             all.push(self.reading(&reading));

@@ -11,7 +11,7 @@ use rollcall::store::{
 };
 
 use super::agree_on;
-use crate::conformance::{LONG, end, live, memory, user, wish};
+use crate::conformance::{LONG, end, finish_close, live, memory, user, wish};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -84,7 +84,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             }
         },
         Step::FinishClose => {
-            let record = store.finish_close(&id, of(0), LONG).await.unwrap();
+            let record = finish_close(store, &id, of(0), LONG).await.unwrap();
             record.map_or_else(String::new, |record| record_said(&record))
         }
         Step::Remove { user: n, ban, behind } => {

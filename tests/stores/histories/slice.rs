@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::Fence;
-use rollcall::store::{Apply, ApplyReply, Store, Strays};
+use rollcall::store::{Apply, ApplyReply, SliceSize, Store, Strays};
 
 use super::{Redis, agree_on};
 use crate::conformance::{fans, fence, gateway, held, memory, slice, user};
@@ -114,6 +114,8 @@ struct Model {
     held: BTreeMap<String, BTreeSet<UserId>>,
     /// Users whom gateways hold and the set has lost.
     missing: BTreeSet<UserId>,
+    /// How many came and did not leave. While members are missing, those who come are taken for them.
+    counted: usize,
 }
 
 impl Model {
@@ -148,6 +150,7 @@ impl Model {
         if fenced < call.epoch.0 {
             self.begins(Fence::Open(call.epoch));
         }
+        let before = self.union();
         self.missing.retain(|user| !call.joins.contains(user));
         self.entries.insert(me.clone(), call.number);
         let mine = self.held.entry(me).or_default();
@@ -155,7 +158,15 @@ impl Model {
         mine.retain(|user| !call.leaves.contains(user));
         let held = mine.len();
         self.forget_missing();
-        Said::Done { card: self.union().len(), held }
+        self.count(&before);
+        Said::Done { card: self.counted, held }
+    }
+
+    fn count(&mut self, before: &BTreeSet<UserId>) {
+        let now = self.union();
+        let (came, left) = (now.difference(before).count(), before.difference(&now).count());
+        let missing = self.counted.saturating_sub(before.len());
+        self.counted = (self.counted + came.saturating_sub(missing)).saturating_sub(left);
     }
 
     fn forget_missing(&mut self) {
@@ -189,7 +200,8 @@ impl Sent {
             gateway: gateway(GATEWAYS[from]),
             number,
             follows,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: true,
             joins,
             since: Vec::new(),
             left: None,
@@ -247,6 +259,7 @@ impl Ask {
             Self::Apply(call) => model.apply(call),
             Self::Sweep(who, most) => {
                 let name = GATEWAYS[*who];
+                let there = model.union();
                 let before = model.held.remove(name).unwrap_or_default();
                 let released = before.len().min(*most);
                 let left: BTreeSet<UserId> = left.unwrap_or_default().into_iter().collect();
@@ -258,7 +271,8 @@ impl Ask {
                     model.held.insert(name.to_owned(), left);
                 }
                 model.forget_missing();
-                Said::Swept { released, done, card: model.union().len() }
+                model.count(&there);
+                Said::Swept { released, done, card: model.counted }
             }
             Self::Close(epoch) => {
                 model.close(*epoch);
@@ -267,7 +281,7 @@ impl Ask {
             Self::Read(who) => {
                 let name = GATEWAYS[*who];
                 Said::Reading {
-                    card: model.union().len(),
+                    card: model.counted,
                     fence: model.fence,
                     entry: model.entries.get(name).copied(),
                     held: model.held.get(name).map_or(0, BTreeSet::len),
@@ -276,7 +290,7 @@ impl Ask {
             }
             Self::Look => {
                 let held = model.held.values().map(BTreeSet::len).sum();
-                Said::Looked { card: model.union().len(), held, strays: 0 }
+                Said::Looked { card: model.counted, held, strays: 0 }
             }
         }
     }

@@ -16,7 +16,9 @@ use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::config::AttendanceForm;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, Attendance, Attending, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL, Slices};
+use rollcall::store::{
+    Apply, ApplyReply, Attendance, Attending, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL, SliceSize, Slices,
+};
 use serde_json::json;
 
 use super::users::used_memory;
@@ -219,7 +221,8 @@ async fn change(
         gateway,
         number,
         follows: read.entry,
-        known: 0,
+        known: SliceSize::default(),
+        uniques: false,
         since: vec![now; joins.len()],
         left: Some(vec![now; leaves.len()]),
         slice,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use rollcall::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, Slices};
+use rollcall::store::{Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, SliceSize, Slices};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Keeps its lease until it is dropped; the gateways bury it some time after.
@@ -32,7 +32,8 @@ impl Holder {
                     gateway: gateway.clone(),
                     number,
                     follows: (number > 1).then_some(number - 1),
-                    known: 0,
+                    known: SliceSize::default(),
+                    uniques: false,
                     joins: joins.to_vec(),
                     since: Vec::new(),
                     left: None,

@@ -1,5 +1,5 @@
-//! What the sets besides the fans cost Redis: viewers, half of them fans, connect, join at 2,000 a second, and leave,
-//! with and without `--track-online` and `--exact-viewers`.
+//! What the sets cost Redis: viewers, half of them fans, connect, join at 2,000 a second, and leave, with and without
+//! `--track-online`.
 
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::Generator;
@@ -11,12 +11,8 @@ pub(super) const NAME: &str = "sets";
 const PER_SECOND: f64 = 2_000.0;
 
 /// What a gateway keeps, and the flags for that.
-const KEPT: [(&str, [&str; 4]); 4] = [
-    ("fans only", ["--track-online", "off", "--exact-viewers", "off"]),
-    ("users online too", ["--track-online", "on", "--exact-viewers", "off"]),
-    ("all viewers too", ["--track-online", "off", "--exact-viewers", "on"]),
-    ("both", ["--track-online", "on", "--exact-viewers", "on"]),
-];
+const KEPT: [(&str, [&str; 2]); 2] =
+    [("viewers and fans", ["--track-online", "off"]), ("users online too", ["--track-online", "on"])];
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let sockets = bench.pick(10_000, 200);

@@ -55,7 +55,7 @@ impl Writes {
         state.epoch(live)?;
         let id = state.live_id(live);
         let slices = state.truth().lives[live].slices;
-        let of_viewers = state.exact_viewers && self.rng.random();
+        let of_viewers = self.rng.random();
         let keys = if of_viewers { viewer_keys(&id, slices) } else { slice_keys(&id, slices) };
         self.some_of(&keys)
     }

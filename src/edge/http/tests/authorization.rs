@@ -110,7 +110,6 @@ pub(super) async fn guarded(http_rate: u32) -> World {
         jwt_hs256_secret_file: Some(secret.path().to_owned()),
         api_keys: Some(keys.path().to_owned()),
         http_rate,
-        exact_viewers: true,
         ..Config::default()
     };
     let verifiers = Verifiers {
@@ -396,7 +395,7 @@ async fn what_is_open_asks_for_nothing() {
         assert_eq!(world.get(path).await.status, 200, "{path}");
     }
     // With `--auth off` everything is.
-    let world = World::with(&Config { exact_viewers: true, ..Config::default() });
+    let world = World::with(&Config::default());
     call(&world.router, "PUT /v1/lives/{live_id}", None).await.is(201);
     for (route, ..) in GUARDED.iter().filter(|(route, ..)| !route.starts_with("DELETE /v1/lives/{live_id}")) {
         let answer = call(&world.router, route, None).await;

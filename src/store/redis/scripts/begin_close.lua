@@ -1,12 +1,13 @@
--- open → closing, and publishes it on the live's channel. From here on nobody can note a removal, announce viewers or
--- count anybody, and earlier removals and announcements are gone. The last figures become a point of the history.
--- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans  7 history of the epoch
+-- open → closing, and publishes it on the live's channel. From here on nobody can note a removal or count anybody, and
+-- earlier removals are gone. The last figures become a point of the history.
+-- KEYS  1 record  2 removals  3 bans  4 history of the epoch
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 most fields of a record  6 channel  7 message
---       8 how many came and left  9 1 if those who came were counted, or empty  10 most gateways that count
---       11 length of a bucket, ms  12 about the most points  13 lifetime of the history, s
+--       8 1 if different users were counted, or empty: the end of the close writes how many
+--       9 length of a bucket, ms  10 about the most points  11 lifetime of the history, s
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
-local state, epoch, peak_viewers, peak_fans, viewers, fans, at, known, watched = unpack(redis.call('HMGET', KEYS[1],
-  'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'counted_at', 'arrivals', 'watched_ms'))
+local state, epoch, peak_viewers, peak_fans, viewers, fans, joins, leaves, at, watched = unpack(redis.call('HMGET',
+  KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'joins', 'leaves', 'counted_at',
+  'watched_ms'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
 end
@@ -20,27 +21,19 @@ if state ~= 'open' and state ~= 'closing' then
   nonsense('live record')
 end
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
-redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+redis.call('UNLINK', KEYS[2], KEYS[3])
 redis.call('HDEL', KEYS[1], 'info', 'info_version', 'viewers', 'fans', 'counted_at')
-redis.call('HSET', KEYS[1], 'state', 'closing',
-  'peak_viewers', whole(math.max(tonumber(peak_viewers) or 0, tonumber(ARGV[3]))),
-  'peak_fans', whole(math.max(tonumber(peak_fans) or 0, tonumber(ARGV[4]))))
-known = stored_arrivals(KEYS[1], known)
+redis.call('HSET', KEYS[1], 'state', 'closing', 'peak_viewers', higher(peak_viewers, ARGV[3]),
+  'peak_fans', higher(peak_fans, ARGV[4]))
 local now = clock()
 if tonumber(at or '') then
-  append_point(now, KEYS[7], tonumber(at), viewers, fans, known, unpack(ARGV, 11, 13))
+  append_point(now, KEYS[4], tonumber(at), { viewers, fans, joins, leaves }, unpack(ARGV, 9, 11))
 end
 if redis.call('HSETNX', KEYS[1], 'closed_at', whole(now)) == 1 then
-  local arrivals, news = merge_arrivals(known, ARGV[8], ARGV[10])
   redis.call('HSET', KEYS[1], 'reason', ARGV[2], 'watched_ms', watched_until(now, watched, viewers, at))
-  if news then
-    store_arrivals(KEYS[1], arrivals, known)
-  end
-  if ARGV[9] ~= '' then
-    redis.call('HSET', KEYS[1], 'unique_viewers', redis.call('PFCOUNT', KEYS[5]),
-      'unique_fans', redis.call('PFCOUNT', KEYS[6]))
+  if ARGV[8] ~= '' then
+    redis.call('HSET', KEYS[1], 'unique_viewers', '0', 'unique_fans', '0')
   end
   note_event(KEYS[1], 'live.closed', ARGV[5])
 end
-redis.call('UNLINK', KEYS[5], KEYS[6])
 return publish(ARGV[6], ARGV[7], answer('closing', KEYS[1]))

@@ -1,11 +1,12 @@
 -- closing → closed, for one epoch. Leaves anything else alone.
--- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans  7 history of the epoch
--- ARGV  1 epoch  2 lifetime of a closed record and of its history, s
+-- KEYS  1 record  2 removals  3 bans  4 history of the epoch
+-- ARGV  1 epoch  2 lifetime of a closed record and of its history, s  3 how many came  4 how many left
+--       5 different viewers  6 different fans, both empty if they were not counted
 -- Returns  {'record', fields of the record as it is now…}, no fields if there is none
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state == 'closing' and epoch == ARGV[1] then
   -- This write comes first: a full Redis accepts it (see prelude.lua). The close already removed them when it began.
-  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+  redis.call('UNLINK', KEYS[2], KEYS[3])
   -- Whoever finishes a close has put its events into the stream.
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, 6) == 'event:' then
@@ -13,8 +14,9 @@ if state == 'closing' and epoch == ARGV[1] then
     end
   end
   redis.call('HDEL', KEYS[1], 'counts_told')
-  redis.call('HSET', KEYS[1], 'state', 'closed')
+  redis.call('HSET', KEYS[1], 'state', 'closed', 'joins', ARGV[3], 'leaves', ARGV[4])
+  put_given(KEYS[1], { 'unique_viewers', ARGV[5], 'unique_fans', ARGV[6] })
   redis.call('EXPIRE', KEYS[1], ARGV[2])
-  redis.call('EXPIRE', KEYS[7], ARGV[2])
+  redis.call('EXPIRE', KEYS[4], ARGV[2])
 end
 return answer('record', KEYS[1])

@@ -1,11 +1,11 @@
 -- A gateway holds a live open: raises the record's peaks, and writes the record again if it is gone.
--- KEYS  1 record  2 removals  3 bans  4 viewers  5 unique viewers  6 unique fans
+-- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
 --       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
---       10 title or empty  11 streamer timeout, s, or empty  12 1 if all viewers are kept in slices, or empty
---       13 version of the information  14 information or empty
---       15 channel  16 message, for a record that is written again  17 1 if the live has attendance, or empty
---       18 1 if it is in no feed, or empty
+--       10 title or empty  11 streamer timeout, s, or empty
+--       12 version of the information  13 information or empty
+--       14 channel  15 message, for a record that is written again  16 1 if the live has attendance, or empty
+--       17 1 if it is in no feed, or empty
 -- Returns  {'open', number of the last removal, version of the information} | {'rewritten'} | {'over', fields of the record…}
 local state, epoch, viewers, fans, removals, info = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch',
   'peak_viewers', 'peak_fans', 'removals', 'info_version'))
@@ -27,12 +27,12 @@ end
 
 -- The store lost information that the gateway knows of.
 local function put_information(last)
-  if tonumber(ARGV[13]) <= last then
+  if tonumber(ARGV[12]) <= last then
     return last
   end
   redis.call('HDEL', KEYS[1], 'info')
-  put_given(KEYS[1], { 'info_version', ARGV[13], 'info', ARGV[14] })
-  return tonumber(ARGV[13])
+  put_given(KEYS[1], { 'info_version', ARGV[12], 'info', ARGV[13] })
+  return tonumber(ARGV[12])
 end
 
 -- Epochs only grow, so a record of an older epoch came back from a backup.
@@ -42,10 +42,10 @@ if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
   redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[2], 'epoch', ARGV[1], 'slices', ARGV[3],
     'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7])
   leap_over(0)
-  put_given(KEYS[1], { 'title', ARGV[10], 'streamer_timeout_s', ARGV[11], 'exact_viewers', ARGV[12],
-    'attendance', ARGV[17], 'invisible', ARGV[18] })
+  put_given(KEYS[1], { 'title', ARGV[10], 'streamer_timeout_s', ARGV[11], 'attendance', ARGV[16],
+    'invisible', ARGV[17] })
   put_information(0)
-  return publish(ARGV[15], ARGV[16], { 'rewritten' })
+  return publish(ARGV[14], ARGV[15], { 'rewritten' })
 end
 if state ~= 'open' or epoch ~= ARGV[1] then
   return answer('over', KEYS[1])

@@ -30,21 +30,30 @@ local function publish(channel, message, answer)
   return answer
 end
 
--- The fence of a slice: 'open:<epoch>:<version>:<count>', with ':<not before>' behind it while the slice is in doubt, or
--- 'closed:<epoch>'. `count` is how many members the scripts have put into the slice. `not_before` is when the doubt may
--- end, ms. Without a fence `phase` is nil.
+-- The fence of a slice: 'open:<epoch>:<version>:<joins>-<leaves>', with ':<not before>' behind it while the slice is in
+-- doubt, or 'closed:<epoch>:<joins>-<leaves>:<different users>'. The scripts count who came to the slice and who left it,
+-- over all gateways, so it has as many members as came and did not leave. `not_before` is when the doubt may end, ms.
+-- Without a fence `phase` is nil.
 local function read_fence(key)
   local value = redis.call('GET', key)
   if not value then
-    return { epoch = 0, version = 0 }
+    return { epoch = 0, version = 0, joins = 0, leaves = 0 }
   end
-  local phase, epoch, version, count, not_before = string.match(value, '^(%a+):(%d+):?(%d*):?(%d*):?(%d*)$')
-  if phase ~= 'open' and phase ~= 'closed' then
+  local epoch, version, joins, leaves, not_before = string.match(value, '^open:(%d+):(%d+):(%d+)-(%d+):?(%d*)$')
+  if epoch then
+    return {
+      phase = 'open', epoch = tonumber(epoch), version = tonumber(version), joins = tonumber(joins),
+      leaves = tonumber(leaves), not_before = tonumber(not_before),
+    }
+  end
+  local uniques
+  epoch, joins, leaves, uniques = string.match(value, '^closed:(%d+):(%d+)-(%d+):(%d+)$')
+  if not epoch then
     nonsense('fence')
   end
   return {
-    phase = phase, epoch = tonumber(epoch), version = tonumber(version) or 0, count = tonumber(count),
-    not_before = tonumber(not_before),
+    phase = 'closed', epoch = tonumber(epoch), version = 0, joins = tonumber(joins), leaves = tonumber(leaves),
+    uniques = tonumber(uniques),
   }
 end
 
@@ -55,26 +64,39 @@ local function next_version(version)
   return whole(math.max(version + 1, micros))
 end
 
--- Begins a doubt if a slice with this open fence has another size than the scripts gave it: another program wrote to
--- it. A former version of this program wrote fences without a count. A version that is older than the one `known` to a
--- gateway says more: the store lost writes. Every gateway then has to find that out and to write again whom it holds,
--- which takes up to 10 s.
-local function compare_size(fence, size, known)
-  if known > fence.version then
-    fence.not_before = math.max(fence.not_before or 0, clock() + 10000)
-    -- The next version is newer than every one that gateways know, even if the clock is behind.
-    fence.version = known
-  elseif fence.count ~= size then
-    fence.not_before = fence.not_before or 0
-  end
-  fence.count = fence.count or size
+-- How many members a slice has by the count of the scripts.
+local function counted(fence)
+  return fence.joins - fence.leaves
 end
 
--- Writes an open fence with the next version, and returns the version. Without a lifetime it keeps the one that it has.
+-- Begins a doubt if a slice with this open fence has another size than the scripts counted: another program wrote to it.
+-- A version that is older than the one `known` to a gateway says more: the store lost writes. Every gateway then has to
+-- find that out and to write again whom it holds, which takes up to 10 s. Who came and left by then stays counted.
+local function compare_size(fence, size, known)
+  if known and known.version > fence.version then
+    fence.not_before = math.max(fence.not_before or 0, clock() + 10000)
+    -- The next version is newer than every one that gateways know, even if the clock is behind.
+    fence.version = known.version
+    fence.joins, fence.leaves = math.max(fence.joins, known.joins), math.max(fence.leaves, known.leaves)
+  elseif counted(fence) ~= size then
+    fence.not_before = fence.not_before or 0
+  end
+end
+
+-- Counts members who came to a slice of this size and who left it. While members are missing, those who come are taken
+-- for them: they were counted before.
+local function count_change(fence, size, came, left)
+  local missing = math.max(0, counted(fence) - size)
+  fence.joins = fence.joins + math.max(0, came - missing)
+  -- Another program may have put somebody there who came to a gateway later, and was not counted.
+  fence.leaves = math.min(fence.joins, fence.leaves + left)
+end
+
+-- Writes an open fence with the next version. Without a lifetime it keeps the one that it has.
 local function move_on(key, fence, lifetime)
-  local moved = next_version(fence.version)
-  fence.version = tonumber(moved)
-  local value = 'open:' .. whole(fence.epoch) .. ':' .. moved .. ':' .. whole(fence.count)
+  local version = next_version(fence.version)
+  fence.version = tonumber(version)
+  local value = 'open:' .. whole(fence.epoch) .. ':' .. version .. ':' .. whole(fence.joins) .. '-' .. whole(fence.leaves)
   if fence.not_before then
     value = value .. ':' .. whole(fence.not_before)
   end
@@ -83,12 +105,14 @@ local function move_on(key, fence, lifetime)
   else
     redis.call('SET', key, value, 'KEEPTTL')
   end
-  return moved
 end
 
--- 1 while a slice is in doubt.
-local function doubt_flag(fence)
-  return fence.not_before and 1 or 0
+-- The size of a slice, as scripts answer it: members, how many left, version, 1 while the slice is in doubt.
+local function size_of(fence)
+  if fence.phase ~= 'open' then
+    return '0', '0', whole(fence.version), 0
+  end
+  return whole(counted(fence)), whole(fence.leaves), whole(fence.version), fence.not_before and 1 or 0
 end
 
 -- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries
@@ -243,28 +267,27 @@ local function on_end(stays, seen, form, at)
 end
 
 -- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it.
--- `ended`, unless it is nil, is told of them.
+-- `ended`, unless it is nil, is told of them. Returns how many were there.
 local function drop_members(slice, since, gone, ended)
-  redis.call('SREM', slice, unpack(gone))
+  local removed = redis.call('SREM', slice, unpack(gone))
   if since then
     redis.call('HDEL', since, unpack(gone))
   end
   if ended then
     ended(gone)
   end
+  return removed
 end
 
--- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds.
+-- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds. Returns how many were there.
 local function drop_unheld(slice, gateways, prefix, since, gone, ended)
   gone = unheld(gateways, prefix, gone)
-  if #gone > 0 then
-    drop_members(slice, since, gone, ended)
-  end
+  return #gone > 0 and drop_members(slice, since, gone, ended) or 0
 end
 
 -- Empties a slice, whatever its size; Redis frees the memory in the background.
-local function wipe(slice, gateways, prefix, since)
-  local keys = { slice, gateways, since }
+local function wipe(slice, gateways, prefix, others)
+  local keys = { slice, gateways, unpack(others) }
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     keys[#keys + 1] = prefix .. gateway
   end
@@ -348,103 +371,13 @@ local function count_fields(key)
   end
 end
 
--- How many came to an epoch and left it: '<time of the last fold>/<joins>/<leaves>' of the gateways that are folded, if
--- any is, then '<gateway>:<joins>:<leaves>' of each other, a space between.
-local function read_arrivals(text)
-  local at, joins, leaves = string.match(text, '^(%d+)/(%d+)/(%d+)')
-  local read = { at = tonumber(at or 0), joins = tonumber(joins or 0), leaves = tonumber(leaves or 0), names = {} }
-  read.came, read.left = {}, {}
-  for name, came, left in string.gmatch(text, '([^: ]+):(%d+):(%d+)') do
-    if not read.came[name] then
-      read.names[#read.names + 1] = name
-    end
-    read.came[name] = math.max(read.came[name] or 0, tonumber(came))
-    read.left[name] = math.max(read.left[name] or 0, tonumber(left))
-  end
-  return read
-end
-
-local function write_arrivals(read)
-  local words = {}
-  if read.at > 0 then
-    words[1] = whole(read.at) .. '/' .. whole(read.joins) .. '/' .. whole(read.leaves)
-  end
-  for _, name in ipairs(read.names) do
-    words[#words + 1] = name .. ':' .. whole(read.came[name]) .. ':' .. whole(read.left[name])
-  end
-  return table.concat(words, ' ')
-end
-
--- Redis keeps a small record in one block only as long as no value in it is longer than 64 bytes. So a record has this
--- text in pieces, of which the first is in the field `arrivals`, the next in `arrivals:2`, and so on. A text of very
--- many gateways is one piece: with so many fields, the record would not be small.
-local function arrivals_pieces(text)
-  local length = #text <= 2048 and 64 or #text
-  local pieces = {}
-  for first = 1, #text, length do
-    pieces[#pieces + 1] = string.sub(text, first, first + length - 1)
-  end
-  return pieces
-end
-
-local function arrivals_field(place)
-  return place == 1 and 'arrivals' or 'arrivals:' .. place
-end
-
--- The text in a record, of which the first piece is known.
-local function stored_arrivals(record, first)
-  local pieces = { first or '' }
-  while #pieces[#pieces] == 64 do
-    pieces[#pieces + 1] = redis.call('HGET', record, arrivals_field(#pieces + 1)) or ''
-  end
-  return table.concat(pieces)
-end
-
--- Writes the text into a record, in the place of the one that is there. One more field than that one had is removed: a
--- gateway of an older version, which knows the first field only, may have left it behind.
-local function store_arrivals(record, text, stored)
-  local pieces = arrivals_pieces(text)
-  for place = #pieces + 1, math.max(#arrivals_pieces(stored), #pieces + 1) do
-    redis.call('HDEL', record, arrivals_field(place))
-  end
-  for place, piece in ipairs(pieces) do
-    redis.call('HSET', record, arrivals_field(place), piece)
-  end
-end
-
--- The text of both together, and whether `said` has more than is known. Of two totals of a gateway the higher counts.
--- Of two texts with different folds, the later says whose totals are not folded.
-local function merge_arrivals(known, said, most)
-  if said == known then
-    return said, false
-  end
-  local newer, older = read_arrivals(known), read_arrivals(said)
-  local news = older.at > newer.at
-  if news then
-    newer, older = older, newer
-  end
-  for _, name in ipairs(older.names) do
-    local came, left = older.came[name], older.left[name]
-    if not newer.came[name] and newer.at == older.at and #newer.names < tonumber(most) then
-      newer.names[#newer.names + 1], newer.came[name], newer.left[name] = name, 0, 0
-    end
-    if newer.came[name] and (came > newer.came[name] or left > newer.left[name]) then
-      newer.came[name], newer.left[name] = math.max(newer.came[name], came), math.max(newer.left[name], left)
-      news = true
-    end
-  end
-  return write_arrivals(newer), news
-end
-
 -- The figures of a record as the point of its history that they are: they hold since `at`, and belong to a bucket that
 -- is over. If the clock went back, the newest point is replaced. The lifetime begins anew once a day.
-local function append_point(now, history, at, viewers, fans, known, bucket, most, lifetime)
-  local _, joins, leaves = string.match(known, '^(%d+)/(%d+)/(%d+)')
-  joins, leaves = tonumber(joins or 0), tonumber(leaves or 0)
-  for came, left in string.gmatch(known, ':(%d+):(%d+)') do
-    joins, leaves = joins + tonumber(came), leaves + tonumber(left)
+local function append_point(now, history, at, figures, bucket, most, lifetime)
+  local fields = {}
+  for i, name in ipairs({ 'viewers', 'fans', 'joins', 'leaves' }) do
+    fields[2 * i - 1], fields[2 * i] = name, figures[i] or '0'
   end
-  local fields = { 'viewers', viewers or '0', 'fans', fans or '0', 'joins', whole(joins), 'leaves', whole(leaves) }
   local id = whole(at - at % tonumber(bucket)) .. '-0'
   local added = redis.pcall('XADD', history, 'NOMKSTREAM', 'MAXLEN', '~', most, id, unpack(fields))
   if not added then
@@ -482,4 +415,9 @@ local function note_event(record, what, most)
   local number = whole(math.max(last + 1, (clock())))
   redis.call('HSET', record, 'last_event', number, 'event:' .. number, what)
   return true
+end
+
+-- The higher of what a field of a record says and a number, as text.
+local function higher(field, number)
+  return whole(math.max(tonumber(field or '') or 0, tonumber(number)))
 end

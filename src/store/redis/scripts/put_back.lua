@@ -1,10 +1,10 @@
 -- Looks through a page of what a gateway holds for users whom the slice lacks, and puts them back.
 -- KEYS  1 slice  2 the gateway's held set  3 fence  4 since when members are there, if the set keeps it
 -- ARGV  1 cursor  2 members of a page  3 epoch  4 lifetime, s
--- Returns  {next cursor, put back, card, version, 1 while the slice is in doubt}
+-- Returns  {next cursor, put back, members, how many left, version, 1 while the slice is in doubt}
 local fence = read_fence(KEYS[3])
 if fence.phase ~= 'open' or fence.epoch ~= tonumber(ARGV[3]) then
-  return { '0', 0, redis.call('SCARD', KEYS[1]), whole(fence.version), 0 }
+  return { '0', 0, size_of(fence) }
 end
 local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
 local members, put_back = page[2], 0
@@ -31,9 +31,8 @@ for first = 1, #members, 1000 do
     end
   end
 end
-local card, version = redis.call('SCARD', KEYS[1]), whole(fence.version)
 if put_back > 0 then
-  compare_size(fence, card, 0)
-  version = move_on(KEYS[3], fence)
+  compare_size(fence, redis.call('SCARD', KEYS[1]))
+  move_on(KEYS[3], fence)
 end
-return { page[1], put_back, card, version, doubt_flag(fence) }
+return { page[1], put_back, size_of(fence) }

@@ -3,13 +3,12 @@
 --       4 since when members are there, if the set keeps it; last seen, if they are the users of the platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop  5 prefix of stays, or empty
 --       6 text | u32 of the users of the platform, otherwise empty
--- Returns  {next cursor, strays, card, members of all held sets, version, 1 while the slice is in doubt,
---           up to 10 strays…}
+-- Returns  {next cursor, strays, card, members of all held sets, members by the count of the scripts, how many left,
+--           version, 1 while the slice is in doubt, up to 10 strays…}
 local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
 local next, members = page[1], page[2]
 local names, strays = {}, 0
 local fence = read_fence(KEYS[3])
-local version = whole(fence.version)
 local now = clock()
 local stays = ARGV[5] ~= '' and ARGV[5] .. whole(fence.epoch)
 local since, seen = since_or_seen(KEYS[4], ARGV[6])
@@ -26,13 +25,17 @@ for first = 1, #members, 1000 do
   end
 end
 local card = redis.call('SCARD', KEYS[1])
--- Without an open fence the keys have expired, and nobody asks for the version.
+-- Without an open fence the keys have expired, and nobody asks for the size.
 if ARGV[4] == 'drop' and strays > 0 and fence.phase == 'open' then
-  compare_size(fence, card, 0)
-  version = move_on(KEYS[3], fence)
+  compare_size(fence, card)
+  move_on(KEYS[3], fence)
 end
 local held = 0
 for _, gateway in ipairs(redis.call('HKEYS', KEYS[2])) do
   held = held + redis.call('SCARD', ARGV[3] .. gateway)
 end
-return { next, strays, card, held, version, doubt_flag(fence), unpack(names) }
+local answer = { next, strays, card, held, size_of(fence) }
+for _, name in ipairs(names) do
+  answer[#answer + 1] = name
+end
+return answer

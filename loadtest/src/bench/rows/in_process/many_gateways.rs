@@ -44,7 +44,7 @@ async fn rollcall(bench: &Bench, crowd: Crowd, gateways: usize) -> anyhow::Resul
     redis.follow(crowd.viewers, crowd.lives).await?;
     let mut hosts = Hosts::start(&redis, crowd, gateways).await?;
     hosts.join().await?;
-    // By then joins are flushed and announced to the other gateways, and the first leases are renewed.
+    // By then joins are flushed and told to the other gateways, and the first leases are renewed.
     tokio::time::sleep(crowd.every * bench.pick(4, 3)).await;
     Ok((hosts.measure(&redis, bench.measured()).await?, idle))
 }

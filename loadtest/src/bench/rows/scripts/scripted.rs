@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, Slices, Strays};
+use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, SliceSize, Slices, Strays};
 
 use super::work::{AT_ONCE, Batch, GATEWAYS, Work};
 use crate::bench::generator::order::{live, streamer, user};
@@ -77,7 +77,7 @@ impl Scripted {
                 let swept = self.store.sweep(&slice, &self.me, MAX_BATCH, 0).await?;
                 ensure!(swept.released == members && swept.done, "{swept:?}");
             }
-            Work::Close => self.store.close_slice(&slice, Epoch(batch.epoch)).await?,
+            Work::Close => drop(self.store.close_slice(&slice, Epoch(batch.epoch)).await?),
         }
         Ok(())
     }
@@ -90,7 +90,8 @@ impl Scripted {
             gateway: self.me.clone(),
             number: 1,
             follows: None,
-            known: 0,
+            known: SliceSize::default(),
+            uniques: false,
             joins: users.collect::<Result<_, _>>()?,
             since: Vec::new(),
             left: None,

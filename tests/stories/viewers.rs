@@ -1,9 +1,8 @@
-//! With `--exact-viewers` all viewers of a live are in the store, so each user counts once over all gateways.
+//! All viewers of a live are in the store, so each user counts once over all gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use rollcall::config::Config;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, Dashboard, fans, viewers};
@@ -13,17 +12,20 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
-fn exact(config: &mut Config) {
-    config.exact_viewers = true;
-}
-
 /// The viewers of a live as a gateway's API counts them.
 async fn viewers_of(world: &World, live: &str) -> u64 {
     world.backend().live(live).await["viewers"].as_u64().unwrap()
 }
 
 async fn viewers_become(world: &World, live: &str, wanted: u64, within: Duration) {
-    until("the viewers", within, || async { same(viewers_of(world, live).await, wanted) }).await;
+    until("the viewers", within, || async {
+        let in_store = match &world.redis {
+            Some(redis) => redis.viewers(live).await.len() as u64,
+            None => wanted,
+        };
+        same((viewers_of(world, live).await, in_store), (wanted, wanted))
+    })
+    .await;
 }
 
 /// The whole listing of viewers, in pages of two: each user's `fan` and `since`.
@@ -51,7 +53,6 @@ fn users(names: &[&str]) -> BTreeSet<String> {
 }
 
 on_redis! {
-    tuned(exact)
     async fn two_devices_on_two_gateways_count_once(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -75,12 +76,10 @@ on_redis! {
         for world in [&world, &other] {
             viewers_become(world, "42", 1, PATIENCE).await;
         }
-        assert!(world.redis().keys("{live:42}:viewers").await.is_empty(), "nobody announces what the slices say");
     }
 }
 
 on_both_stores! {
-    tuned(exact)
     async fn viewers_count_whether_or_not_they_are_fans(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
@@ -99,7 +98,6 @@ on_both_stores! {
 }
 
 on_redis! {
-    tuned(exact)
     async fn a_viewer_who_lost_the_network_and_came_back_through_another_gateway_counts_once(world) {
         world.open("42").await;
         let other = world.another_gateway().await;
@@ -120,12 +118,8 @@ async fn viewers_who_are_moved_count_once_at_every_moment() {
     const DRAIN: Duration = Duration::from_secs(8);
     within_deadline(async {
         let redis = Redis::start().await;
-        let old = World::beside(redis.clone(), |config| {
-            exact(config);
-            config.drain = DRAIN;
-        })
-        .await;
-        let new = World::beside(redis.clone(), exact).await;
+        let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
+        let new = World::beside(redis.clone(), |_| ()).await;
         old.open("42").await;
         old.crowd_follows("u", 4).await;
         let crowd = old.crowd("u", 12, "42").await;
@@ -183,8 +177,8 @@ async fn ten_and(first: &World, (name, other): (&str, &World), all: u64) -> (Vec
 async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let mut doomed = World::program_with(redis.clone(), exact).await;
-        let other = World::beside(redis.clone(), exact).await;
+        let mut doomed = World::program(redis.clone()).await;
+        let other = World::beside(redis.clone(), |_| ()).await;
         let (_viewers, mut dashboard) = ten_and(&doomed, ("u7", &other), 10).await;
         doomed.process().kill();
         viewers_become(&other, "42", 1, other.sweep_bound()).await;
@@ -197,11 +191,12 @@ async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
 }
 
 /// Nobody walks for a while after the death.
-async fn figures_are_not_exact_before_the_sweep(tune: fn(&mut Config)) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn figures_with_users_of_a_killed_gateway_are_not_exact() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let mut doomed = World::program_with(redis.clone(), tune).await;
-        let other = World::beside(redis.clone(), tune).await;
+        let mut doomed = World::program(redis.clone()).await;
+        let other = World::beside(redis.clone(), |_| ()).await;
         let (_viewers, mut dashboard) = ten_and(&doomed, ("u10", &other), 11).await;
         other.redis().ask(&["SET", "rollcall:sweeper", "stalled", "PX", "8000"]).await;
         doomed.process().kill();
@@ -214,22 +209,13 @@ async fn figures_are_not_exact_before_the_sweep(tune: fn(&mut Config)) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn figures_with_the_viewers_of_a_killed_gateway_are_not_exact() {
-    figures_are_not_exact_before_the_sweep(exact).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn figures_with_the_fans_of_a_killed_gateway_are_not_exact() {
-    figures_are_not_exact_before_the_sweep(|_| ()).await;
-}
-
 /// The figures are right at once, and never in doubt.
-async fn a_gateway_stops(tune: fn(&mut Config)) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let old = World::beside(redis.clone(), tune).await;
-        let new = World::beside(redis, tune).await;
+        let old = World::beside(redis.clone(), |_| ()).await;
+        let new = World::beside(redis, |_| ()).await;
         let (_viewers, mut dashboard) = ten_and(&old, ("u10", &new), 11).await;
         old.stop().await;
         let stopped = Instant::now();
@@ -243,18 +229,7 @@ async fn a_gateway_stops(tune: fn(&mut Config)) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn viewers_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
-    a_gateway_stops(exact).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fans_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
-    a_gateway_stops(|_| ()).await;
-}
-
 on_redis! {
-    tuned(exact)
     async fn viewers_are_back_soon_after_redis_lost_its_data(world) {
         world.open("42").await;
         world.crowd_follows("u", 3).await;
@@ -275,7 +250,6 @@ on_redis! {
 }
 
 on_redis! {
-    tuned(exact)
     async fn a_close_leaves_no_viewer_behind(world) {
         world.backend().open_sliced("42", "s1", 2).await;
         world.crowd_follows("u", 2).await;
@@ -290,7 +264,6 @@ on_redis! {
             viewer.expect("closed").await;
         }
         assert_eq!(viewers_of(&world, "42").await, 0);
-        // The next opening has the setting of its own gateway.
         world.open("42").await;
         crowd[0].join("42").await;
         viewers_become(&world, "42", 1, PATIENCE).await;
@@ -298,7 +271,6 @@ on_redis! {
 }
 
 on_both_stores! {
-    tuned(exact)
     async fn viewers_are_listed_page_by_page_with_the_time_since_when_they_are_there(world) {
         world.backend().open_sliced("42", "s1", 4).await;
         world.follow(&["u0", "u3"]).await;
@@ -337,7 +309,6 @@ on_both_stores! {
 }
 
 on_redis! {
-    tuned(exact)
     async fn times_that_another_program_deleted_are_written_again(world) {
         world.open("42").await;
         let _crowd = world.crowd("u", 3, "42").await;
@@ -349,36 +320,6 @@ on_redis! {
             same(times.as_u64(), Some(3))
         }).await;
         assert_eq!(listed(&world, "42", "").await, before);
-    }
-}
-
-on_both_stores! {
-    async fn without_the_setting_a_live_keeps_fans_only(world) {
-        world.open("42").await;
-        let _viewer = world.viewer_in("u1", "42").await;
-        viewers_become(&world, "42", 1, PATIENCE).await;
-        let refused = world.backend().get("/v1/lives/42/viewers").await.is(409);
-        assert_eq!(refused.body["code"], "not_available");
-        if world.redis.is_some() {
-            assert!(world.redis().keys("*online-viewers*").await.is_empty());
-            assert_eq!(world.redis().live_field("42", "exact_viewers").await, None);
-        }
-    }
-}
-
-on_redis! {
-    /// The setting decides when a live opens, and no gateway with another setting breaks it.
-    tuned(exact)
-    async fn a_gateway_with_another_setting_keeps_the_viewers_of_a_live_that_has_them(world) {
-        world.open("42").await;
-        let other = World::beside(world.redis().clone(), |_| ()).await;
-        let _viewer = other.viewer_in("u1", "42").await;
-        until("the viewer is in the store", PATIENCE, || async {
-            same(world.redis().viewers("42").await, users(&["u1"]))
-        }).await;
-        viewers_become(&world, "42", 1, PATIENCE).await;
-        other.backend().close("42").await;
-        assert!(world.redis().keys("online-*:42*").await.is_empty());
     }
 }
 
