@@ -1,7 +1,7 @@
 //! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field a gateway.
 //!
-//! Only its lease says whether a gateway lives. Each renewal counts the lease up; another gateway that sees the same
-//! count for too long, by its own clock, buries the gateway. A burial is final: a gateway that finds itself buried goes
+//! Only its lease says whether a gateway lives. Each renewal has a number, which becomes the count of the lease; another
+//! gateway that sees the same count for too long, by its own clock, buries the gateway. A burial is final: a gateway that finds itself buried goes
 //! on under a new id. So no decision depends on a clock of the store.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub const DEATH_TTL: Duration = Duration::from_secs(24 * 3600);
 pub struct Lease {
     /// When it began, by the store's clock. Distinguishes a new lease from the one before.
     pub born: UnixMillis,
-    /// How often it was renewed.
+    /// The number of the last renewal.
     pub count: u64,
 }
 
@@ -34,6 +34,8 @@ pub struct RenewLease {
     pub gateway: GatewayId,
     /// Its lease in the last answer; `None` at first.
     pub held: Option<Lease>,
+    /// Numbers the renewals that this gateway asks for, from 1, whether they are answered or not.
+    pub number: u64,
     /// The gateways that it buries.
     pub burials: Vec<Burial>,
 }
@@ -74,6 +76,7 @@ pub struct Leases {
 pub trait LeaseStore {
     /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that began at another time,
     /// or has a smaller count than the last answer, comes from a backup: its gateway is buried, and the answer says so.
+    /// A renewal that arrives a second time, or after a later one, renews nothing.
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
     /// Buries a gateway that ends, at once.
@@ -119,20 +122,22 @@ impl LeaseTable {
 
     /// See [`LeaseStore::renew_lease`].
     pub fn renew(&mut self, renewal: &RenewLease, now: UnixMillis) -> LeaseReply {
-        let RenewLease { gateway, held, burials } = renewal;
+        let RenewLease { gateway, held, number, burials } = renewal;
         let own = match (self.fields.get(gateway), held) {
             (Some(Field::Dead { .. }), _) => return LeaseReply::Dead,
             (Some(Field::Living(there)), Some(held)) if there.born == held.born && there.count >= held.count => {
-                Lease { count: there.count + 1, ..*there }
+                Lease { count: there.count.max(*number), ..*there }
             }
             (Some(Field::Living(_)), _) => {
                 self.fields.insert(gateway.clone(), Field::Dead { at: now });
                 return LeaseReply::Dead;
             }
-            (None, held) => Lease { born: now, count: held.map_or(0, |held| held.count) + 1 },
+            (None, _) => Lease { born: now, count: *number },
         };
-        self.fields.insert(gateway.clone(), Field::Living(own));
-        self.renewed.insert(gateway.clone(), now);
+        let before = self.fields.insert(gateway.clone(), Field::Living(own));
+        if before != Some(Field::Living(own)) {
+            self.renewed.insert(gateway.clone(), now);
+        }
         for Burial { gateway, count } in burials {
             let there = match self.fields.get(gateway) {
                 Some(Field::Living(lease)) => Some(lease.count),

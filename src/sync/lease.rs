@@ -37,10 +37,12 @@ pub struct LeaseKeeper {
 impl LeaseKeeper {
     pub async fn run(self, stop: CancellationToken) {
         let mut held: Option<Lease> = None;
+        let mut number = 0;
         let mut was_late = false;
         loop {
             let asked = self.clock.now();
-            let wait = self.renew(&mut held).await;
+            number += 1;
+            let wait = self.renew(&mut held, number).await;
             // An attempt that took much longer than a call may take tells only that the process stood still meanwhile.
             let took = Duration::from_millis(self.clock.now().saturating_sub(asked));
             if took <= SLOWEST_CALL + self.refresh {
@@ -69,11 +71,12 @@ impl LeaseKeeper {
         }
     }
 
-    /// Renews once. Returns the wait until the next renewal.
-    async fn renew(&self, held: &mut Option<Lease>) -> Duration {
+    /// Renews once; `number` numbers the renewals. Returns the wait until the next one.
+    async fn renew(&self, held: &mut Option<Lease>, number: u64) -> Duration {
         let asked = self.clock.now();
         let own = self.gateways.own.incarnation();
-        let renewal = RenewLease { gateway: own.id.clone(), held: *held, burials: self.gateways.burials(asked) };
+        let burials = self.gateways.burials(asked);
+        let renewal = RenewLease { gateway: own.id.clone(), held: *held, number, burials };
         let leases = match self.store.renew_lease(&renewal).await {
             Ok(LeaseReply::Renewed(leases)) => leases,
             Ok(LeaseReply::Dead) => {

@@ -210,10 +210,10 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
 /// What a gateway says of itself: that it lives, and which streamers are there.
 async fn gateways(store: &RedisStore, record: &LiveRecord) {
     let (one, gone) = (GatewayId::random(), GatewayId::random());
-    let first = RenewLease { gateway: one.clone(), held: None, burials: Vec::new() };
+    let first = RenewLease { gateway: one.clone(), held: None, number: 1, burials: Vec::new() };
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else { panic!("renewed") };
     let burials = vec![Burial { gateway: gone.clone(), count: None }];
-    store.renew_lease(&RenewLease { held: Some(leases.own), burials, ..first }).await.unwrap();
+    store.renew_lease(&RenewLease { held: Some(leases.own), number: 2, burials, ..first }).await.unwrap();
 
     store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
     assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));

@@ -28,9 +28,11 @@ impl World {
             self.store.now += LEASE;
         }
         let asked = self.store.now;
-        let gateway = &self.gateways[at];
+        let gateway = &mut self.gateways[at];
+        gateway.renewals += 1;
+        let number = gateway.renewals;
         let burials = if judges { gateway.burials(id) } else { Vec::new() };
-        let call = Call::Renew { id, held: gateway.lease, burials };
+        let call = Call::Renew { id, held: gateway.lease, number, burials };
         self.call(at, Who::Lease, Why::Renew { asked }, call);
     }
 

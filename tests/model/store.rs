@@ -59,6 +59,7 @@ pub enum Call {
     Renew {
         id: Id,
         held: Option<Lease>,
+        number: u64,
         burials: Vec<(Id, Option<u64>)>,
     },
     Sweep {
@@ -191,7 +192,7 @@ impl Store {
             }
             Call::See { id } => Answer::Seen(self.see(*id)),
             Call::Touch { epoch } => return self.touch(*epoch),
-            Call::Renew { id, held, burials } => self.renew(*id, *held, burials),
+            Call::Renew { id, held, number, burials } => self.renew(*id, *held, *number, burials),
             Call::Sweep { of } => self.sweep(*of),
             Call::Mend { epoch } => self.mend(*epoch),
             Call::BeginClose { epoch } => return self.begin_close(*epoch),
@@ -259,9 +260,9 @@ impl Store {
         Picture { record: self.data.record, slice: self.read(id) }
     }
 
-    fn renew(&mut self, id: Id, held: Option<Lease>, burials: &[(Id, Option<u64>)]) -> Answer {
+    fn renew(&mut self, id: Id, held: Option<Lease>, number: u64, burials: &[(Id, Option<u64>)]) -> Answer {
         let burials = burials.iter().map(|(id, count)| Burial { gateway: id.name(), count: *count }).collect();
-        let renewal = RenewLease { gateway: id.name(), held, burials };
+        let renewal = RenewLease { gateway: id.name(), held, number, burials };
         match self.data.leases.renew(&renewal, self.now) {
             LeaseReply::Dead => Answer::Dead,
             LeaseReply::Renewed(leases) => Answer::Renewed {
@@ -274,7 +275,7 @@ impl Store {
 
     /// All leases, as a gateway that does not exist would see them.
     pub fn leases(&self) -> (BTreeMap<Id, u64>, BTreeSet<Id>) {
-        let renewal = RenewLease { gateway: NOBODY.clone(), held: None, burials: Vec::new() };
+        let renewal = RenewLease { gateway: NOBODY.clone(), held: None, number: 1, burials: Vec::new() };
         let LeaseReply::Renewed(Leases { living, dead, .. }) = self.data.leases.clone().renew(&renewal, self.now)
         else {
             return Default::default();

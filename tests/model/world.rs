@@ -165,6 +165,8 @@ pub struct Gateway {
     pub life: u8,
     /// The lease in the last answer.
     pub lease: Option<Lease>,
+    /// How many renewals it asked for.
+    pub renewals: u64,
     /// When the last renewal that was answered was sent.
     pub renewed: Option<u64>,
     /// `OwnLease::doubt`.
@@ -198,8 +200,8 @@ impl Message {
     fn rank(&self) -> (usize, Who, bool, u8, u64, u64) {
         let (kind, number, time) = match &self.call {
             Call::Apply { epoch, draft, not_after, .. } => (0, epoch * 1_000 + draft.number, *not_after),
-            Call::Renew { held, burials, .. } => {
-                (2, held.map_or(0, |held| held.count), held.map_or(0, |held| held.born) * 4 + burials.len() as u64)
+            Call::Renew { number, held, burials, .. } => {
+                (2, *number, held.map_or(0, |held| held.born) * 4 + burials.len() as u64)
             }
             Call::Touch { epoch } => (3, *epoch, 0),
             Call::BeginClose { epoch } => (4, epoch.unwrap_or(0), 0),

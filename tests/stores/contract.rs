@@ -156,7 +156,7 @@ async fn what_gateways_say_of_themselves_expires() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
     store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
-    let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
+    let renewal = RenewLease { gateway: gateway("a"), held: None, number: 1, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     store.end_lease(&gateway("b")).await.unwrap();
     assert_eq!(keys(&server), ["rollcall:leases", "rollcall:streamer:u000009"]);

@@ -45,17 +45,17 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     let mut b = Caller { epoch: record.epoch.0, ..Caller::new(&store, "b") };
     a.registers(&users(0, 10)).await;
     b.registers(&users(5, 15)).await;
-    let renewal = |held| RenewLease { gateway: gateway("a"), held, burials: vec![] };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None)).await.unwrap() else { panic!("dead") };
+    let renewal = |held, number| RenewLease { gateway: gateway("a"), held, number, burials: vec![] };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None, 1)).await.unwrap() else { panic!("dead") };
     server.cli(&["SADD", "online-fans:42", "stray"]);
     fill(&server);
 
     // A lease, its first renewal too, and its end.
-    let LeaseReply::Renewed(next) = store.renew_lease(&renewal(Some(leases.own))).await.unwrap() else {
+    let LeaseReply::Renewed(next) = store.renew_lease(&renewal(Some(leases.own), 2)).await.unwrap() else {
         panic!("dead")
     };
     assert_eq!(next.own.count, 2);
-    let first = RenewLease { gateway: gateway("new"), held: None, burials: vec![] };
+    let first = RenewLease { gateway: gateway("new"), held: None, number: 1, burials: vec![] };
     assert!(matches!(store.renew_lease(&first).await.unwrap(), LeaseReply::Renewed(_)));
     store.end_lease(&gateway("new")).await.unwrap();
     store.end_lease(&gateway("b")).await.unwrap();

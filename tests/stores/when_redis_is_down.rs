@@ -283,7 +283,7 @@ async fn a_lease_is_renewed_while_other_calls_have_no_place() {
         calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("a"))).await });
     }
     // Behind them: tasks run in the order in which they were born.
-    let renewal = RenewLease { gateway: gateway("a"), held: None, burials: Vec::new() };
+    let renewal = RenewLease { gateway: gateway("a"), held: None, number: 1, burials: Vec::new() };
     let renewed = tokio::spawn(async move { within_bound(store.renew_lease(&renewal)).await });
     assert!(matches!(renewed.await.unwrap(), Ok(LeaseReply::Renewed(_))));
     let refused = calls.join_all().await.into_iter().filter(|said| *said == Err(StoreError::Backpressure)).count();

@@ -70,7 +70,8 @@ async fn a_new_password_is_read_with_sighup() {
         world.open("42").await;
         let _crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u1"]).await;
-        let statements = "UPDATE follows SET user_id = 'u0'; ALTER ROLE rollcall PASSWORD 'another'; \
+        // Committed before the connections end: the new password is the one that a new connection needs.
+        let statements = "BEGIN; UPDATE follows SET user_id = 'u0'; ALTER ROLE rollcall PASSWORD 'another'; COMMIT; \
                           SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'";
         database.run(statements).await;
         breaker_becomes(&world, 2.0).await;

@@ -11,11 +11,12 @@ use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease,
 
 impl RedisStore {
     async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
-        let RenewLease { gateway, held, burials } = renewal;
+        let RenewLease { gateway, held, number, burials } = renewal;
         let mut args = args![
             gateway,
             held.map(|held| held.born.to_string()).unwrap_or_default(),
             held.map_or(0, |held| held.count),
+            number,
             millis(DEATH_TTL),
             keys::LEASES_TTL.as_secs()
         ];
@@ -24,18 +25,13 @@ impl RedisStore {
         }
         let router = self.router.with_share(Share::Lease);
         let beats = self.subscriber.beats();
-        let next = held.map_or(0, |held| held.count) + 1;
         // Whoever reads the count of this renewal in the leases has mostly heard the beat before.
-        beats.send(&router, gateway, next);
+        beats.send(&router, gateway, *number);
         let mut reply = router.script(&scripts::LEASE, vec![self.keys().leases()], args).await?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
                 let (living, dead) = (reply.list()?.counted_gateways()?, reply.list()?.counted_gateways()?);
-                if own.count != next {
-                    // An earlier renewal had no answer and was carried out all the same.
-                    beats.send(&router, gateway, own.count);
-                }
                 beats.looked(&living);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }

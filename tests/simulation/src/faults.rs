@@ -243,6 +243,7 @@ async fn meddle(world: &World, fault: &Planned) {
             return;
         }
     }
+    world.trace.tell(None, &format!("{:?} #{} meets slice {index} of l{live}", fault.kind, fault.id));
     world.trouble_for_all();
     match fault.kind {
         Kind::LoseSlice => store.lose_slice(&slice),

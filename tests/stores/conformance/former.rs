@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rollcall::store::{
-    Burial, CheckLive, Checked, ExpectedSlice, Figures, LeaseReply, RenewLease, SliceSize, Store, Strays,
+    Burial, CheckLive, Checked, ExpectedSlice, Figures, Lease, LeaseReply, RenewLease, SliceSize, Store, Strays,
 };
 
 use super::{Caller, connect, fans, gateway, live, of_size, opened, slice, user, users};
@@ -68,7 +68,8 @@ async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
     let mut own = None;
     for count in [None, Some(0), Some(1_732_000_005_000)] {
         let burials = ["former", "other"].map(|name| Burial { gateway: gateway(name), count }).into();
-        let renewal = RenewLease { gateway: gateway("a"), held: own, burials };
+        let number = own.map_or(0, |own: Lease| own.count) + 1;
+        let renewal = RenewLease { gateway: gateway("a"), held: own, number, burials };
         let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
         assert_eq!((leases.living, leases.dead), (vec![(gateway("a"), leases.own.count)], vec![]));
         own = Some(leases.own);
@@ -83,10 +84,10 @@ async fn a_burial_keeps_when_the_lease_was_renewed_last() {
     let (server, store) = redis().await;
     server.cli(&["HSET", "rollcall:leases", "a", "1732000000000:1732000005000:7"]);
     let burials = vec![Burial { gateway: gateway("a"), count: Some(7) }];
-    let renewal = RenewLease { gateway: gateway("b"), held: None, burials };
+    let renewal = RenewLease { gateway: gateway("b"), held: None, number: 1, burials };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     assert_eq!(leases.dead, [(gateway("a"), 1_732_000_005_000)]);
-    let renewal = RenewLease { held: Some(leases.own), burials: vec![], ..renewal };
+    let renewal = RenewLease { held: Some(leases.own), number: 2, burials: vec![], ..renewal };
     let LeaseReply::Renewed(later) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     assert_eq!(later.dead, leases.dead);
 }
@@ -98,7 +99,7 @@ async fn deaths_are_forgotten_after_a_day_and_not_before() {
     let day = 24 * 3_600 * 1_000;
     let (old, young) = (format!("dead:{}", now - day - 60_000), format!("dead:{}", now - day + 60_000));
     server.cli(&["HSET", "rollcall:leases", "old", &old, "young", &young]);
-    let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
+    let renewal = RenewLease { gateway: gateway("a"), held: None, number: 1, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     assert!(matches!(&leases.dead[..], [(dead, _)] if *dead == gateway("young")), "{:?}", leases.dead);
     assert_eq!(server.cli(&["HEXISTS", "rollcall:leases", "old"]), "0");

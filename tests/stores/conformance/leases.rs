@@ -16,13 +16,15 @@ on_each!(
     the_dead_stay_dead,
     a_store_that_came_back_as_it_was_buries_the_gateway,
     a_renewal_whose_answer_was_lost_does_no_harm,
+    a_renewal_that_arrives_again_renews_nothing,
     a_gateway_that_ends_is_dead_at_once,
     a_dead_gateway_buries_nobody,
 );
 
 async fn renew(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burials: &[(&str, Option<u64>)]) -> LeaseReply {
     let burials = burials.iter().map(|(name, count)| Burial { gateway: gateway(name), count: *count }).collect();
-    store.renew_lease(&RenewLease { gateway: gateway(name), held, burials }).await.unwrap()
+    let number = held.map_or(0, |held| held.count) + 1;
+    store.renew_lease(&RenewLease { gateway: gateway(name), held, number, burials }).await.unwrap()
 }
 
 async fn renewed(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burials: &[(&str, Option<u64>)]) -> Leases {
@@ -122,7 +124,28 @@ async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn Stor
 async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn Store>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     renewed(&store, "a", Some(a), &[]).await;
-    assert_eq!(renewed(&store, "a", Some(a), &[]).await.own, Lease { count: 3, ..a });
+    let next = RenewLease { gateway: gateway("a"), held: Some(a), number: 3, burials: Vec::new() };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&next).await.unwrap() else { panic!("dead") };
+    assert_eq!(leases.own, Lease { count: 3, ..a });
+}
+
+async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
+    let a = renewed(&store, "a", None, &[]).await.own;
+    let second = renewed(&store, "a", Some(a), &[]).await.own;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..2 {
+        assert_eq!(renewed(&store, "a", Some(a), &[]).await.own, second);
+    }
+    let third = renewed(&store, "a", Some(second), &[]).await.own;
+    assert_eq!(renewed(&store, "a", Some(a), &[]).await.own, third, "it arrives after a later one");
+    assert_eq!(third, Lease { count: 3, ..a });
+    // The time of the last renewal did not move either.
+    let b = renewed(&store, "b", None, &[]).await.own;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let again = RenewLease { gateway: gateway("b"), held: Some(b), number: 1, burials: Vec::new() };
+    assert!(matches!(store.renew_lease(&again).await.unwrap(), LeaseReply::Renewed(_)));
+    let leases = renewed(&store, "a", Some(third), &[("b", Some(1))]).await;
+    assert_eq!(leases.dead, [(gateway("b"), b.born)]);
 }
 
 async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {

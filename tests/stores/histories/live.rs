@@ -286,7 +286,9 @@ impl Side {
         };
         let burials =
             burials.iter().map(|(who, seen)| Burial { gateway: gateway(GATEWAYS[*who]), count: count(*who, *seen) });
-        let renewal = RenewLease { gateway: gateway(GATEWAYS[who]), held, burials: burials.collect() };
+        // After one whose answer is taken to be lost, this one repeats the last.
+        let number = held.map_or(0, |held| held.count) + 1;
+        let renewal = RenewLease { gateway: gateway(GATEWAYS[who]), held, number, burials: burials.collect() };
         match self.store.renew_lease(&renewal).await.unwrap() {
             LeaseReply::Dead => "dead".to_owned(),
             LeaseReply::Renewed(mut leases) => {

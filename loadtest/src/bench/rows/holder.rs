@@ -55,7 +55,9 @@ async fn keep(store: RedisStore, gateway: GatewayId, mut lease: Option<Lease>) -
 }
 
 async fn renew(store: &RedisStore, gateway: &GatewayId, held: Option<Lease>) -> anyhow::Result<Lease> {
-    match store.renew_lease(&RenewLease { gateway: gateway.clone(), held, burials: Vec::new() }).await? {
+    let number = held.map_or(0, |held| held.count) + 1;
+    let renewal = RenewLease { gateway: gateway.clone(), held, number, burials: Vec::new() };
+    match store.renew_lease(&renewal).await? {
         LeaseReply::Renewed(leases) => Ok(leases.own),
         LeaseReply::Dead => bail!("the gateway that holds the users was buried"),
     }

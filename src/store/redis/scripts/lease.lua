@@ -1,8 +1,10 @@
 -- Renews a gateway's lease, buries other gateways, and lists all leases. An absent lease begins anew. A lease that
--- began at another time, or has a smaller count than the gateway knows, comes from a backup: its gateway is buried.
+-- began at another time, or has a smaller count than the gateway knows, comes from a backup: its gateway is buried. A
+-- renewal that arrives a second time, or after a later one, renews nothing.
 -- KEYS  1 leases
--- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 how long a burial is remembered, ms
---       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease
+-- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 the number of this renewal
+--       5 how long a burial is remembered, ms  6 lifetime, s, then for each burial: gateway, the count that stands
+--       still, or empty: it has no lease
 -- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway, last renewal or burial, ms…}}
 local me, now = ARGV[1], whole((clock()))
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
@@ -34,10 +36,13 @@ if born and (born ~= ARGV[2] or count < tonumber(ARGV[3])) then
   bury(me, renewed)
   return { 'dead' }
 end
-born, count = born or now, (count or tonumber(ARGV[3])) + 1
-redis.call('HSET', KEYS[1], me, born .. ':' .. now .. ':' .. whole(count))
-redis.call('EXPIRE', KEYS[1], ARGV[5])
-for i = 6, #ARGV, 2 do
+local number = tonumber(ARGV[4])
+if not born or count < number then
+  born, count = born or now, number
+  redis.call('HSET', KEYS[1], me, born .. ':' .. now .. ':' .. whole(count))
+end
+redis.call('EXPIRE', KEYS[1], ARGV[6])
+for i = 7, #ARGV, 2 do
   local there = redis.call('HGET', KEYS[1], ARGV[i])
   local began, last, at = read(there)
   if (ARGV[i + 1] == '' and not there) or (began and began ~= 'dead' and last == tonumber(ARGV[i + 1])) then
@@ -49,7 +54,7 @@ local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   local began, last, at = read(all[i + 1])
   if began == 'dead' then
-    if now - last > tonumber(ARGV[4]) then
+    if now - last > tonumber(ARGV[5]) then
       redis.call('HDEL', KEYS[1], all[i])
     else
       dead[#dead + 1] = all[i]
