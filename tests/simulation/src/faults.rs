@@ -14,6 +14,9 @@ use crate::plan::Planned;
 use crate::timing::EXACT_AGAIN;
 use crate::world::{Order, World};
 
+/// Stores have found out by then that messages do not arrive.
+const SILENCE_NOTICED: Duration = Duration::from_secs(6);
+
 /// A kind of fault. The docs of the variants are the texts of `--help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -166,9 +169,13 @@ async fn silence(world: &World, fault: &Planned) {
         _ => world.network.set_deaf(fault.victim, is_silent),
     };
     world.trouble_for_all();
+    let began = Instant::now();
     set(true);
-    // A shorter silence is noticed by nobody.
-    sleep(fault.hold.max(Duration::from_secs(6))).await;
+    sleep(fault.hold).await;
+    // A shorter silence is noticed by nobody; a gateway that starts in it has to notice it too.
+    while world.youngest().is_some_and(|since| since.elapsed() < SILENCE_NOTICED) || began.elapsed() < SILENCE_NOTICED {
+        sleep(Duration::from_secs(1)).await;
+    }
     set(false);
     sleep(Duration::from_secs(5)).await;
     world.all_well();

@@ -47,7 +47,7 @@ pub(crate) enum Way {
     Slow,
     /// Connections break, and new ones are refused.
     Cut,
-    /// Nothing passes, and no connection breaks. Calls arrive at the end; messages are lost.
+    /// Nothing passes. Calls arrive at the end; messages too, unless the gateway has given the connection up.
     Stalled,
     /// Calls pass, answers do not.
     AnswersLost,
@@ -87,6 +87,8 @@ struct LinkState {
     away: Vec<bool>,
     /// What waits for the end of a stall, by node.
     held: Vec<(usize, Job)>,
+    /// The messages that wait for it, in order.
+    held_messages: Vec<(usize, BusEvent)>,
     /// The subscriptions, and whether each works.
     wanted: HashMap<Channel, bool>,
     /// What this gateway publishes arrives nowhere.
@@ -183,6 +185,7 @@ impl Network {
             ways,
             away: vec![false; nodes],
             held: Vec::new(),
+            held_messages: Vec::new(),
             wanted: HashMap::from([(Channel::Gateways, false)]),
             is_mute,
             is_deaf,
@@ -330,19 +333,28 @@ impl Network {
                 continue;
             }
             heard_by += 1;
-            if is_mute || there.is_deaf || there.ways[node] == Way::Stalled {
+            if is_mute || there.is_deaf {
                 continue;
             }
-            let at = (now + state.latency(link, node)).max(state.links[link].last_message);
-            state.links[link].last_message = at;
             let event = BusEvent::Message { channel: channel.clone(), text: Arc::from(text) };
-            let this = self.clone();
-            state.push(at, Box::new(move || this.deliver(link, event)));
+            if there.ways[node] == Way::Stalled {
+                state.links[link].held_messages.push((node, event));
+                continue;
+            }
+            self.send(&mut state, (link, node), event, now);
         }
         drop(state);
         self.changed.notify_one();
         self.trace.note_message(text);
         heard_by
+    }
+
+    /// A message is on its way to a gateway.
+    fn send(self: &Arc<Self>, state: &mut State, (link, node): (usize, usize), event: BusEvent, now: Instant) {
+        let at = (now + state.latency(link, node)).max(state.links[link].last_message);
+        state.links[link].last_message = at;
+        let this = self.clone();
+        state.push(at, Box::new(move || this.deliver(link, event)));
     }
 
     fn channel_node(&self, channel: &Channel) -> usize {
@@ -478,6 +490,14 @@ impl Network {
             } else if state.rng.random_bool(0.8) {
                 let at = now + Duration::from_millis(state.rng.random_range(1..2_000));
                 state.push(at, job);
+            }
+        }
+        let messages = std::mem::take(&mut state.links[link].held_messages);
+        for (of, event) in messages {
+            if of != node {
+                state.links[link].held_messages.push((of, event));
+            } else if !state.links[link].away[node] {
+                self.send(&mut state, (link, node), event, now);
             }
         }
         drop(state);

@@ -378,10 +378,18 @@ impl World {
         (0..self.plan.gateways).for_each(|gateway| self.well(gateway));
     }
 
-    /// The lives in which somebody is.
+    /// When the gateway began that runs for the shortest time.
+    pub(crate) fn youngest(&self) -> Option<Instant> {
+        self.truth.lock().rules.runs_since.iter().flatten().max().copied()
+    }
+
+    /// The open lives in which somebody is.
     pub(crate) fn lives_with_viewers(&self) -> Vec<Live> {
         let truth = self.truth.lock();
-        let has_viewers = |live: &Live| truth.lives[*live].expectations.values().any(Expectation::is_held);
+        let has_viewers = |live: &Live| {
+            let live = &truth.lives[*live];
+            live.epoch.is_some() && live.expectations.values().any(Expectation::is_held)
+        };
         (0..self.plan.lives).filter(has_viewers).collect()
     }
 
