@@ -215,12 +215,13 @@ async fn lose(world: &World, fault: &Planned) {
     }
     match fault.kind {
         Kind::OlderData => older_data_is_found(world).await,
+        Kind::Failover => {
+            world.truth().older_until = Some(Instant::now() + world.timing.repaired());
+            exact_again(world).await;
+        }
         _ => {
-            if fault.kind == Kind::Failover {
-                world.truth().older_until = Some(Instant::now() + world.timing.repaired());
-            }
-            sleep(EXACT_AGAIN).await;
-            world.all_well();
+            a_close_is_forgotten(world);
+            exact_again(world).await;
         }
     }
 }
@@ -228,6 +229,16 @@ async fn lose(world: &World, fault: &Planned) {
 async fn flush_all(world: &World) {
     world.trouble_for_all();
     world.network.truth.lose_everything();
+    a_close_is_forgotten(world);
+    exact_again(world).await;
+}
+
+/// The store may have lost a close of which not every gateway has heard. Those who know of it close the live again.
+fn a_close_is_forgotten(world: &World) {
+    world.truth().older_until = Some(Instant::now() + EXACT_AGAIN);
+}
+
+async fn exact_again(world: &World) {
     sleep(EXACT_AGAIN).await;
     world.all_well();
 }

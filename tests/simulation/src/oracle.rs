@@ -1,13 +1,13 @@
 //! What is checked all the time. [`crate::at_rest`] checks more, when people stay where they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rollcall::base::ids::OnlineSet;
+use rollcall::base::ids::{LiveId, OnlineSet};
 use rollcall::presence::figures::Quality;
-use rollcall::store::LiveState;
+use rollcall::store::{LiveRecord, LiveState};
 use tokio::time::{Instant, sleep};
 
 use crate::expectation::{Expectation, Live, User};
@@ -83,8 +83,11 @@ fn members(world: &World) {
 /// A live that its back end holds open stays open.
 fn stays_open(world: &World) {
     let records = world.network.truth.records();
-    let truth = world.truth();
+    let mut truth = world.truth();
     let now = Instant::now();
+    if world.plan.loses_data() {
+        forget_openings(world, &mut truth, &records);
+    }
     // A record that is gone is written again, and older data may have another one.
     let is_excused = truth.older_until.is_some_and(|until| now < until);
     let mut closed = Vec::new();
@@ -100,6 +103,21 @@ fn stays_open(world: &World) {
     }
     drop(truth);
     closed.into_iter().for_each(|what| world.found(what));
+}
+
+/// Older data has another opening, and no gateway has run for long enough to know of the newer one: that one is over.
+fn forget_openings(world: &World, truth: &mut Truth, records: &BTreeMap<LiveId, LiveRecord>) {
+    let first = truth.rules.runs_since.iter().flatten().min().copied();
+    for (live, of_live) in truth.lives.iter_mut().enumerate() {
+        let has_run = first.zip(of_live.opened).is_some_and(|(first, opened)| first <= opened);
+        let is_known = of_live.was_entered && has_run;
+        let older = records.get(&world.live_id(live)).filter(|record| record.state == LiveState::Open);
+        if let Some(epoch) = of_live.epoch
+            && let Some(older) = older.filter(|record| record.epoch.0 < epoch && !is_known)
+        {
+            of_live.epoch = Some(older.epoch.0);
+        }
+    }
 }
 
 /// The fewest and the most fans and viewers that a live can have now.

@@ -90,6 +90,8 @@ pub(crate) struct LiveTruth {
     pub(crate) slices: u32,
     /// Whether it is kept who came, and when.
     pub(crate) attends: bool,
+    /// When this epoch was opened.
+    pub(crate) opened: Option<Instant>,
     /// Whether anybody was ever there, in this epoch.
     pub(crate) was_entered: bool,
     pub(crate) expectations: BTreeMap<User, Expectation>,
