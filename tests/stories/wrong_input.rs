@@ -152,6 +152,17 @@ async fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
 }
 
 /// As in `rollcall keys '*' | head -1`, after `head` has gone.
+/// Runs the program with a standard output that nobody reads: its exit code, and what it says on standard error.
+async fn without_a_reader(args: &[&str]) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+    program.args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+    let run = move || program.spawn().unwrap().wait_with_output().unwrap();
+    let out = tokio::task::spawn_blocking(run).await.unwrap();
+    (out.status.code(), said(&out))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_goes_away_is_no_failure() {
     within_deadline(async {
@@ -173,13 +184,15 @@ async fn a_reader_that_goes_away_is_no_failure() {
             &["explain", "42", "--redis", &redis],
         ];
         for command in commands {
-            let (reader, writer) = std::io::pipe().unwrap();
-            drop(reader);
-            let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-            program.args(command).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
-            let run = move || program.spawn().unwrap().wait_with_output().unwrap();
-            let out = tokio::task::spawn_blocking(run).await.unwrap();
-            assert_eq!((out.status.code(), said(&out)), (Some(0), String::new()), "{command:?}");
+            let mut seen = without_a_reader(command).await;
+            // On a busy machine Redis or the gateway may answer too late, which a command says. A reader that is missing
+            // is missing each time.
+            for _ in 0..3 {
+                if seen != (Some(0), String::new()) {
+                    seen = without_a_reader(command).await;
+                }
+            }
+            assert_eq!(seen, (Some(0), String::new()), "{command:?}");
         }
     })
     .await;
