@@ -121,13 +121,16 @@ impl Slice {
     /// Begins a doubt if the slice has another size than was counted, or is older than the one `known` to a gateway.
     fn compare_size(&mut self, known: Option<SliceSize>, now: UnixMillis) {
         if let Some(known) = known.filter(|known| known.version > self.version) {
-            self.doubt = self.doubt.max(Some(now + millis(DOUBT_AFTER_LOSS)));
+            self.doubt = Some(now + millis(DOUBT_AFTER_LOSS));
             // The next version is newer than every one that gateways know, even if the clock is behind.
             self.version = known.version;
             self.arrived = self.arrived.max(known.arrived());
         } else if self.counted() != self.members.len() {
             self.doubt = self.doubt.or(Some(0));
         }
+        // The clock may have gone back since.
+        let latest = now + millis(DOUBT_AFTER_LOSS);
+        self.doubt = self.doubt.map(|not_before| not_before.min(latest));
     }
 
     /// Counts members who came to a slice of this size and who left it. While members are missing, those who come are
@@ -558,6 +561,17 @@ mod tests {
         let (slice, gateway) = meddled_with();
         let page = slice.held_page(&gateway, 0);
         assert_eq!((page.users.len(), page.missing), (2, vec![user("u2")]));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_makes_no_doubt_longer() {
+        let (mut slice, _) = meddled_with();
+        let known = SliceSize { version: u64::MAX / 2, ..slice.size() };
+        let longest = millis(DOUBT_AFTER_LOSS);
+        let wait = |slice: &mut Slice, known, now| slice.compare(Epoch(1), known, now).map(|compared| compared.wait);
+        assert_eq!(wait(&mut slice, known, 1_000_000), Some(longest));
+        assert_eq!(wait(&mut slice, SliceSize::default(), 1_000), Some(longest));
+        assert_eq!(wait(&mut slice, SliceSize::default(), 2_000), Some(longest - 1_000));
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl RunState {
                 timing: plan.timing,
                 troubles: vec![None; addresses.len()],
                 runs_since: vec![None; addresses.len()],
+                last_renewals: vec![None; addresses.len()],
             },
             believes: HashMap::new(),
             online: HashMap::new(),

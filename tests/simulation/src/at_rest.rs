@@ -11,7 +11,6 @@ use rollcall::store::{Attendance, Fence, Figures, LiveEpoch, OnlineUsers, Sessio
 use tokio::time::Instant;
 
 use crate::expectation::{Expectation, Live, User};
-use crate::faults::Kind;
 use crate::network::at_once;
 use crate::oracle::who;
 use crate::world::{ShownFriends, Truth, World};
@@ -166,8 +165,7 @@ fn wrong_friends(world: &World, truth: &Truth) -> Vec<String> {
 
 /// Users of whom the store says wrongly whether they are online, or when they were seen last.
 fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
-    let has_steps = world.plan.faults.iter().any(|fault| fault.kind == Kind::ClockStep);
-    if world.plan.loses_data() || has_steps {
+    if world.plan.loses_data() || world.plan.steps_clock() {
         return Vec::new();
     }
     let now = unix_now();

@@ -91,6 +91,8 @@ pub struct Rules {
     pub troubles: Vec<Option<Trouble>>,
     /// Since when each gateway runs; `None`: it does not.
     pub runs_since: Vec<Option<Instant>>,
+    /// When a renewal arrived last that an ended process of each gateway had sent.
+    pub last_renewals: Vec<Option<Instant>>,
 }
 
 /// What is wrong with a member.
@@ -304,11 +306,16 @@ impl Gone {
             Some(trouble) => Some((*runs_since)?.max(trouble.until?)),
         };
         let first = rules.runs_since.iter().zip(&rules.troubles).filter_map(observed_since).min()?;
-        let by = self.at.max(first) + rules.timing.killed();
-        // The one whose turn it was to remove dead users may have ended as well. Its turn lasts for two refreshes more.
-        let has_ended_since = |runs_since: &Option<Instant>| runs_since.is_none_or(|since| since > self.at);
-        let others = rules.runs_since.iter().enumerate().filter(|(gateway, _)| *gateway != self.gateway);
-        match others.map(|(_, runs_since)| runs_since).any(has_ended_since) {
+        let last_renewal = rules.last_renewals[self.gateway].unwrap_or(self.at);
+        let by = self.at.max(first).max(last_renewal) + rules.timing.killed();
+        // The one whose turn it was to remove dead users may have ended as well, or be late. Its turn lasts for two
+        // refreshes more.
+        let has_ended = |gateway: usize| rules.runs_since[gateway].is_none_or(|since| since > self.at);
+        let is_late = |gateway: usize| {
+            rules.troubles[gateway].is_some_and(|trouble| trouble.until.is_none_or(|until| until > self.at))
+        };
+        let mut others = (0..rules.runs_since.len()).filter(|gateway| *gateway != self.gateway);
+        match others.any(|gateway| has_ended(gateway) || is_late(gateway)) {
             true => Some(by + 2 * rules.timing.refresh),
             false => Some(by),
         }

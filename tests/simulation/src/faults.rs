@@ -121,6 +121,8 @@ async fn restart(world: &World, fault: &Planned, end: Order) {
 async fn drain(world: &World, fault: &Planned) {
     let Some(running) = world.spots.lock()[fault.victim].running.take() else { return };
     let began = Instant::now();
+    // From now on others have to do what was its turn.
+    world.truth().rules.runs_since[fault.victim] = None;
     let stop = running.handle.spawn(running.gateway.stop());
     sleep(world.timing.drain + Duration::from_secs(1)).await;
     let trouble = world.truth().rules.troubles[fault.victim];

@@ -82,6 +82,8 @@ struct LinkState {
     /// Which gateway it is.
     gateway: usize,
     is_alive: bool,
+    /// When a renewal of the lease arrived that was sent before the process ended.
+    last_renewal: Option<Instant>,
     ways: Vec<Way>,
     /// Which nodes the gateway knows to be away.
     away: Vec<bool>,
@@ -182,6 +184,7 @@ impl Network {
         state.links.push(LinkState {
             gateway,
             is_alive: true,
+            last_renewal: None,
             ways,
             away: vec![false; nodes],
             held: Vec::new(),
@@ -209,6 +212,20 @@ impl Network {
     /// The process at the end of a link is gone. What it sent may still arrive.
     pub(crate) fn hang_up(&self, link: usize) {
         self.state.lock().links[link].is_alive = false;
+    }
+
+    fn note_renewal(&self, link: usize) {
+        let link = &mut self.state.lock().links[link];
+        if !link.is_alive {
+            link.last_renewal = Some(Instant::now());
+        }
+    }
+
+    /// When a renewal arrived last that an ended process of each gateway had sent.
+    pub(crate) fn last_renewals(&self, gateways: usize) -> Vec<Option<Instant>> {
+        let state = self.state.lock();
+        let of = |gateway: usize| state.links.iter().filter(move |link| link.gateway == gateway);
+        (0..gateways).map(|gateway| of(gateway).filter_map(|link| link.last_renewal).max()).collect()
     }
 
     /// Carries out what arrives, for ever.
@@ -299,6 +316,9 @@ impl Network {
             Node::Refusing(words) if call.writes => Err(StoreError::Refused(words.to_owned())),
             Node::Up | Node::Refusing(_) => Ok(run(&self.truth)),
         };
+        if call.name == "renew_lease" && outcome.is_ok() {
+            self.note_renewal(call.link);
+        }
         self.trace.note(gateway, call.name, if outcome.is_ok() { "done" } else { "refused" });
         self.spread_published();
         if let Some(Reply { to, after: Some(after) }) = reply.filter(|_| passes) {
@@ -508,10 +528,11 @@ impl Network {
     fn look(self: &Arc<Self>, link: usize, node: usize) {
         let wait = {
             let mut state = self.state.lock();
-            if state.passes(link, node) {
-                state.rng.random_range(200..1_500)
-            } else {
-                state.rng.random_range(500..3_000)
+            match (state.links[link].ways[node], state.passes(link, node)) {
+                // A connection that breaks is noticed at once.
+                (Way::Cut, _) => state.rng.random_range(1..150),
+                (_, true) => state.rng.random_range(200..1_500),
+                (_, false) => state.rng.random_range(500..3_000),
             }
         };
         let this = self.clone();

@@ -38,7 +38,9 @@ fn members(world: &World) {
     let there = world.network.truth.members();
     let now = Instant::now();
     let mut overdue = Vec::new();
+    let last_renewals = world.network.last_renewals(world.plan.gateways);
     let mut truth = world.truth();
+    truth.rules.last_renewals = last_renewals;
     let rules = truth.rules.clone();
     let is_older = truth.older_until.is_some_and(|until| now < until);
     for live in 0..world.plan.lives {

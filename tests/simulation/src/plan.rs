@@ -53,6 +53,11 @@ impl Plan {
         self.faults.iter().any(|fault| fault.kind.loses_data())
     }
 
+    /// Whether the clock of the store steps.
+    pub(crate) fn steps_clock(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind == Kind::ClockStep)
+    }
+
     pub(crate) fn new(args: &HistoryArgs) -> Self {
         let &HistoryArgs { seed, gateways, rounds, .. } = args;
         let mut rng = StdRng::seed_from_u64(derived(seed, "plan"));

@@ -129,6 +129,20 @@ async fn a_doubt_does_not_end_if_somebody_writes_during_the_repair() {
 }
 
 #[tokio::test]
+async fn a_clock_that_goes_back_makes_no_doubt_longer() {
+    let (server, store) = redis().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 3)).await;
+    let fence = "{online-fans:42}:fence";
+    let in_a_year = server.cli(&["TIME"]).lines().next().unwrap().parse::<u64>().unwrap() * 1_000 + 31_536_000_000;
+    let before = server.cli(&["GET", fence]).trim().to_owned();
+    server.cli(&["SET", fence, &format!("{before}:{in_a_year}")]);
+    let compared = store.compare(&slice(), EPOCH, SliceSize::default()).await.unwrap().unwrap();
+    assert!(compared.size.in_doubt && compared.wait <= DOUBT_AFTER_LOSS.as_millis() as u64, "{compared:?}");
+    assert_eq!(store.settle(&slice(), EPOCH, compared.difference).await.unwrap(), Settled::Early);
+}
+
+#[tokio::test]
 async fn a_fence_of_a_former_version_is_foreign() {
     let (server, store) = redis().await;
     let mut a = Caller::new(&store, "a");

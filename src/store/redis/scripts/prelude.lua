@@ -74,12 +74,16 @@ end
 -- find that out and to write again whom it holds, which takes up to 10 s. Who came and left by then stays counted.
 local function compare_size(fence, size, known)
   if known and known.version > fence.version then
-    fence.not_before = math.max(fence.not_before or 0, clock() + 10000)
+    fence.not_before = clock() + 10000
     -- The next version is newer than every one that gateways know, even if the clock is behind.
     fence.version = known.version
     fence.joins, fence.leaves = math.max(fence.joins, known.joins), math.max(fence.leaves, known.leaves)
   elseif counted(fence) ~= size then
     fence.not_before = fence.not_before or 0
+  end
+  if fence.not_before then
+    -- The clock may have gone back since.
+    fence.not_before = math.min(fence.not_before, clock() + 10000)
   end
 end
 
