@@ -185,8 +185,8 @@ async fn a_reader_that_goes_away_is_no_failure() {
         ];
         for command in commands {
             let mut seen = without_a_reader(command).await;
-            // On a busy machine Redis or the gateway may answer too late, which a command says. A reader that is missing
-            // is missing each time.
+            // On a busy machine Redis or the gateway may answer too late, which a command says. A missing reader is
+            // missing each time.
             for _ in 0..3 {
                 if seen != (Some(0), String::new()) {
                     seen = without_a_reader(command).await;

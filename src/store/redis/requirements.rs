@@ -163,7 +163,7 @@ pub(super) async fn explain(connector: &Connector, why: ConnectError) -> Connect
     why
 }
 
-/// Tries out every master.
+/// Tries out every master. At least one of them must answer.
 pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectError> {
     let map = topology.map();
     let trials = map.nodes().iter().map(|node| async move {
@@ -176,14 +176,24 @@ pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectErro
         }
     });
     let mut found = TriedOut::default();
+    let mut some_answered = false;
     let mut wrong: Vec<ConnectError> = Vec::new();
     for outcome in join_all(trials).await {
         match outcome {
-            Ok(of_one) => found.add(of_one),
+            Ok(of_one) => {
+                some_answered |= of_one.away.is_empty();
+                found.add(of_one);
+            }
             Err(why) => wrong.push(why),
         }
     }
-    worst(wrong).map_or(Ok(found), Err)
+    if let Some(wrong) = worst(wrong) {
+        return Err(wrong);
+    }
+    if !some_answered {
+        return Err(ConnectError::Unreachable(StoreError::Lost(found.away.join("; "))));
+    }
+    Ok(found)
 }
 
 /// Of what is wrong with several masters, what matters most. All that they lack is told at once.
