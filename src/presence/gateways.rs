@@ -275,9 +275,14 @@ impl Observer {
         let silence = self.silence();
         let still = self.seen.iter().filter(|(_, (_, since))| now.saturating_sub(*since) >= silence);
         let still = still.map(|(gateway, (count, _))| Burial { gateway: gateway.clone(), count: Some(*count) });
-        let lost = self.unlisted.iter().filter(|(_, since)| now.saturating_sub(**since) >= self.lease);
+        let lost = self.without_lease().filter(|(_, since)| now.saturating_sub(**since) >= self.lease);
         let lost = lost.map(|(gateway, _)| Burial { gateway: gateway.clone(), count: None });
         still.chain(lost).collect()
+    }
+
+    /// Gateways that have no lease, or have lost it, each with the time since when that is known.
+    fn without_lease(&self) -> impl Iterator<Item = (&GatewayId, &Millis)> {
+        self.vanished.iter().chain(&self.unlisted)
     }
 
     fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
@@ -312,7 +317,7 @@ impl Observer {
 
     fn next_look(&self) -> Option<Millis> {
         let silent = self.seen.values().map(|(_, since)| since + self.silence());
-        silent.chain(self.unlisted.values().map(|since| since + self.lease)).min()
+        silent.chain(self.without_lease().map(|(_, since)| since + self.lease)).min()
     }
 }
 
@@ -393,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_whose_lease_vanished_counts_for_one_more_lease_and_is_late() {
+    fn a_gateway_whose_lease_vanished_counts_for_one_more_lease_and_is_buried_then() {
         let gateways = gateways();
         look(&gateways, 0, &[("a", 7), ("b", 1)], &[]);
         look(&gateways, 2_000, &[], &["b"]);
@@ -401,7 +406,12 @@ mod tests {
         assert!(roster.counts(&id("a")) && roster.late.contains(&id("a")) && !roster.counts(&id("b")));
         look(&gateways, 4_000, &[("a", 8)], &[]);
         assert!(gateways.roster().late.is_empty());
-        (6..=22).step_by(2).for_each(|now| drop(look(&gateways, now * 1_000, &[], &[])));
+        for now in (6..22).step_by(2) {
+            assert_eq!(look(&gateways, now * 1_000, &[], &[]).0, []);
+        }
+        assert_eq!(gateways.next_look(), Some(21_000));
+        let (burials, _) = look(&gateways, 22_000, &[], &[]);
+        assert_eq!(burials, [Burial { gateway: id("a"), count: None }]);
         assert!(gateways.roster().is_unknown(&id("a")));
     }
 

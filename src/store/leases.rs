@@ -1,8 +1,8 @@
 //! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field a gateway.
 //!
-//! Only its lease says whether a gateway lives. Each renewal has a number, which becomes the count of the lease; another
-//! gateway that sees the same count for too long, by its own clock, buries the gateway. A burial is final: a gateway that finds itself buried goes
-//! on under a new id. So no decision depends on a clock of the store.
+//! Only its lease says whether a gateway lives. Each renewal has a number, which becomes the count of the lease;
+//! another gateway that sees the same count for too long, by its own clock, buries the gateway. A burial is final: a
+//! gateway that finds itself buried goes on under a new id. So no decision depends on a clock of the store.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};

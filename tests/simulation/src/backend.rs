@@ -91,7 +91,7 @@ impl Backend {
         let mut truth = self.world.truth();
         let there = &mut truth.lives[live];
         (there.epoch, there.slices, there.changes) = (epoch, slices, false);
-        there.opened = Some(Instant::now());
+        (there.opened, there.forgotten) = (Some(Instant::now()), None);
         there.was_entered = false;
         there.attends = opened["attendance"] == true;
         there.epochs.extend(epoch.map(|epoch| (epoch, false)));
@@ -136,13 +136,14 @@ impl Backend {
             let epoch = world.epoch(live);
             let body = json!({"ban_s": ban.as_secs()});
             world.truth().removed.insert(user);
+            let asked = Instant::now();
             let answer = world.http(gateway, Method::DELETE, &path, &body).await;
             let now = Instant::now();
             let mut truth = world.truth();
             let there = &mut truth.lives[live];
             if answer.is_some_and(|(status, _)| status == 200) && epoch.is_some() && there.epoch == epoch {
-                // It began some time before the answer.
-                there.banned.insert(user, (now, now + ban - Duration::from_secs(2)));
+                // It began between the question and the answer.
+                there.banned.insert(user, (now, asked + ban));
             }
         } else {
             let path = format!("/v1/users/{user_id}/following/{}", world.streamer_id(live));

@@ -107,17 +107,22 @@ fn stays_open(world: &World) {
     closed.into_iter().for_each(|what| world.found(what));
 }
 
-/// Older data has another opening, and no gateway has run for long enough to know of the newer one: that one is over.
+/// Older data has another opening, and no gateway has run for long enough to know of the newer one: that one is over,
+/// unless a gateway knew of it all the same and writes it again.
 fn forget_openings(world: &World, truth: &mut Truth, records: &BTreeMap<LiveId, LiveRecord>) {
     let first = truth.rules.runs_since.iter().flatten().min().copied();
     for (live, of_live) in truth.lives.iter_mut().enumerate() {
         let has_run = first.zip(of_live.opened).is_some_and(|(first, opened)| first <= opened);
         let is_known = of_live.was_entered && has_run;
-        let older = records.get(&world.live_id(live)).filter(|record| record.state == LiveState::Open);
+        let record = records.get(&world.live_id(live)).filter(|record| record.state == LiveState::Open);
         if let Some(epoch) = of_live.epoch
-            && let Some(older) = older.filter(|record| record.epoch.0 < epoch && !is_known)
+            && let Some(record) = record
         {
-            of_live.epoch = Some(older.epoch.0);
+            if record.epoch.0 < epoch && !is_known {
+                of_live.forgotten = of_live.epoch.replace(record.epoch.0);
+            } else if of_live.forgotten == Some(record.epoch.0) {
+                of_live.epoch = of_live.forgotten.take();
+            }
         }
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct LiveTruth {
     pub(crate) slices: u32,
     /// Whether it is kept who came, and when.
     pub(crate) attends: bool,
+    /// A later one, which the store and all gateways seemed to have forgotten.
+    pub(crate) forgotten: Option<u64>,
     /// When this epoch was opened.
     pub(crate) opened: Option<Instant>,
     /// Whether anybody was ever there, in this epoch.

@@ -8,7 +8,12 @@ fn place(socket: u64, gateway: usize) -> Place {
 
 fn rules() -> Rules {
     let long_ago = Instant::now().checked_sub(s(3_600));
-    Rules { timing: Timing::NORMAL, troubles: vec![None; 3], runs_since: vec![long_ago; 3], last_renewals: vec![None; 3] }
+    Rules {
+        timing: Timing::NORMAL,
+        troubles: vec![None; 3],
+        runs_since: vec![long_ago; 3],
+        last_renewals: vec![None; 3],
+    }
 }
 
 fn s(seconds: u64) -> Duration {
