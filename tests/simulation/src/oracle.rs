@@ -19,6 +19,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Ended sockets are forgotten after this.
 const MEMORY: Duration = Duration::from_secs(240);
 
+/// A process runs once a turn, so that each of so many calls in a row takes a turn.
+const CALLS_IN_A_ROW: u32 = 10;
+
 /// Figures may be wrong for this long beyond the time in which gateways tell each other.
 const FIGURES_LATE: Duration = Duration::from_secs(3);
 
@@ -42,6 +45,7 @@ fn members(world: &World) {
     let mut truth = world.truth();
     truth.rules.last_renewals = last_renewals;
     let rules = truth.rules.clone();
+    let slack = world.plan.turn * CALLS_IN_A_ROW;
     let is_older = truth.older_until.is_some_and(|until| now < until);
     for live in 0..world.plan.lives {
         let set = OnlineSet::Fans(world.live_id(live)).to_string();
@@ -63,7 +67,8 @@ fn members(world: &World) {
             if is_excused || (!is_there && of_live.epoch.is_none()) {
                 continue;
             }
-            if let Some(by) = expectation.judge(now, is_there, &rules).overdue {
+            let overdue_by = expectation.judge(now, is_there, &rules).overdue;
+            if let Some(by) = overdue_by.filter(|by| *by > slack) {
                 let what = if is_there { "is still in" } else { "is missing in" };
                 let told = expectation.tell(now);
                 overdue.push(match by {
