@@ -304,7 +304,6 @@ impl Observer {
             self.vanished.remove(gateway);
             self.unlisted.remove(gateway);
         }
-        self.vanished.retain(|_, since| now.saturating_sub(*since) < self.lease);
         let (seen, vanished) = (&self.seen, &self.vanished);
         self.unproven.retain(|gateway, _| seen.contains_key(gateway) || vanished.contains_key(gateway));
         self.answered = Some(now);
@@ -410,9 +409,12 @@ mod tests {
             assert_eq!(look(&gateways, now * 1_000, &[], &[]).0, []);
         }
         assert_eq!(gateways.next_look(), Some(21_000));
-        let (burials, _) = look(&gateways, 22_000, &[], &[]);
+        // Its time came while the store was asked: the next look buries it.
+        assert_eq!(gateways.burials(20_990), []);
+        gateways.looked(&id("me"), &leases(&[], &[]), (20_990, 21_010));
+        let (burials, _) = look(&gateways, 21_020, &[], &["a"]);
         assert_eq!(burials, [Burial { gateway: id("a"), count: None }]);
-        assert!(gateways.roster().is_unknown(&id("a")));
+        assert!(!gateways.roster().counts(&id("a")));
     }
 
     #[test]

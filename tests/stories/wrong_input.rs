@@ -151,7 +151,6 @@ async fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
     .await;
 }
 
-/// As in `rollcall keys '*' | head -1`, after `head` has gone.
 /// Runs the program with a standard output that nobody reads: its exit code, and what it says on standard error.
 async fn without_a_reader(args: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -163,6 +162,7 @@ async fn without_a_reader(args: &[&str]) -> (Option<i32>, String) {
     (out.status.code(), said(&out))
 }
 
+/// As in `rollcall keys '*' | head -1`, after `head` has gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_goes_away_is_no_failure() {
     within_deadline(async {
@@ -185,10 +185,9 @@ async fn a_reader_that_goes_away_is_no_failure() {
         ];
         for command in commands {
             let mut seen = without_a_reader(command).await;
-            // On a busy machine Redis or the gateway may answer too late, which a command says. A missing reader is
-            // missing each time.
+            // On a busy machine Redis or the gateway may answer too late.
             for _ in 0..3 {
-                if seen != (Some(0), String::new()) {
+                if seen.0 == Some(69) || seen.1.contains("does not tell the lives") {
                     seen = without_a_reader(command).await;
                 }
             }

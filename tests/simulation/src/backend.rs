@@ -91,7 +91,8 @@ impl Backend {
         let mut truth = self.world.truth();
         let there = &mut truth.lives[live];
         (there.epoch, there.slices, there.changes) = (epoch, slices, false);
-        (there.opened, there.forgotten) = (Some(Instant::now()), None);
+        there.opened = Some(Instant::now());
+        there.forgotten = None;
         there.was_entered = false;
         there.attends = opened["attendance"] == true;
         there.epochs.extend(epoch.map(|epoch| (epoch, false)));
