@@ -33,6 +33,8 @@ const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 const MESSAGE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long keys of a trial stay if they cannot be deleted, in seconds.
 const LEFT_BEHIND: u64 = 60;
+/// How often a question that got no answer in time is asked.
+const ATTEMPTS: u32 = 3;
 
 /// What a trial of all masters found that does not keep a gateway from starting.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct TriedOut {
     pub refusals: Vec<String>,
     /// Masters that do not answer now.
     pub away: Vec<String>,
+    /// How many masters answered, though perhaps not each question.
+    answered: usize,
 }
 
 impl TriedOut {
@@ -50,6 +54,7 @@ impl TriedOut {
         self.warnings.extend(other.warnings);
         self.refusals.extend(other.refusals);
         self.away.extend(other.away);
+        self.answered += other.answered;
     }
 }
 
@@ -176,21 +181,17 @@ pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectErro
         }
     });
     let mut found = TriedOut::default();
-    let mut some_answered = false;
     let mut wrong: Vec<ConnectError> = Vec::new();
     for outcome in join_all(trials).await {
         match outcome {
-            Ok(of_one) => {
-                some_answered |= of_one.away.is_empty();
-                found.add(of_one);
-            }
+            Ok(of_one) => found.add(of_one),
             Err(why) => wrong.push(why),
         }
     }
     if let Some(wrong) = worst(wrong) {
         return Err(wrong);
     }
-    if !some_answered {
+    if found.answered == 0 {
         return Err(ConnectError::Unreachable(StoreError::Lost(found.away.join("; "))));
     }
     Ok(found)
@@ -222,13 +223,14 @@ impl Trial<'_> {
             self.found.away.push(format!("{host} does not answer"));
             return Ok(self.found);
         }
-        match self.node.ask("INFO", Vec::new()).await {
+        match self.ask("INFO", Vec::new()).await {
             Ok(info) => self.read_info(&info.into_string().unwrap_or_default())?,
             Err(error) => self.note("INFO", &error),
         }
         if !self.found.away.is_empty() {
             return Ok(self.found);
         }
+        self.found.answered += 1;
         if let Some(canary) = self.canary() {
             let (commands, messages) = join(self.commands(&canary), self.messages(&canary)).await;
             let keys = self.keys().await;
@@ -281,6 +283,18 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Asks the server again if it did not answer in time: a busy server is not away. Nothing that a trial asks does
+    /// harm if it is done twice.
+    async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Error> {
+        for _ in 1..ATTEMPTS {
+            match self.node.ask(command, args.clone()).await {
+                Err(error) if judge(&error) == StoreError::Timeout => {}
+                answered => return answered,
+            }
+        }
+        self.node.ask(command, args).await
+    }
+
     /// A key of this master; the keys of the trial lie beside it. `None` if the master serves no slot.
     fn canary(&self) -> Option<String> {
         let keys = self.topology.keys();
@@ -303,31 +317,31 @@ impl Trial<'_> {
         let mut failed = Vec::new();
         // Outside a script, where a full server refuses it. The script deletes it.
         let write = args![keys[0], "1", "EX", LEFT_BEHIND];
-        if let Err(said) = self.node.ask("SET", write).await {
+        if let Err(said) = self.ask("SET", write).await {
             failed.push(Failed { what: "SET".to_owned(), said });
         }
         // The server may know the script already, and would not be sent its text.
-        if let Err(said) = self.node.ask("EVAL", args!["return 1", 1, keys[0]]).await {
+        if let Err(said) = self.ask("EVAL", args!["return 1", 1, keys[0]]).await {
             failed.push(Failed { what: "EVAL".to_owned(), said });
         }
         // For calls to a slot that is moving.
         if *self.topology.layout() == Layout::Cluster
-            && let Err(said) = self.node.ask("ASKING", Vec::new()).await
+            && let Err(said) = self.ask("ASKING", Vec::new()).await
         {
             failed.push(Failed { what: "ASKING".to_owned(), said });
         }
         let script = &scripts::TRIAL;
         let mut command = "EVALSHA";
-        let mut said = self.node.ask(command, call(script.sha1())).await;
+        let mut said = self.ask(command, call(script.sha1())).await;
         if said.as_ref().is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript)) {
             command = "EVAL";
-            said = self.node.ask(command, call(script.text())).await;
+            said = self.ask(command, call(script.text())).await;
         }
         let mut read = match said {
             Ok(answer) => Reply::of_script(answer),
             Err(error) => {
                 failed.push(Failed { what: command.to_owned(), said: error });
-                let _ = self.node.ask("DEL", args![keys[0]]).await;
+                let _ = self.ask("DEL", args![keys[0]]).await;
                 return failed;
             }
         };
@@ -342,7 +356,7 @@ impl Trial<'_> {
         let ids = (LiveId::parse("0"), UserId::parse("0"), ListName::parse("0"));
         let (Ok(live), Ok(user), Ok(list)) = ids else { return Vec::new() };
         let keys = self.topology.keys().one_of_each(&live, &user, &list);
-        let asked = join_all(keys.iter().map(|key| self.node.ask("EXISTS", args![key]))).await;
+        let asked = join_all(keys.iter().map(|key| self.ask("EXISTS", args![key]))).await;
         let refused = keys.into_iter().zip(asked).filter_map(|(key, said)| Some((key, said.err()?)));
         refused.map(|(key, said)| Failed { what: format!("the key {key}"), said }).collect()
     }
@@ -370,7 +384,7 @@ impl Trial<'_> {
         }
         // Other gateways may try out the same server now.
         let text = format!("{:016x}", rand::random::<u64>());
-        if let Err(error) = self.node.ask("SPUBLISH", args![channel, text]).await {
+        if let Err(error) = self.ask("SPUBLISH", args![channel, text]).await {
             return failed("SPUBLISH", error);
         }
         let arrives = async {
