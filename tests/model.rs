@@ -163,7 +163,8 @@ fn every_rule_is_needed() {
         let rules = Rules { each_minute: rules.each_minute || without == Mutation::Nothing, ..Rules::ALL };
         assert_eq!(replay(&Setup { rules, ..setup }, &way), None, "{name} is not why");
     }
-    // The gateway makes a new room, whose first call has the same number as a call that comes back.
+    // The gateway makes a new room, whose first call has the same number as a call that comes back. Both users are
+    // fans, so that the numbers of users agree, too.
     let way = [
         Come(0, 0),
         Flush(0),
@@ -176,13 +177,13 @@ fn every_rule_is_needed() {
         LoseSlice,
         Find(0),
         Answer(0, Finder),
-        Come(0, 1),
+        Come(0, 2),
         Flush(0),
         Answer(0, Job),
         FailOver,
     ];
     let budget = Budget { evictions: 1, losses: 1, failovers: 1, ..CALM };
-    let with = |without| replay(&Setup { gateways: 1, rules: Rules { without, ..minute }, budget, ..PAIR }, &way);
+    let with = |without| replay(&Setup { gateways: 1, users: 3, rules: Rules { without, ..minute }, budget }, &way);
     assert_eq!(with(Mutation::Nothing), None);
     println!("NumbersBeginAnew: {}", with(Mutation::NumbersBeginAnew).expect("NumbersBeginAnew goes unnoticed"));
     // A random walk hardly ever finds this one, because the gateway must not come back to the live.

@@ -240,10 +240,8 @@ impl fmt::Display for Epoch {
 /// A set of users who are online. It is spread over slices.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OnlineSet {
-    /// The fans in a live.
-    Fans(LiveId),
-    /// All users in a live, fans or not.
-    Viewers(LiveId),
+    /// The viewers of a live, and the fans among them.
+    Live(LiveId),
     /// All users on the platform. This set is always open, in one epoch, and has [`USERS_SLICES`] slices.
     Users,
 }
@@ -252,23 +250,51 @@ impl OnlineSet {
     /// The live, if the set belongs to one.
     pub fn live(&self) -> Option<&LiveId> {
         match self {
-            Self::Fans(live) | Self::Viewers(live) => Some(live),
+            Self::Live(live) => Some(live),
             Self::Users => None,
         }
     }
 
     /// Whether the store keeps since when each user is in the set.
     pub fn keeps_since(&self) -> bool {
-        matches!(self, Self::Viewers(_))
+        matches!(self, Self::Live(_))
     }
 }
 
 impl fmt::Display for OnlineSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fans(live) => write!(f, "fans of {live}"),
-            Self::Viewers(live) => write!(f, "viewers of {live}"),
+            Self::Live(live) => write!(f, "viewers of {live}"),
             Self::Users => f.write_str("users"),
+        }
+    }
+}
+
+/// A group of the users of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// All of them.
+    All,
+    /// Those who follow the streamer. Users of the platform have no such group.
+    Fans,
+}
+
+impl OnlineSet {
+    /// The groups of the set.
+    pub fn groups(&self) -> &'static [Group] {
+        match self {
+            Self::Live(_) => &[Group::All, Group::Fans],
+            Self::Users => &[Group::All],
+        }
+    }
+}
+
+impl Group {
+    /// Its name in messages, answers and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Fans => "fans",
         }
     }
 }
@@ -288,9 +314,9 @@ pub struct SliceId {
 }
 
 impl SliceId {
-    /// A slice of a live's fans.
-    pub fn of_fans(live: LiveId, index: u32, of: u32) -> Self {
-        Self { set: OnlineSet::Fans(live), index, of }
+    /// A slice of a live.
+    pub fn of_live(live: LiveId, index: u32, of: u32) -> Self {
+        Self { set: OnlineSet::Live(live), index, of }
     }
 
     /// The slice of a user in a set that has `of` of them.

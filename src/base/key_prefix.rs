@@ -11,9 +11,8 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 14] = [
+const BEGINNINGS: [&str; 13] = [
     "online-fans:",
-    "online-viewers:",
     "last-seen:",
     "live:",
     "following:",

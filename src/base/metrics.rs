@@ -168,7 +168,7 @@ metrics! {
     flush_seconds: Histogram = Histogram::new(CALL_TIMES),
     /// Joins and leaves in one call to the store that writes a slice
     flush_batch_members: Histogram = Histogram::new([0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 100.0, 250.0, 500.0, 1_000.0]),
-    /// Fans sent to the store as joins or leaves
+    /// Viewers and users online sent to the store as joins or leaves
     flushed_members: Counter,
     /// Slices waiting to be flushed
     flush_queue: Gauge,

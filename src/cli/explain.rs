@@ -14,7 +14,7 @@ use super::common::{fence_name, open, print};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
-use crate::base::ids::{SliceId, UserId};
+use crate::base::ids::{Group, SliceId, UserId};
 use crate::config::{Config, ExplainArgs, FanSource};
 use crate::store::fans::{self, FanLookup};
 use crate::store::redis::RedisStore;
@@ -85,7 +85,7 @@ impl Explainer<'_> {
         let mut gateways = Vec::new();
         for (gateway, number) in inside.entries {
             let holds_user = match &self.args.user {
-                Some(user) => Some(self.store.holds(slice, &gateway, user).await?),
+                Some(user) => Some(self.store.holds_fan(slice, &gateway, user).await?),
                 None => None,
             };
             let lease = self.leases.get(&gateway);
@@ -93,13 +93,15 @@ impl Explainer<'_> {
                 expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.config.lease),
                 lease: lease.into(),
                 number,
-                members: self.store.held_card(slice, &gateway).await?,
+                members: self.store.held_card(slice, Group::All, &gateway).await?,
+                fans: self.store.held_card(slice, Group::Fans, &gateway).await?,
                 holds_user,
                 gateway_id: gateway,
             });
         }
         let fence = inside.fence.map(fence_name);
-        Ok(SliceStatus { slice: slice.index, key: self.store.keys().slice(slice), fans: inside.card, fence, gateways })
+        let key = self.store.keys().slice(slice);
+        Ok(SliceStatus { slice: slice.index, key, viewers: inside.card, fans: inside.fans, fence, gateways })
     }
 
     async fn user(&self, record: &LiveRecord, user: &UserId, explanation: &mut Explanation) -> StoreResult<UserStatus> {
@@ -109,8 +111,8 @@ impl Explainer<'_> {
             because.push(format!("{user} is not counted: the live is closed."));
         } else {
             let index = user.slice_index(record.slices);
-            let slice = SliceId::of_fans(record.live.clone(), index, record.slices);
-            counted = self.store.is_fan_online(&slice, user).await?;
+            let slice = SliceId::of_live(record.live.clone(), index, record.slices);
+            counted = self.store.is_member(&slice, Group::Fans, user).await?;
             because.push(verdict(user, index, counted, explanation.slices.first()));
         }
         let answer = self.fans.ask(streamer, std::slice::from_ref(user)).await;

@@ -73,15 +73,9 @@ pub struct Counts {
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
-    /// The same of slices of all viewers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub viewer_slices: Vec<SliceCard>,
     /// The indexes of those among `slices` that are in doubt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<u32>,
-    /// The indexes of those among `viewer_slices` that are in doubt.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub viewers_in_doubt: Vec<u32>,
 }
 
 /// An open live, as the walk found it.
@@ -101,18 +95,18 @@ pub struct SurveyedLive {
     pub slices: Vec<SurveyedSlice>,
 }
 
-/// How many members a slice has and how many left, and its parts: the gateway's place in the message's list, the number
-/// in the gateway's entry, and how many members that gateway holds.
-pub type SurveyedSlice = (u64, u64, Vec<(usize, u64, u64)>);
+/// How many members and fans a slice has and how many left, and its parts: the gateway's place in the message's list,
+/// the number in the gateway's entry, and how many members and fans that gateway holds.
+pub type SurveyedSlice = (u64, u64, u64, Vec<(usize, u64, u64, u64)>);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
 fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its members over all gateways, how many left, and the version of the slice that
-/// has this size.
-pub type SliceCard = (u32, u64, u64, u64);
+/// The size of one slice: its index, its members and its fans over all gateways, how many left, and the version of the
+/// slice that has this size.
+pub type SliceCard = (u32, u64, u64, u64, u64);
 
 /// Why a text is not acted upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,10 +176,8 @@ mod tests {
             viewers: 12,
             away: 1,
             asks: true,
-            slices: vec![(2, 5, 8, 1_732_000_000_000_000)],
-            viewer_slices: vec![(1, 7, 0, 9)],
+            slices: vec![(2, 5, 3, 8, 1_732_000_000_000_000)],
             in_doubt: vec![2],
-            viewers_in_doubt: Vec::new(),
         };
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for message in [
@@ -206,7 +198,7 @@ mod tests {
                     info: 3,
                     counted: (5, 4),
                     peaks: (9, 4),
-                    slices: vec![(4, 9, vec![(0, 7, 3)]), (0, 0, Vec::new())],
+                    slices: vec![(4, 2, 9, vec![(0, 7, 3, 1)]), (0, 0, 0, Vec::new())],
                 }],
             },
         ] {
@@ -222,14 +214,12 @@ mod tests {
             viewers: 12,
             away: 0,
             asks: false,
-            slices: vec![(2, 5, 8, 17)],
-            viewer_slices: vec![],
+            slices: vec![(2, 5, 3, 8, 17)],
             in_doubt: vec![],
-            viewers_in_doubt: vec![],
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape =
-            r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,8,17]]}"#;
+            r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,3,8,17]]}"#;
         assert_eq!(text, shape);
     }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, OnlineSet};
+use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
 use crate::presence::checks::Checks;
@@ -215,33 +215,27 @@ impl Publisher {
     }
 }
 
-/// New sizes of slices: of fans, and of all viewers.
+/// New sizes of slices, and the indexes of those in doubt.
 #[derive(Default)]
 struct News {
-    fans: Vec<SliceCard>,
-    fans_in_doubt: Vec<u32>,
-    viewers: Vec<SliceCard>,
-    viewers_in_doubt: Vec<u32>,
+    slices: Vec<SliceCard>,
+    in_doubt: Vec<u32>,
 }
 
 impl News {
     fn of(slices: &[(&Slice, SliceSize)]) -> Self {
         let mut news = Self::default();
         for (slice, size) in slices {
-            let (sizes, in_doubt) = match slice.id.set {
-                OnlineSet::Viewers(_) => (&mut news.viewers, &mut news.viewers_in_doubt),
-                OnlineSet::Fans(_) | OnlineSet::Users => (&mut news.fans, &mut news.fans_in_doubt),
-            };
-            sizes.push((slice.id.index, size.card, size.leaves, size.version));
+            news.slices.push((slice.id.index, size.card, size.fans, size.leaves, size.version));
             if size.in_doubt {
-                in_doubt.push(slice.id.index);
+                news.in_doubt.push(slice.id.index);
             }
         }
         news
     }
 
     fn is_empty(&self) -> bool {
-        self.fans.is_empty() && self.viewers.is_empty()
+        self.slices.is_empty()
     }
 }
 
@@ -251,18 +245,8 @@ fn channel(room: &Room) -> Channel {
 
 fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
     let ViewerCount { viewers, away } = count;
-    let News { fans: slices, fans_in_doubt: in_doubt, viewers: viewer_slices, viewers_in_doubt } = news;
-    Counts {
-        epoch: room.record.epoch,
-        number,
-        viewers,
-        away,
-        asks: false,
-        slices,
-        viewer_slices,
-        in_doubt,
-        viewers_in_doubt,
-    }
+    let News { slices, in_doubt } = news;
+    Counts { epoch: room.record.epoch, number, viewers, away, asks: false, slices, in_doubt }
 }
 
 #[cfg(test)]

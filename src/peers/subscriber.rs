@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{self, Counts, PeerMessage, Received};
 use crate::base::clock::Clock;
-use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
+use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
@@ -178,7 +178,7 @@ impl Subscriber {
 
     fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let sizes = counts.slices.iter().chain(&counts.viewer_slices).flat_map(|(_, card, leaves, _)| [*card, *leaves]);
+        let sizes = counts.slices.iter().flat_map(|(_, card, fans, leaves, _)| [*card, *fans, *leaves]);
         let most = [counts.viewers, counts.away].into_iter().chain(sizes).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
@@ -200,17 +200,11 @@ impl Subscriber {
             self.rooms.publish(room);
         }
         let LiveRecord { live, slices: of, .. } = &room.record;
-        let of_sets = [
-            (OnlineSet::Fans(live.clone()), &counts.slices, &counts.in_doubt),
-            (OnlineSet::Viewers(live.clone()), &counts.viewer_slices, &counts.viewers_in_doubt),
-        ];
-        for (set, cards, in_doubt) in of_sets {
-            for (index, card, leaves, version) in cards {
-                let place = room.place_of(&SliceId { set: set.clone(), index: *index, of: *of });
-                let in_doubt = in_doubt.contains(index);
-                let size = SliceSize { card: *card, leaves: *leaves, version: *version, in_doubt };
-                self.rooms.hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
-            }
+        for (index, card, fans, leaves, version) in &counts.slices {
+            let place = room.place_of(&SliceId::of_live(live.clone(), *index, *of));
+            let in_doubt = counts.in_doubt.contains(index);
+            let size = SliceSize { card: *card, fans: *fans, leaves: *leaves, version: *version, in_doubt };
+            self.rooms.hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
         }
         Ok(())
     }

@@ -10,12 +10,12 @@ use super::message::{PeerMessage, SurveyedLive, SurveyedSlice};
 use super::subscriber::Subscriber;
 use crate::base::ids::GatewayId;
 use crate::presence::Room;
-use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey};
+use crate::store::{Figures, FoundSlice, LiveRecord, MAX_MESSAGE, Peaks, SliceSize, SliceSurvey};
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
 const LIVE_BYTES: usize = 128 + 10 * 20;
-const SLICE_BYTES: usize = 8 + 2 * 20;
-const PART_BYTES: usize = 5 + 3 * 20;
+const SLICE_BYTES: usize = 9 + 3 * 20;
+const PART_BYTES: usize = 6 + 4 * 20;
 const ENVELOPE_BYTES: usize = 256;
 
 /// Puts what the walk found into messages.
@@ -68,8 +68,8 @@ impl Surveys {
     }
 
     fn slice(&mut self, slice: &SliceSurvey) -> SurveyedSlice {
-        let parts = slice.parts.iter().map(|part| (self.place(&part.gateway), part.entry, part.held));
-        (slice.card, slice.leaves, parts.collect())
+        let parts = slice.parts.iter().map(|part| (self.place(&part.gateway), part.entry, part.held, part.held_fans));
+        (slice.card, slice.fans, slice.leaves, parts.collect())
     }
 
     fn place(&mut self, gateway: &GatewayId) -> usize {
@@ -119,13 +119,15 @@ impl Subscriber {
             // What the peers could not be told is told again with the next check, which must not be put off.
             && !room.owes_peers()
             && found.slices.len() == room.slices().len()
-            && found.slices.iter().zip(room.slices()).all(|((card, leaves, parts), slice)| {
+            && found.slices.iter().zip(room.slices()).all(|((card, fans, leaves, parts), slice)| {
                 let own = parts.iter().find(|(part, ..)| Some(*part) == place);
-                let (entry, held) = own.map_or((None, 0), |(_, entry, held)| (Some(*entry), *held));
+                let (entry, held, held_fans) =
+                    own.map_or((None, 0, 0), |(_, entry, held, fans)| (Some(*entry), *held, *fans));
                 slice.expect(incarnation).is_some_and(|expected| {
                     // The walk tells nothing of lives with slices in doubt, and no versions.
-                    let size = SliceSize { card: *card, leaves: *leaves, in_doubt: false, ..expected.size };
-                    expected.is_met(entry, held, size, None)
+                    let version = expected.size.version;
+                    let size = SliceSize { card: *card, fans: *fans, leaves: *leaves, version, in_doubt: false };
+                    expected.is_met(&FoundSlice { entry, held, held_fans, size, timed: None })
                 })
             })
     }
@@ -157,16 +159,22 @@ mod tests {
             sums: Sums::default(),
             events: RecordEvents::default(),
         };
-        let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };
+        let part = |gateway: &GatewayId| SlicePart {
+            gateway: gateway.clone(),
+            entry: u64::MAX,
+            held: u64::MAX,
+            held_fans: u64::MAX,
+        };
         let slice = SliceSurvey {
             fence: None,
             card: u64::MAX,
+            fans: u64::MAX,
             leaves: u64::MAX,
             timed: None,
             may_be_in_doubt: false,
             parts: gateways.iter().map(part).collect(),
         };
-        surveys.add(&record, &vec![slice; 2 * slices as usize]);
+        surveys.add(&record, &vec![slice; slices as usize]);
     }
 
     #[test]

@@ -71,9 +71,9 @@ impl Audience {
         self.room().map_or(Millis::MAX, |room| room.confirmed_open_at())
     }
 
-    /// How many users of the slice at this place one call may change, if it may remove so many.
-    pub fn call_limit(&self, place: usize, leaves: usize) -> CallLimit {
-        let keeps_sessions = self.room().is_some_and(|room| room.keeps_sessions(place));
+    /// How many users of a slice one call may change, if it may remove so many.
+    pub fn call_limit(&self, leaves: usize) -> CallLimit {
+        let keeps_sessions = self.room().is_some_and(|room| room.keeps_sessions());
         CallLimit { users: if keeps_sessions { SESSIONS_A_CALL } else { MAX_BATCH }, leaves }
     }
 
@@ -86,7 +86,7 @@ impl Audience {
     }
 
     /// Since when these users are in the set of the slice at this place; empty if the set does not keep it.
-    pub fn since(&self, place: usize, users: &[UserId], now: UnixMillis) -> Vec<UnixMillis> {
+    pub fn since<'a>(&self, place: usize, users: impl Iterator<Item = &'a UserId>, now: UnixMillis) -> Vec<UnixMillis> {
         self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
     }
 

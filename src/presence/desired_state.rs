@@ -16,17 +16,41 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::base::ids::UserId;
-use crate::store::ApplyReply;
+use crate::store::{ApplyReply, HeldMembers};
 
-/// Whether the store holds an unsettled user for this gateway.
+/// How a user stands in a slice, by what this gateway says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Not there.
+    Gone,
+    /// There, and no fan as far as is known.
+    Member,
+    /// There, and a fan.
+    Fan,
+}
+
+/// How the store holds an unsettled user for this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum InStore {
-    No,
-    Yes,
-    /// A call about this user had no answer; the store may have applied it, or may apply it later.
-    Unsure,
-    /// The answer to the call in flight decides.
-    InFlight,
+    Known(Standing),
+    /// A call about this user had no answer; the store may have applied it, or may apply it later. Before, it held the
+    /// user so.
+    Unsure(Standing),
+    /// The answer to the call in flight decides. Before, the store held the user so.
+    InFlight(Standing),
+}
+
+impl InStore {
+    /// How the store held the user when that was known last.
+    fn before(self) -> Standing {
+        match self {
+            Self::Known(standing) | Self::Unsure(standing) | Self::InFlight(standing) => standing,
+        }
+    }
+
+    fn is_unsure(self) -> bool {
+        matches!(self, Self::Unsure(_))
+    }
 }
 
 /// What is known of this gateway's entry in the slice.
@@ -51,7 +75,8 @@ enum Entry {
 pub struct CallLimit {
     /// In all, at most [`crate::store::MAX_BATCH`].
     pub users: usize,
-    /// The leaves among them: for each of these the store must look at every gateway of the slice.
+    /// Those among them who leave, or are fans no longer: for each of these the store must look at every gateway of the
+    /// slice.
     pub leaves: usize,
 }
 
@@ -67,10 +92,34 @@ pub struct Draft {
     pub number: u64,
     /// The number of the entry that it follows; `None` if the call creates the entry.
     pub follows: Option<u64>,
-    /// Users to add.
+    /// Users who are there and no fans.
     pub joins: Vec<UserId>,
+    /// Users who are there and fans.
+    pub fans: Vec<UserId>,
     /// Users to remove.
     pub leaves: Vec<UserId>,
+    /// Those of `joins` and `leaves` whom the store held as fans.
+    pub former_fans: Vec<UserId>,
+}
+
+impl Draft {
+    /// How many users the call changes.
+    pub fn len(&self) -> usize {
+        self.joins.len() + self.fans.len() + self.leaves.len()
+    }
+
+    /// Whether the call changes nobody.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All users whom the call names, and how each stands by it.
+    fn users(&self) -> impl Iterator<Item = (&UserId, Standing)> {
+        let joins = self.joins.iter().map(|user| (user, Standing::Member));
+        let fans = self.fans.iter().map(|user| (user, Standing::Fan));
+        let leaves = self.leaves.iter().map(|user| (user, Standing::Gone));
+        joins.chain(fans).chain(leaves)
+    }
 }
 
 /// What an answer means.
@@ -78,8 +127,8 @@ pub struct Draft {
 pub enum Verdict {
     /// The store holds what the call asked for.
     Settled,
-    /// The store holds an unexpected number of users, or the entry has an unexpected number: read back what the store
-    /// holds and call [`DesiredState::reconcile`].
+    /// The store holds an unexpected number of users or fans, or the entry has an unexpected number: read back what the
+    /// store holds and call [`DesiredState::reconcile`].
     Mismatch,
     /// The entry is gone: make sure that the live is open, then call [`DesiredState::reassert`].
     Lost,
@@ -90,9 +139,9 @@ pub enum Verdict {
 /// How many users the store held wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Users who are wanted and were not in the store.
+    /// Users who are wanted, or wanted as fans, and were not in the store so.
     pub missing: usize,
-    /// Users who were in the store and are not wanted.
+    /// Users who were in the store, or were fans there, and are not wanted so.
     pub extra: usize,
 }
 
@@ -107,8 +156,8 @@ impl Difference {
 pub struct Held {
     /// How many users.
     pub members: u64,
-    /// The wrapping sum of their [`UserId::xxh3`].
-    pub digest: u64,
+    /// How many of them are fans.
+    pub fans: u64,
     /// The number of the last call.
     pub number: u64,
 }
@@ -117,8 +166,8 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DesiredState {
     wanted: HashSet<UserId>,
-    /// The wrapping sum of the wanted users' hashes, updated with each user so that nobody computes it under the lock.
-    digest: u64,
+    /// Those of the wanted users who are fans.
+    fans: HashSet<UserId>,
     unsettled: HashMap<UserId, InStore>,
     entry: Entry,
     number: u64,
@@ -133,6 +182,7 @@ pub struct DesiredState {
 impl Hash for DesiredState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         BTreeSet::from_iter(&self.wanted).hash(state);
+        BTreeSet::from_iter(&self.fans).hash(state);
         BTreeMap::from_iter(&self.unsettled).hash(state);
         (self.entry, self.number, self.in_flight, self.call_required).hash(state);
     }
@@ -155,39 +205,44 @@ impl DesiredState {
         }
     }
 
-    /// Wants the store to hold this user. True if it was not wanted before.
-    pub fn add(&mut self, user: &UserId) -> bool {
-        if !self.wanted.insert(user.clone()) {
+    /// Wants the store to hold a user so. True if something else was wanted before.
+    pub fn want(&mut self, user: &UserId, standing: Standing) -> bool {
+        let before = self.standing(user);
+        if before == standing {
             return false;
         }
-        self.digest = self.digest.wrapping_add(user.xxh3());
-        self.wish_changed(user, InStore::No);
-        true
-    }
-
-    /// Wants the store not to hold this user. True if the user was wanted before.
-    pub fn remove(&mut self, user: &UserId) -> bool {
-        if !self.wanted.remove(user) {
-            return false;
+        match standing {
+            Standing::Gone => drop(self.wanted.remove(user)),
+            Standing::Member | Standing::Fan => drop(self.wanted.insert(user.clone())),
         }
-        self.digest = self.digest.wrapping_sub(user.xxh3());
-        self.wish_changed(user, InStore::Yes);
-        true
-    }
-
-    /// `if_settled` is what the store holds of a user who was settled until now.
-    fn wish_changed(&mut self, user: &UserId, if_settled: InStore) {
+        match standing {
+            Standing::Gone | Standing::Member => drop(self.fans.remove(user)),
+            Standing::Fan => drop(self.fans.insert(user.clone())),
+        }
         match self.unsettled.get(user) {
-            None => drop(self.unsettled.insert(user.clone(), if_settled)),
-            Some(InStore::Unsure | InStore::InFlight) => {}
+            // The user was settled.
+            None => drop(self.unsettled.insert(user.clone(), InStore::Known(before))),
             // The store still holds what is wanted again.
-            Some(InStore::Yes | InStore::No) => drop(self.unsettled.remove(user)),
+            Some(InStore::Known(in_store)) if *in_store == standing => drop(self.unsettled.remove(user)),
+            Some(_) => {}
+        }
+        true
+    }
+
+    /// How the store should hold a user for this gateway.
+    pub fn standing(&self, user: &UserId) -> Standing {
+        if self.fans.contains(user) {
+            Standing::Fan
+        } else if self.wanted.contains(user) {
+            Standing::Member
+        } else {
+            Standing::Gone
         }
     }
 
     pub(crate) fn remove_all(&mut self) {
         for user in self.wanted.iter().cloned().collect::<Vec<_>>() {
-            self.remove(&user);
+            self.want(&user, Standing::Gone);
         }
     }
 
@@ -196,22 +251,15 @@ impl DesiredState {
         self.wanted.len()
     }
 
-    pub(crate) fn contains(&self, user: &UserId) -> bool {
-        self.wanted.contains(user)
+    /// How many of them are fans.
+    pub fn wanted_fans(&self) -> usize {
+        self.fans.len()
     }
 
     /// What the store must hold for this gateway by now; `None` while a call is in flight or had no answer. The cost
     /// grows with the number of unsettled users.
     pub fn held(&self) -> Option<Held> {
-        if self.in_flight {
-            return None;
-        }
-        let members = self.expected_held()?;
-        let digest = self.unsettled.iter().fold(self.digest, |sum, (user, in_store)| match in_store {
-            InStore::No => sum.wrapping_sub(user.xxh3()),
-            _ => sum.wrapping_add(user.xxh3()),
-        });
-        Some(Held { members, digest, number: self.number })
+        if self.in_flight { None } else { self.expected_held() }
     }
 
     /// Whether the store holds what is wanted of this user.
@@ -304,36 +352,55 @@ impl DesiredState {
         if self.in_flight || self.is_lost() || self.needs_read_back() || !self.is_dirty() {
             return None;
         }
-        let (joins, leaves) = self.batch(limit);
-        let follows = self.entry();
-        if follows.is_none() {
+        let draft = self.batch(limit);
+        if draft.follows.is_none() {
             self.entry = Entry::Unconfirmed;
         }
-        for user in joins.iter().chain(&leaves) {
-            self.unsettled.insert(user.clone(), InStore::InFlight);
+        for (user, _) in draft.users() {
+            if let Some(in_store) = self.unsettled.get_mut(user) {
+                *in_store = InStore::InFlight(in_store.before());
+            }
         }
-        self.number += 1;
+        self.number = draft.number;
         self.in_flight = true;
         self.call_required = false;
-        Some(Draft { number: self.number, follows, joins, leaves })
+        Some(draft)
     }
 
-    /// Some unsettled users, the unknown ones first, so that at most one batch is ever unknown.
-    fn batch(&self, limit: CallLimit) -> (Vec<UserId>, Vec<UserId>) {
-        let unknown = self.unsettled.iter().filter(|(_, in_store)| **in_store == InStore::Unsure);
-        let others = self.unsettled.iter().filter(|(_, in_store)| **in_store != InStore::Unsure);
-        let (mut joins, mut leaves) = (Vec::new(), Vec::new());
-        for (user, _) in unknown.chain(others) {
-            if joins.len() + leaves.len() == limit.users {
+    /// A call about some unsettled users, the unknown ones first, so that at most one batch is ever unknown.
+    fn batch(&self, limit: CallLimit) -> Draft {
+        let mut draft = Draft {
+            number: self.number + 1,
+            follows: self.entry(),
+            joins: Vec::new(),
+            fans: Vec::new(),
+            leaves: Vec::new(),
+            former_fans: Vec::new(),
+        };
+        let mut losses = 0;
+        let unknown = self.unsettled.iter().filter(|(_, in_store)| in_store.is_unsure());
+        let others = self.unsettled.iter().filter(|(_, in_store)| !in_store.is_unsure());
+        for (user, in_store) in unknown.chain(others) {
+            if draft.len() == limit.users {
                 break;
             }
-            if self.wanted.contains(user) {
-                joins.push(user.clone());
-            } else if leaves.len() < limit.leaves {
-                leaves.push(user.clone());
+            let standing = self.standing(user);
+            if standing == Standing::Gone || standing < in_store.before() {
+                if losses == limit.leaves {
+                    continue;
+                }
+                losses += 1;
+            }
+            if in_store.before() == Standing::Fan && standing != Standing::Fan {
+                draft.former_fans.push(user.clone());
+            }
+            match standing {
+                Standing::Gone => draft.leaves.push(user.clone()),
+                Standing::Member => draft.joins.push(user.clone()),
+                Standing::Fan => draft.fans.push(user.clone()),
             }
         }
-        (joins, leaves)
+        draft
     }
 
     /// Takes in the answer to the call in flight.
@@ -358,17 +425,16 @@ impl DesiredState {
                 return Verdict::Settled;
             }
         };
-        for (users, present) in [(&draft.joins, true), (&draft.leaves, false)] {
-            for user in users {
-                if self.wanted.contains(user) == present {
-                    self.unsettled.remove(user);
-                } else {
-                    self.unsettled.insert(user.clone(), if present { InStore::Yes } else { InStore::No });
-                }
+        for (user, standing) in draft.users() {
+            if self.standing(user) == standing {
+                self.unsettled.remove(user);
+            } else {
+                self.unsettled.insert(user.clone(), InStore::Known(standing));
             }
         }
         // The read-back may have been required while the call was under way.
-        let differs = self.expected_held().is_some_and(|expected| expected != view.held);
+        let expected = self.expected_held();
+        let differs = expected.is_some_and(|expected| (expected.members, expected.fans) != (view.held, view.held_fans));
         if differs || self.needs_read_back() {
             self.entry = Entry::MustReadBack;
             Verdict::Mismatch
@@ -387,39 +453,42 @@ impl DesiredState {
     fn mark_unknown(&mut self, draft: &Draft) {
         // The draft may have been an empty call that was required.
         self.require_call();
-        for user in draft.joins.iter().chain(&draft.leaves) {
-            self.unsettled.insert(user.clone(), InStore::Unsure);
+        for (user, _) in draft.users() {
+            let before = self.unsettled.get(user).map_or_else(|| self.standing(user), |in_store| in_store.before());
+            self.unsettled.insert(user.clone(), InStore::Unsure(before));
         }
     }
 
-    /// How many users the store must hold for this gateway by its own answers; `None` while any user is unknown.
-    fn expected_held(&self) -> Option<u64> {
-        let mut held = self.wanted.len();
-        for in_store in self.unsettled.values() {
-            match in_store {
-                InStore::No => held -= 1,
-                InStore::Yes => held += 1,
-                InStore::Unsure | InStore::InFlight => return None,
-            }
+    /// What the store must hold for this gateway by its own answers; `None` while any user is unknown.
+    fn expected_held(&self) -> Option<Held> {
+        let mut held = Held { members: self.wanted.len() as u64, fans: self.fans.len() as u64, number: self.number };
+        for (user, in_store) in &self.unsettled {
+            let InStore::Known(in_store) = *in_store else { return None };
+            let wanted = self.standing(user);
+            held.members += u64::from(in_store != Standing::Gone);
+            held.members -= u64::from(wanted != Standing::Gone);
+            held.fans += u64::from(in_store == Standing::Fan);
+            held.fans -= u64::from(wanted == Standing::Fan);
         }
-        Some(held as u64)
+        Some(held)
     }
 
     /// Sends every wanted user again: the entry was lost and the live is open.
     pub fn reassert(&mut self) {
         self.entry = Entry::None;
         self.call_required = false;
-        self.unsettled = self.wanted.iter().map(|user| (user.clone(), InStore::No)).collect();
+        let gone = |user: &UserId| (user.clone(), InStore::Known(Standing::Gone));
+        self.unsettled = self.wanted.iter().map(gone).collect();
     }
 
-    /// Sends users again who are in this gateway's held set and missing in the slice's set. Returns how many of them
-    /// are wanted and were settled before.
+    /// Sends users again whom this gateway's held sets have and the slice's sets lack. Returns how many of them are
+    /// wanted and were settled before.
     pub fn resend(&mut self, users: &[UserId]) -> usize {
         let mut again = 0;
         for user in users.iter().filter(|user| self.wanted.contains(*user)) {
-            // Not `InStore::No`: the store counts them as held.
+            // Not known to be gone: the store counts them as held.
             if !self.unsettled.contains_key(user) {
-                self.unsettled.insert(user.clone(), InStore::Unsure);
+                self.unsettled.insert(user.clone(), InStore::Unsure(self.standing(user)));
                 again += 1;
             }
         }
@@ -429,7 +498,7 @@ impl DesiredState {
     /// Takes in what the store holds for this gateway. `entry` was read first, then `held`, while no call was in
     /// flight. The next calls settle what differs. One call is made in any case, so that the store refuses every
     /// earlier call that may still arrive. Returns how many of the users that differ were not unsettled already.
-    pub fn reconcile(&mut self, entry: Option<u64>, held: &HashSet<UserId>) -> Difference {
+    pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
         let Some(number) = entry else {
             self.lose_entry();
             return Difference::default();
@@ -439,13 +508,20 @@ impl DesiredState {
         self.call_required = true;
         let known = std::mem::take(&mut self.unsettled);
         let mut difference = Difference::default();
-        for user in self.wanted.iter().filter(|user| !held.contains(*user)) {
-            difference.missing += usize::from(!known.contains_key(user));
-            self.unsettled.insert(user.clone(), InStore::No);
-        }
-        for user in held.iter().filter(|user| !self.wanted.contains(*user)) {
-            difference.extra += usize::from(!known.contains_key(user));
-            self.unsettled.insert(user.clone(), InStore::Yes);
+        let concerned: HashSet<&UserId> = self.wanted.iter().chain(&held.users).chain(&held.fans).collect();
+        for user in concerned {
+            let in_store = in_store(held, user);
+            let wanted = self.standing(user);
+            if in_store == InStore::Known(wanted) {
+                continue;
+            }
+            let is_new = usize::from(!known.contains_key(user));
+            if wanted > in_store.before() {
+                difference.missing += is_new;
+            } else {
+                difference.extra += is_new;
+            }
+            self.unsettled.insert(user.clone(), in_store);
         }
         difference
     }
@@ -453,12 +529,24 @@ impl DesiredState {
     /// Frees most of the memory that the maps keep from their peak.
     pub(crate) fn shrink(&mut self) {
         self.wanted.shrink_to(self.wanted.len() * 2);
+        self.fans.shrink_to(self.fans.len() * 2);
         self.unsettled.shrink_to(self.unsettled.len() * 2);
     }
 
     /// Forgets everything: the epoch is over.
     pub(crate) fn clear(&mut self) {
         *self = Self::numbered_from(self.number);
+    }
+}
+
+/// How the store holds a user of whom it was read back whom it holds.
+fn in_store(held: &HeldMembers, user: &UserId) -> InStore {
+    match (held.users.contains(user), held.fans.contains(user)) {
+        (true, true) => InStore::Known(Standing::Fan),
+        (true, false) => InStore::Known(Standing::Member),
+        (false, false) => InStore::Known(Standing::Gone),
+        // No call leaves that behind, so another program wrote there.
+        (false, true) => InStore::Unsure(Standing::Gone),
     }
 }
 
@@ -472,7 +560,17 @@ mod tests {
     }
 
     fn done(held: u64) -> ApplyReply {
-        ApplyReply::Done(SliceView { size: SliceSize { card: held, ..SliceSize::default() }, held })
+        done_with(held, 0)
+    }
+
+    fn done_with(held: u64, held_fans: u64) -> ApplyReply {
+        let size = SliceSize { card: held, fans: held_fans, ..SliceSize::default() };
+        ApplyReply::Done(SliceView { size, held, held_fans })
+    }
+
+    /// What is read back if these users are held, and none as a fan.
+    fn held(users: &[usize]) -> HeldMembers {
+        HeldMembers { users: users.iter().map(|n| user(*n)).collect(), ..HeldMembers::default() }
     }
 
     fn next(desired: &mut DesiredState) -> Option<Draft> {
@@ -483,7 +581,7 @@ mod tests {
     fn holding(users: &[usize]) -> DesiredState {
         let mut desired = DesiredState::default();
         for n in users {
-            desired.add(&user(*n));
+            desired.want(&user(*n), Standing::Member);
         }
         let call = next(&mut desired).unwrap();
         assert_eq!(desired.answered(&call, &done(users.len() as u64)), Verdict::Settled);
@@ -493,8 +591,8 @@ mod tests {
     #[test]
     fn a_user_who_leaves_before_the_flush_is_never_sent() {
         let mut desired = DesiredState::default();
-        desired.add(&user(1));
-        desired.remove(&user(1));
+        desired.want(&user(1), Standing::Member);
+        desired.want(&user(1), Standing::Gone);
         assert!(!desired.is_dirty());
         assert_eq!(next(&mut desired), None);
     }
@@ -502,11 +600,11 @@ mod tests {
     #[test]
     fn the_first_call_creates_the_entry_and_each_later_one_follows_the_last() {
         let mut desired = DesiredState::default();
-        desired.add(&user(1));
+        desired.want(&user(1), Standing::Member);
         let first = next(&mut desired).unwrap();
         assert_eq!((first.follows, first.joins.len()), (None, 1));
         assert_eq!(desired.answered(&first, &done(1)), Verdict::Settled);
-        desired.remove(&user(1));
+        desired.want(&user(1), Standing::Gone);
         let last = next(&mut desired).unwrap();
         assert_eq!((last.follows, last.leaves.len()), (Some(first.number), 1));
         assert_eq!(desired.answered(&last, &done(0)), Verdict::Settled);
@@ -517,9 +615,9 @@ mod tests {
     #[test]
     fn a_change_during_the_call_is_sent_with_the_next() {
         let mut desired = DesiredState::default();
-        desired.add(&user(1));
+        desired.want(&user(1), Standing::Member);
         let call = next(&mut desired).unwrap();
-        desired.remove(&user(1));
+        desired.want(&user(1), Standing::Gone);
         assert_eq!(next(&mut desired), None, "one call at a time");
         assert_eq!(desired.answered(&call, &done(1)), Verdict::Settled);
         assert_eq!(next(&mut desired).unwrap().leaves, vec![user(1)]);
@@ -528,10 +626,10 @@ mod tests {
     #[test]
     fn a_call_without_an_answer_sends_the_present_state_again_and_follows_what_was_answered() {
         let mut desired = holding(&[1]);
-        desired.add(&user(2));
+        desired.want(&user(2), Standing::Member);
         let call = next(&mut desired).unwrap();
         desired.failed(&call);
-        desired.remove(&user(2));
+        desired.want(&user(2), Standing::Gone);
         let again = next(&mut desired).unwrap();
         assert_eq!((again.leaves.len(), again.joins.len(), again.follows), (1, 0, call.follows));
         assert!(again.number > call.number);
@@ -540,14 +638,14 @@ mod tests {
     #[test]
     fn a_broken_chain_is_read_back_and_followed_by_one_more_call() {
         let mut desired = holding(&[1]);
-        desired.add(&user(2));
+        desired.want(&user(2), Standing::Member);
         let lost = next(&mut desired).unwrap();
         desired.failed(&lost);
         let again = next(&mut desired).unwrap();
         assert_eq!(desired.answered(&again, &ApplyReply::Old), Verdict::Mismatch);
         assert!(desired.needs_read_back());
         assert_eq!(next(&mut desired), None, "nothing is sent before the store was read");
-        let held = HashSet::from([user(1), user(2)]);
+        let held = held(&[1, 2]);
         assert_eq!(desired.reconcile(Some(lost.number), &held), Difference::default());
         let empty = next(&mut desired).unwrap();
         assert_eq!((empty.follows, empty.joins.len(), empty.leaves.len()), (Some(lost.number), 0, 0));
@@ -558,19 +656,19 @@ mod tests {
     #[test]
     fn a_read_back_that_is_required_during_a_call_comes_after_it() {
         let mut desired = holding(&[1]);
-        desired.add(&user(2));
+        desired.want(&user(2), Standing::Member);
         let in_flight = next(&mut desired).unwrap();
         desired.require_read_back();
         assert_eq!(desired.answered(&in_flight, &done(2)), Verdict::Mismatch);
         assert!(desired.needs_read_back());
-        let held = HashSet::from([user(1), user(3)]);
+        let held = held(&[1, 3]);
         assert_eq!(desired.reconcile(Some(in_flight.number), &held), Difference { missing: 1, extra: 1 });
     }
 
     #[test]
     fn a_required_call_comes_after_the_one_in_flight_and_is_repeated_until_it_is_answered() {
         let mut desired = holding(&[1]);
-        desired.add(&user(2));
+        desired.want(&user(2), Standing::Member);
         let in_flight = next(&mut desired).unwrap();
         desired.require_call();
         assert_eq!(desired.answered(&in_flight, &done(2)), Verdict::Settled);
@@ -587,12 +685,12 @@ mod tests {
     fn an_entry_of_an_earlier_room_is_followed_and_the_users_it_left_are_removed() {
         let mut desired = DesiredState::numbered_from(10);
         desired.found_entry(7, 0);
-        desired.add(&user(1));
+        desired.want(&user(1), Standing::Member);
         assert_eq!(next(&mut desired).unwrap().follows, Some(7));
         let mut desired = DesiredState::numbered_from(10);
         desired.found_entry(7, 1);
         assert!(desired.needs_read_back());
-        desired.reconcile(Some(7), &HashSet::from([user(5)]));
+        desired.reconcile(Some(7), &held(&[5]));
         assert_eq!(next(&mut desired).unwrap().leaves, [user(5)]);
     }
 
@@ -600,7 +698,7 @@ mod tests {
     fn a_call_removes_at_most_the_given_number_of_users() {
         let mut desired = holding(&(0..300).collect::<Vec<_>>());
         desired.remove_all();
-        desired.add(&user(1_000));
+        desired.want(&user(1_000), Standing::Member);
         let call = desired.next(CallLimit { users: MAX_BATCH, leaves: 100 }).unwrap();
         assert_eq!((call.joins.len(), call.leaves.len()), (1, 100));
         desired.answered(&call, &done(201));
@@ -612,14 +710,14 @@ mod tests {
         let mut desired = holding(&(0..300).collect::<Vec<_>>());
         desired.remove_all();
         for n in 300..700 {
-            desired.add(&user(n));
+            desired.want(&user(n), Standing::Member);
         }
         let limit = CallLimit { users: 250, leaves: MAX_BATCH };
         assert_eq!(desired.calls_due(limit), 3);
         let mut held = 300;
         for changed in [250, 250, 200] {
             let call = desired.next(limit).unwrap();
-            assert_eq!(call.joins.len() + call.leaves.len(), changed);
+            assert_eq!(call.len(), changed);
             held += call.joins.len() as u64;
             held -= call.leaves.len() as u64;
             assert_eq!(desired.answered(&call, &done(held)), Verdict::Settled);
@@ -632,12 +730,12 @@ mod tests {
         let mut desired = DesiredState::default();
         for round in 0..50 {
             for n in 0..500 {
-                desired.add(&user(round * 500 + n));
+                desired.want(&user(round * 500 + n), Standing::Member);
             }
             let call = next(&mut desired).unwrap();
             desired.failed(&call);
             for n in 0..500 {
-                desired.remove(&user(round * 500 + n));
+                desired.want(&user(round * 500 + n), Standing::Gone);
             }
         }
         assert!(desired.unsettled.len() <= MAX_BATCH, "{} remembered", desired.unsettled.len());
@@ -647,7 +745,7 @@ mod tests {
     fn a_lost_entry_is_reasserted_only_on_request() {
         let mut desired = DesiredState::default();
         for n in 0..1_500 {
-            desired.add(&user(n));
+            desired.want(&user(n), Standing::Member);
         }
         let mut held = 0;
         while let Some(call) = next(&mut desired) {
@@ -655,7 +753,7 @@ mod tests {
             assert_eq!(desired.answered(&call, &done(held)), Verdict::Settled);
         }
         assert_eq!(held, 1_500);
-        desired.add(&user(1_500));
+        desired.want(&user(1_500), Standing::Member);
         let call = next(&mut desired).unwrap();
         assert_eq!(desired.answered(&call, &ApplyReply::Unknown), Verdict::Lost);
         assert_eq!(next(&mut desired), None);
@@ -664,22 +762,18 @@ mod tests {
         assert_eq!((first.follows, first.joins.len()), (None, MAX_BATCH));
     }
 
-    fn digest(users: &[UserId]) -> u64 {
-        users.iter().fold(0, |sum, user| sum.wrapping_add(user.xxh3()))
-    }
-
     #[test]
     fn the_expected_held_set_follows_the_answers_and_not_what_is_wanted() {
         let mut desired = DesiredState::default();
-        desired.add(&user(1));
-        desired.add(&user(2));
-        assert_eq!(desired.held(), Some(Held { members: 0, digest: 0, number: 0 }));
+        desired.want(&user(1), Standing::Member);
+        desired.want(&user(2), Standing::Member);
+        assert_eq!(desired.held(), Some(Held { members: 0, fans: 0, number: 0 }));
         let call = next(&mut desired).unwrap();
         assert_eq!(desired.held(), None, "the store may have applied the call in flight or not");
         desired.answered(&call, &done(2));
-        desired.remove(&user(1));
-        desired.add(&user(3));
-        let held = Held { members: 2, digest: digest(&[user(2), user(1)]), number: 1 };
+        desired.want(&user(1), Standing::Gone);
+        desired.want(&user(3), Standing::Member);
+        let held = Held { members: 2, fans: 0, number: 1 };
         assert_eq!(desired.held(), Some(held));
         let call = next(&mut desired).unwrap();
         desired.failed(&call);
@@ -690,7 +784,7 @@ mod tests {
     fn a_user_who_is_held_and_missing_in_the_slice_is_sent_again() {
         let mut desired = holding(&[1, 2]);
         desired.require_read_back();
-        desired.reconcile(Some(1), &HashSet::from([user(1), user(2)]));
+        desired.reconcile(Some(1), &held(&[1, 2]));
         assert_eq!(desired.resend(&[user(2), user(9)]), 1, "an unwanted user is not sent");
         let again = next(&mut desired).unwrap();
         assert_eq!((again.joins.clone(), again.leaves.len()), (vec![user(2)], 0));
@@ -701,13 +795,54 @@ mod tests {
     #[test]
     fn a_wrong_count_is_noticed_and_repaired() {
         let mut desired = DesiredState::default();
-        desired.add(&user(1));
-        desired.add(&user(2));
+        desired.want(&user(1), Standing::Member);
+        desired.want(&user(2), Standing::Member);
         let call = next(&mut desired).unwrap();
         assert_eq!(desired.answered(&call, &done(3)), Verdict::Mismatch);
-        let held = HashSet::from([user(1), user(3)]);
+        let held = held(&[1, 3]);
         assert_eq!(desired.reconcile(Some(call.number), &held), Difference { missing: 1, extra: 1 });
         let repair = next(&mut desired).unwrap();
         assert_eq!((repair.joins, repair.leaves), (vec![user(2)], vec![user(3)]));
+    }
+
+    #[test]
+    fn the_answer_of_a_fan_check_is_one_more_change_of_the_same_user() {
+        let mut desired = holding(&[1, 2]);
+        desired.want(&user(1), Standing::Fan);
+        let call = next(&mut desired).unwrap();
+        assert_eq!((&call.fans, call.len()), (&vec![user(1)], 1));
+        assert_eq!(desired.answered(&call, &done_with(2, 0)), Verdict::Mismatch, "the store lacks a fan");
+        desired.reconcile(Some(call.number), &held(&[1, 2]));
+        let again = next(&mut desired).unwrap();
+        assert_eq!(again.fans, [user(1)]);
+        assert_eq!(desired.answered(&again, &done_with(2, 1)), Verdict::Settled);
+        desired.want(&user(1), Standing::Member);
+        let call = next(&mut desired).unwrap();
+        assert_eq!((&call.joins, &call.former_fans), (&vec![user(1)], &vec![user(1)]));
+        assert_eq!(desired.answered(&call, &done_with(2, 0)), Verdict::Settled);
+        assert!(!desired.is_dirty());
+    }
+
+    #[test]
+    fn a_fan_whose_leave_had_no_answer_is_told_as_a_former_fan_with_the_next_call() {
+        let mut desired = DesiredState::default();
+        desired.want(&user(1), Standing::Fan);
+        let call = next(&mut desired).unwrap();
+        assert_eq!(desired.answered(&call, &done_with(1, 1)), Verdict::Settled);
+        desired.want(&user(1), Standing::Gone);
+        let lost = next(&mut desired).unwrap();
+        desired.failed(&lost);
+        let again = next(&mut desired).unwrap();
+        assert_eq!((&again.leaves, &again.former_fans), (&vec![user(1)], &vec![user(1)]));
+    }
+
+    #[test]
+    fn a_fan_of_another_program_is_taken_out() {
+        let mut desired = holding(&[1]);
+        desired.require_read_back();
+        let strange = HeldMembers { fans: HashSet::from([user(1), user(9)]), ..held(&[1]) };
+        assert_eq!(desired.reconcile(Some(1), &strange).total(), 2);
+        let repair = next(&mut desired).unwrap();
+        assert_eq!((repair.joins, repair.leaves), (vec![user(1)], vec![user(9)]));
     }
 }

@@ -3,7 +3,6 @@
 use super::gateways::Gateways;
 use super::rooms::Rooms;
 use crate::base::clock::Millis;
-use crate::base::ids::OnlineSet;
 use crate::base::metrics::Metrics;
 
 pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
@@ -13,9 +12,7 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
         members += room.own_viewers().viewers;
         for (place, slice) in room.slices().iter().enumerate() {
             let state = slice.lock();
-            if matches!(slice.id.set, OnlineSet::Fans(_)) {
-                fans += state.desired().wanted();
-            }
+            fans += state.desired().wanted_fans();
             drift += state.drift();
             drop(state);
             unchecked += room.unchecked(place);

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
+use super::desired_state::Standing;
 use super::slice::{ReadSize, SetSize, Slice};
 use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
@@ -68,7 +69,7 @@ impl Platform {
         here.sockets += 1;
         if here.sockets == 1 {
             users.seen.remove(user);
-            self.slices[place].lock().add(user);
+            self.slices[place].lock().want(user, Standing::Member);
         }
     }
 
@@ -86,7 +87,7 @@ impl Platform {
         users.here.remove(user);
         users.note_seen(user, heard);
         let mut state = self.slices[place].lock();
-        state.remove(user);
+        state.want(user, Standing::Gone);
         if users.shrink() {
             state.shrink();
         }
@@ -213,7 +214,11 @@ mod tests {
             let held = state.desired().wanted() as u64;
             state.answered(
                 &draft,
-                &ApplyReply::Done(SliceView { size: SliceSize { card: held, ..SliceSize::default() }, held }),
+                &ApplyReply::Done(SliceView {
+                    size: SliceSize { card: held, ..SliceSize::default() },
+                    held,
+                    held_fans: 0,
+                }),
                 0,
             );
             drop(state);
@@ -276,7 +281,7 @@ mod tests {
         let left = platform.left(place, &draft.leaves);
         platform.enter(&user);
         platform.leave(&user, 90);
-        let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0 });
+        let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0, held_fans: 0 });
         platform.slices[place].lock().answered(&draft, &done, 0);
         platform.note_left_told(place, &draft.leaves, &left);
         assert_eq!(left, [Some(70)]);
@@ -298,7 +303,7 @@ mod tests {
         // Older data: without one who is here, and with one who is gone.
         platform.leave(&leaving, 70);
         let held = [&gone, &settled, &leaving].map(Clone::clone).into();
-        platform.slices[0].lock().reconcile(Some(1), &HeldMembers { users: held, missing: Vec::new() });
+        platform.slices[0].lock().reconcile(Some(1), &HeldMembers { users: held, ..HeldMembers::default() });
         platform.note_unsettled(0, 90);
         let told: HashMap<_, _> = flush(&platform, 0).into_iter().collect();
         assert_eq!(told, [(gone, Some(90)), (leaving, Some(70))].into());

@@ -79,8 +79,8 @@ impl RemoteViewers {
         known.sum_up(roster)
     }
 
-    /// Notes that peers have an entry in a slice of all viewers. One that said nothing yet may have viewers; how many,
-    /// the slices say. True as for [`RemoteViewers::heard`].
+    /// Notes that peers have an entry in a slice. One that said nothing yet may have viewers; how many, the slices say.
+    /// True as for [`RemoteViewers::heard`].
     pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         let mut known = self.0.lock();
         gateways.iter().for_each(|gateway| known.note_entry(gateway));
@@ -103,8 +103,8 @@ impl RemoteViewers {
         self.0.lock().sum_up(roster)
     }
 
-    /// The other living gateways that have viewers for sure. A gateway that has an entry in a slice of all viewers and
-    /// said nothing may have let go of the live, and would never say that it has none.
+    /// The other living gateways that have viewers for sure. A gateway that has an entry in a slice and said
+    /// nothing may have let go of the live, and would never say that it has none.
     pub(crate) fn with_viewers(&self, roster: &Roster) -> Vec<GatewayId> {
         let known = self.0.lock();
         let with_some =

@@ -32,7 +32,7 @@ use super::tally::{Tally, ViewerCount};
 use super::throttle::{Shown, Throttle};
 use super::told_peers::ToldPeers;
 use crate::base::clock::Millis;
-use crate::base::ids::{GatewayId, OnlineSet, SliceId};
+use crate::base::ids::{GatewayId, SliceId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{Arrived, LiveRecord, LiveState, Peaks, SliceSize};
@@ -91,7 +91,6 @@ pub struct Room {
     pub record: LiveRecord,
     /// By the index of the users' slice. The room seats users in `seating.rs`.
     pub(super) seats: Box<[Mutex<Seats>]>,
-    /// The slices of the fans and then those of all viewers.
     pub(super) slices: Box<[Slice]>,
     end: OnceLock<End>,
     /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live
@@ -104,8 +103,7 @@ pub struct Room {
     pub bans: Bans,
     remote: RemoteViewers,
     pub told: ToldPeers,
-    fans: SetSize,
-    viewers: SetSize,
+    size: SetSize,
     /// The highest exact figures that this gateway knows of.
     peaks: Mutex<RoomPeaks>,
     /// The peaks that the store was told last.
@@ -157,8 +155,7 @@ impl Room {
             bans: Bans::new(bans, now),
             remote: RemoteViewers::default(),
             told: ToldPeers::default(),
-            fans: SetSize::default(),
-            viewers: SetSize::default(),
+            size: SetSize::default(),
             peaks: Mutex::new(RoomPeaks::new(record.peaks)),
             told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
@@ -199,13 +196,8 @@ impl Room {
 
     /// The place in [`Room::slices`] of this slice of a live; `None` if the room has no such slice.
     pub fn place_of(&self, slice: &SliceId) -> Option<usize> {
-        let n = self.record.slices;
-        let place = match slice.set {
-            OnlineSet::Fans(_) => slice.index.checked_sub(1)?,
-            OnlineSet::Viewers(_) => n + slice.index.checked_sub(1)?,
-            OnlineSet::Users => return None,
-        };
-        self.slices.get(place as usize).filter(|there| there.id == *slice).map(|_| place as usize)
+        let place = slice.index.checked_sub(1)? as usize;
+        self.slices.get(place).filter(|there| there.id == *slice).map(|_| place)
     }
 
     pub fn own_viewers(&self) -> ViewerCount {
@@ -234,7 +226,7 @@ impl Room {
         self.remote_changed(self.remote.heard(peer, count, number, roster))
     }
 
-    /// Notes that these other gateways have an entry in a slice of viewers.
+    /// Notes that these other gateways have an entry in a slice.
     pub fn note_holders(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         self.remote_changed(self.remote.holds(gateways, roster))
     }
@@ -262,8 +254,7 @@ impl Room {
         if self.own_viewers().viewers > 0 {
             return peer.is_none_or(|peer| peer < place(own));
         }
-        let had_some = |slice: &Slice| slice.id.set.keeps_since() && slice.lock().desired().is_registered();
-        peer.is_none() && self.slices.iter().any(had_some)
+        peer.is_none() && self.slices.iter().any(|slice| slice.lock().desired().is_registered())
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
@@ -277,14 +268,19 @@ impl Room {
     /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here, of whom the store
     /// may not have heard yet.
     pub fn figures(&self) -> Figures {
-        Figures { viewers: self.viewers.members().max(self.tally.viewers_here()), fans: self.fans.members() }
+        Figures { viewers: self.size.members().max(self.tally.viewers_here()), fans: self.size.fans() }
     }
 
     /// The figures as the store last said, and how many came and left, of one moment: who came has left or is there.
     pub fn totals(&self) -> (Figures, Arrived) {
-        let of_viewers = self.slices.iter().filter(|slice| slice.id.set.keeps_since());
-        let arrived = of_viewers.fold(Arrived::default(), |sum, slice| sum.plus(slice.size().arrived()));
-        (Figures { viewers: arrived.joins.saturating_sub(arrived.leaves), fans: self.fans.members() }, arrived)
+        let mut arrived = Arrived::default();
+        let mut fans = 0;
+        for slice in &self.slices {
+            let size = slice.size();
+            arrived = arrived.plus(size.arrived());
+            fans += size.fans;
+        }
+        (Figures { viewers: arrived.joins.saturating_sub(arrived.leaves), fans }, arrived)
     }
 
     /// What dashboards are shown. The quality is asked for last, so that no doubtful figure is taken for a certain one.
@@ -296,21 +292,16 @@ impl Room {
     /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
     /// the size changed, or whether it is in doubt.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
-        let news = self.slices[place].note(size, now, self.sum_of(place));
+        let news = self.slices[place].note(size, now, &self.size);
         self.note_peaks();
         news
     }
 
     /// As [`Room::note_size`], for what a check read that expected version `expected`.
     pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
-        let news = self.slices[place].note_reading(read, self.sum_of(place));
+        let news = self.slices[place].note_reading(read, &self.size);
         self.note_peaks();
         news
-    }
-
-    /// The sum to which the slice at this place counts.
-    fn sum_of(&self, place: usize) -> &SetSize {
-        if place < self.seats.len() { &self.fans } else { &self.viewers }
     }
 
     /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the peaks.
@@ -364,7 +355,7 @@ impl Room {
 
     /// Whether a slice may have a wrong size.
     pub fn has_slice_in_doubt(&self) -> bool {
-        self.fans.is_in_doubt() || self.viewers.is_in_doubt()
+        self.size.is_in_doubt()
     }
 
     /// Whether everything that the store said of this live is in doubt.

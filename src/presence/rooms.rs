@@ -256,9 +256,9 @@ impl Rooms {
 
     /// A user came, went or changed: the store, the dashboards and the peers may have to hear of it.
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
-        let audience = room.into();
-        room.places_of(user).for_each(|place| self.flush_if_dirty(&audience, place));
-        self.ask_elsewhere(room, room.fans_place(user));
+        let place = room.place_of_user(user);
+        self.flush_if_dirty(&room.into(), place);
+        self.ask_elsewhere(room, place);
         self.count(room);
         self.publish(room);
     }
@@ -287,7 +287,7 @@ impl Rooms {
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
             if room.check_again(user) {
-                self.check_fans(&room, room.fans_place(user));
+                self.check_fans(&room, room.place_of_user(user));
             }
         }
     }
@@ -453,22 +453,21 @@ mod tests {
     fn a_socket_that_does_not_count_says_nothing_of_when_its_user_is_here() {
         let terms = Terms { attendance: true, ..Terms::default() };
         let room = install(&Rooms::default(), LiveRecord { terms, ..record() });
-        let viewers = 1;
         let plain = testing::conn("u1");
         let hidden = Arc::new(Conn::new(Identity { counted: false, ..plain.identity.clone() }, 900));
         let user = std::slice::from_ref(&plain.identity.user);
         let rate = Rate::per_second(10);
         room.join(&hidden, rate, (0, 1_000)).unwrap();
         room.join(&plain, rate, (0, 2_000)).unwrap();
-        assert_eq!(room.since(viewers, user, 9_000), [2_000]);
+        assert_eq!(room.since(0, user.iter(), 9_000), [2_000]);
         room.leave(&hidden, 900);
-        assert_eq!(room.left(viewers, user), Some(vec![None]));
+        assert_eq!(room.left(0, user), Some(vec![None]));
         room.join(&hidden, rate, (900, 3_000)).unwrap();
         plain.heard(950);
         room.leave(&plain, 950);
-        assert_eq!(room.left(viewers, user), Some(vec![Some(950)]));
+        assert_eq!(room.left(0, user), Some(vec![Some(950)]));
         room.remove_user(&user[0], 990);
-        assert_eq!(room.left(viewers, user), Some(vec![Some(950)]));
+        assert_eq!(room.left(0, user), Some(vec![Some(950)]));
     }
 
     #[test]

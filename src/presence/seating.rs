@@ -1,5 +1,5 @@
 //! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat, the room wants the
-//! user in the store's sets to which the user now belongs: the fans, and all viewers.
+//! user in the store as the user now stands.
 //! The seats of the users of one slice have one lock; a slice's own lock is only taken after it. Never awaits.
 
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::conn::{Conn, Signals};
+use super::desired_state::Standing;
 use super::room::{NoSeat, Room};
 use super::seats::{ExpiredFans, Member, SeatView, Seats};
 use super::tally::{SeatChange, SeatState};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::gcra::Rate;
-use crate::base::ids::{OnlineSet, UserId};
+use crate::base::ids::UserId;
 use crate::store::MAX_BATCH;
 use crate::store::fans::FanAnswers;
 
@@ -26,35 +27,25 @@ pub(crate) enum Away {
 }
 
 impl Room {
-    /// The places of a user's slices in [`Room::slices`]: among the fans, and among all viewers.
-    pub fn places_of(&self, user: &UserId) -> impl Iterator<Item = usize> + use<> {
-        (self.fans_place(user)..self.slices.len()).step_by(self.seats.len())
-    }
-
-    /// The place of the user's slice among the fans, and of the user's seat.
-    pub fn fans_place(&self, user: &UserId) -> usize {
+    /// The place of a user's slice in [`Room::slices`], and of the user's seat.
+    pub fn place_of_user(&self, user: &UserId) -> usize {
         user.slice_index(self.record.slices) as usize - 1
     }
 
     fn seats_of(&self, user: &UserId) -> &Mutex<Seats> {
-        &self.seats[self.fans_place(user)]
+        &self.seats[self.place_of_user(user)]
     }
 
-    /// Wants the user in the store's sets, or not, as the seat of now says. The caller holds the lock of the seats.
+    /// Wants the user in the store as the seat of now says. The caller holds the lock of the seats.
     fn settle(&self, user: &UserId, seats: &Seats) {
-        for place in self.places_of(user) {
-            let slice = &self.slices[place];
-            let wanted = match slice.id.set {
-                OnlineSet::Viewers(_) => seats.has_viewer(user),
-                OnlineSet::Fans(_) | OnlineSet::Users => seats.has_fan(user),
-            };
-            let mut state = slice.lock();
-            if wanted {
-                state.add(user);
-            } else {
-                state.remove(user);
-            }
-        }
+        let standing = if seats.has_fan(user) {
+            Standing::Fan
+        } else if seats.has_viewer(user) {
+            Standing::Member
+        } else {
+            Standing::Gone
+        };
+        self.slices[self.place_of_user(user)].lock().want(user, standing);
     }
 
     /// Seats a socket, at this time of the clock and of the wall clock; all joins together keep to `rate`.
@@ -108,7 +99,7 @@ impl Room {
             seats.forget_left(std::slice::from_ref(user));
         }
         if seats.shrink() {
-            self.places_of(user).for_each(|place| self.slices[place].lock().shrink());
+            self.slices[self.place_of_user(user)].lock().shrink();
         }
         self.count_seat(change, now);
     }
@@ -131,7 +122,7 @@ impl Room {
 
     /// Whether the store has what is wanted of the user.
     fn is_settled(&self, user: &UserId) -> bool {
-        self.places_of(user).all(|place| self.slices[place].lock().desired().is_settled(user))
+        self.slices[self.place_of_user(user)].lock().desired().is_settled(user)
     }
 
     /// Notes when a user's socket was last heard, for the end of the user's session. The caller holds the lock.
@@ -141,25 +132,25 @@ impl Room {
         }
     }
 
-    /// Whether the calls on the slice at this place begin and end sessions.
-    pub(super) fn keeps_sessions(&self, place: usize) -> bool {
-        self.record.terms.attendance && self.slices[place].id.set.keeps_since()
+    /// Whether the calls on the slices begin and end sessions.
+    pub(super) fn keeps_sessions(&self) -> bool {
+        self.record.terms.attendance
     }
 
-    /// When these users of the slice at this place were here last; `None` for one if that is not known, and for a set
-    /// without sessions.
+    /// When these users of the slice at this place were here last, `None` for one if that is not known; `None` for a
+    /// live without sessions.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
-        if !self.keeps_sessions(place) {
+        if !self.keeps_sessions() {
             return None;
         }
-        let seats = self.seats[place % self.seats.len()].lock();
+        let seats = self.seats[place].lock();
         Some(users.iter().map(|user| seats.left(user)).collect())
     }
 
     /// Takes in that the store has ended the sessions of these users of the slice at this place.
     pub fn note_left_told(&self, place: usize, users: &[UserId]) {
-        if self.keeps_sessions(place) {
-            self.seats[place % self.seats.len()].lock().forget_left(users);
+        if self.keeps_sessions() {
+            self.seats[place].lock().forget_left(users);
         }
     }
 
@@ -174,14 +165,10 @@ impl Room {
         self.seats_of(user).lock().view(user)
     }
 
-    /// Since when these users of the slice at this place have their seats; a user who left counts as here now. Empty
-    /// for a set that does not keep it.
-    pub fn since(&self, place: usize, users: &[UserId], now: UnixMillis) -> Vec<UnixMillis> {
-        if !self.slices[place].id.set.keeps_since() {
-            return Vec::new();
-        }
-        let seats = self.seats[place % self.seats.len()].lock();
-        users.iter().map(|user| seats.since(user).unwrap_or(now)).collect()
+    /// Since when these users of the slice at this place have their seats; a user who left counts as here now.
+    pub fn since<'a>(&self, place: usize, users: impl Iterator<Item = &'a UserId>, now: UnixMillis) -> Vec<UnixMillis> {
+        let seats = self.seats[place].lock();
+        users.map(|user| seats.since(user).unwrap_or(now)).collect()
     }
 
     /// Takes everybody out of the seats, and out of the store's sets: the gateway stops.
@@ -204,7 +191,7 @@ impl Room {
     /// Tells the sockets of the users of one slice that the room has ended, and forgets them. Returns how many there
     /// were.
     pub fn release(&self, place: usize) -> usize {
-        let conns = self.seats.get(place).map(|seats| seats.lock().clear()).unwrap_or_default();
+        let conns = self.seats[place].lock().clear();
         self.slices[place].lock().clear();
         for conn in &conns {
             conn.signal(Signals::ENDED);
@@ -237,38 +224,35 @@ impl Room {
         if self.asks_elsewhere { 0 } else { self.unchecked(place) }
     }
 
-    /// How many users of the slice at this place wait for a fan check. Only the fans' slices have such users.
+    /// How many users of the slice at this place wait for a fan check.
     pub fn unchecked(&self, place: usize) -> usize {
-        self.seats.get(place).map_or(0, |seats| seats.lock().unchecked())
+        self.seats[place].lock().unchecked()
     }
 
     /// As [`Seats::take_unchecked`] of a whole batch, of the slice at this place.
     pub fn take_unchecked(&self, place: usize) -> Vec<UserId> {
-        self.seats.get(place).map(|seats| seats.lock().take_unchecked(MAX_BATCH)).unwrap_or_default()
+        self.seats[place].lock().take_unchecked(MAX_BATCH)
     }
 
     /// As [`Seats::queue_ask`], of the slice at this place.
     pub fn queue_ask(&self, place: usize) -> bool {
-        self.asks_elsewhere && self.seats.get(place).is_some_and(|seats| seats.lock().queue_ask())
+        self.asks_elsewhere && self.seats[place].lock().queue_ask()
     }
 
     /// As [`Seats::take_for_asking`], of the slice at this place.
     pub fn take_for_asking(&self, place: usize, most: usize) -> Vec<UserId> {
-        self.seats.get(place).map(|seats| seats.lock().take_for_asking(most)).unwrap_or_default()
+        self.seats[place].lock().take_for_asking(most)
     }
 
     /// Puts users whose check had no answer back to the front of the queue.
     pub fn return_unchecked(&self, place: usize, users: &[UserId]) {
-        if let Some(seats) = self.seats.get(place) {
-            seats.lock().return_unchecked(users);
-        }
+        self.seats[place].lock().return_unchecked(users);
     }
 
     /// Takes in the answers for these users of the slice at this place, in the same order. True if all are known; who
     /// is not is asked about again.
     pub fn fans_answered(&self, place: usize, users: &[UserId], answers: &FanAnswers, now: Millis) -> bool {
-        let Some(seats) = self.seats.get(place) else { return true };
-        let mut seats = seats.lock();
+        let mut seats = self.seats[place].lock();
         let mut unknown = Vec::new();
         for (user, answer) in users.iter().zip(answers) {
             match answer {
@@ -284,7 +268,7 @@ impl Room {
     /// As [`Seats::expire_checks`], of the slice at this place. If fans are looked up elsewhere, the expired checks are
     /// due there, and nobody is returned.
     pub fn expire_checks(&self, place: usize, then: Millis, together: Millis) -> Option<ExpiredFans> {
-        let mut seats = self.seats.get(place)?.lock();
+        let mut seats = self.seats[place].lock();
         // A job of the flusher may be asking now, and its answers must not be taken for newer than they are.
         let together = if self.slices[place].lock().has_no_job() { together } else { 0 };
         let expired = seats.expire_checks(then, together);

@@ -45,6 +45,7 @@ struct Size {
 #[derive(Debug, Default)]
 pub struct SetSize {
     members: AtomicU64,
+    fans: AtomicU64,
     /// How many slices are in doubt.
     doubts: AtomicU64,
 }
@@ -52,6 +53,10 @@ pub struct SetSize {
 impl SetSize {
     pub fn members(&self) -> u64 {
         self.members.load(Ordering::SeqCst)
+    }
+
+    pub fn fans(&self) -> u64 {
+        self.fans.load(Ordering::SeqCst)
     }
 
     pub fn is_in_doubt(&self) -> bool {
@@ -66,6 +71,7 @@ impl SetSize {
             self.doubts.fetch_add(1, Ordering::SeqCst);
         }
         self.members.fetch_add(after.card.wrapping_sub(before.card), Ordering::SeqCst);
+        self.fans.fetch_add(after.fans.wrapping_sub(before.fans), Ordering::SeqCst);
         if before.in_doubt && !after.in_doubt {
             self.doubts.fetch_sub(1, Ordering::SeqCst);
         }
@@ -118,7 +124,8 @@ impl Slice {
     pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
         let size = self.size();
         let (entry, held) = self.lock().expect(incarnation)?;
-        Some(ExpectedSlice { slice: self.id.clone(), entry, held, size })
+        let (held, held_fans) = (held.members, held.fans);
+        Some(ExpectedSlice { slice: self.id.clone(), entry, held, held_fans, size })
     }
 
     /// Notes that the store still had this version at `now`.
@@ -160,7 +167,7 @@ impl Size {
         let newest = if there.version >= self.newest.version { there } else { self.newest };
         let before = std::mem::replace(self, Self { there, newest, heard: now }).there;
         sum.replace(before, there);
-        (before.card, before.leaves, before.in_doubt) != (there.card, there.leaves, there.in_doubt)
+        (SliceSize { version: there.version, ..before }) != there
     }
 }
 
@@ -170,7 +177,7 @@ mod tests {
     use crate::base::ids::LiveId;
 
     fn slice() -> Slice {
-        let id = SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1);
+        let id = SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1);
         Slice::new(id, 1)
     }
 

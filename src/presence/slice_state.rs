@@ -4,7 +4,7 @@
 
 use tokio::time::Instant;
 
-use super::desired_state::{DesiredState, Difference, Draft, Verdict};
+use super::desired_state::{DesiredState, Difference, Draft, Held, Standing, Verdict};
 use super::resync_at::ResyncAt;
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
@@ -52,14 +52,9 @@ impl SliceState {
 
     // -------------------------------------------------------------------------------------------------------- users
 
-    /// Wants the store to hold this user.
-    pub fn add(&mut self, user: &UserId) {
-        self.desired.add(user);
-    }
-
-    /// Wants the store not to hold this user.
-    pub fn remove(&mut self, user: &UserId) {
-        self.desired.remove(user);
+    /// Wants the store to hold a user so.
+    pub fn want(&mut self, user: &UserId, standing: Standing) {
+        self.desired.want(user, standing);
     }
 
     /// Wants the store to hold nobody, for good: the gateway stops.
@@ -192,7 +187,7 @@ impl SliceState {
 
     /// Takes in what the store holds for this gateway; see [`DesiredState::reconcile`].
     pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
-        let mut difference = self.desired.reconcile(entry, &held.users);
+        let mut difference = self.desired.reconcile(entry, held);
         difference.missing += self.desired.resend(&held.missing);
         self.drift = difference.total();
         difference
@@ -218,15 +213,15 @@ impl SliceState {
         self.desired.found_entry(number, held);
     }
 
-    /// See [`super::slice::Slice::expect`]: the entry and how many users are held.
-    pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, u64)> {
+    /// See [`super::slice::Slice::expect`]: the entry, and how many users are held.
+    pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, Held)> {
         let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
         let held = self.desired.held().filter(|_| is_settled);
         if held.is_none() {
             // The store may have applied the call in flight before the event that this check is made for.
             self.desired.require_call();
         }
-        held.map(|held| (self.desired.entry(), held.members))
+        held.map(|held| (self.desired.entry(), held))
     }
 
     /// Takes in what a check found instead of `expected`. False if a call was made meanwhile: then nothing is taken in.

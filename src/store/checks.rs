@@ -38,6 +38,8 @@ pub struct ExpectedSlice {
     pub entry: Option<u64>,
     /// How many members the gateway holds.
     pub held: u64,
+    /// How many fans are among them.
+    pub held_fans: u64,
     /// How many members the slice has, over all gateways, and the newest version of it that the gateway knows.
     pub size: SliceSize,
 }
@@ -99,11 +101,36 @@ pub trait Checks {
     ) -> Vec<StoreResult<Option<SliceReading>>>;
 }
 
+/// What was found of a slice, for [`ExpectedSlice::is_met`].
+#[derive(Debug, Clone, Copy)]
+pub struct FoundSlice {
+    /// The number in the gateway's entry.
+    pub entry: Option<u64>,
+    /// How many members the gateway holds.
+    pub held: u64,
+    /// How many fans are among them.
+    pub held_fans: u64,
+    /// The size over all gateways.
+    pub size: SliceSize,
+    /// As in a [`SliceReading`].
+    pub timed: Option<u64>,
+}
+
+impl From<&SliceReading> for FoundSlice {
+    fn from(reading: &SliceReading) -> Self {
+        let SliceReading { size, entry, held, held_fans, timed, .. } = *reading;
+        Self { entry, held, held_fans, size, timed }
+    }
+}
+
 impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in
     /// doubt never is, nor is one of an older version, nor one that has other times than those of its members.
-    pub fn is_met(&self, entry: Option<u64>, held: u64, size: SliceSize, timed: Option<u64>) -> bool {
-        (entry, held, size.arrived()) == (self.entry, self.held, self.size.arrived())
+    pub fn is_met(&self, found: &FoundSlice) -> bool {
+        let FoundSlice { size, timed, .. } = found;
+        found.entry == self.entry
+            && (found.held, found.held_fans) == (self.held, self.held_fans)
+            && (size.arrived(), size.fans) == (self.size.arrived(), self.size.fans)
             && !size.in_doubt
             && size.version >= self.size.version
             && timed.is_none_or(|timed| timed == size.card)

@@ -132,7 +132,7 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
-    /// Every slice of the live: those of its fans first.
+    /// Every slice of the live.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
         slices_of(self.slices, &self.live)
     }
@@ -192,10 +192,8 @@ impl OpenLive {
     }
 }
 
-/// The slices of the fans and then those of all viewers.
 fn slices_of(slices: u32, live: &LiveId) -> impl Iterator<Item = SliceId> + use<> {
-    let sets = [OnlineSet::Fans(live.clone()), OnlineSet::Viewers(live.clone())];
-    sets.into_iter().flat_map(move |set| SliceId::all(set, slices))
+    SliceId::all(OnlineSet::Live(live.clone()), slices)
 }
 
 /// The outcome of an [`OpenLive`].

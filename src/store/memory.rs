@@ -55,7 +55,7 @@ use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, USERS_SLICES, UserId};
 #[cfg(test)]
 use {
-    crate::base::ids::{LiveId, OnlineSet},
+    crate::base::ids::{Group, LiveId, OnlineSet},
     crate::store::LiveRecord,
     std::collections::BTreeMap,
 };
@@ -134,8 +134,8 @@ impl MemoryStore {
             contents.entry(live.clone()).or_default().0 = Some(kept.record.clone());
         }
         for slice in &self.slices {
-            if let OnlineSet::Fans(live) = &slice.key().set {
-                contents.entry(live.clone()).or_default().1.extend(slice.fans_page(0).users);
+            if let OnlineSet::Live(live) = &slice.key().set {
+                contents.entry(live.clone()).or_default().1.extend(slice.members_page(Group::Fans, 0).users);
             }
         }
         contents

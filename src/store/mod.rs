@@ -50,7 +50,7 @@ pub use attendance::{
 };
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, MAX_CHECKED};
+pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, MAX_CHECKED};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult, both};
@@ -88,7 +88,7 @@ pub use sessions::{
 pub use slices::{
     Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedTimes, Fence, HeldFrom, HeldMembers, HeldPage,
     Holders, LATEST_ENTRY, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
-    SliceTotals, SliceView, Slices, Strays, StraysPage, Swept,
+    SliceTotals, SliceView, Slices, Strays, StraysPage, Surplus, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};

@@ -207,7 +207,7 @@ pub trait Sessions: Sync {
     ) -> StoreResult<(Vec<Session>, bool)> {
         // Slices are equally large, near enough: with this many of each, the page is nearly always full.
         let each = (limit / slices as usize * 2 + 16).min(MAX_BATCH);
-        let ids: Vec<SliceId> = SliceId::all(OnlineSet::Viewers(of.live.clone()), slices).collect();
+        let ids: Vec<SliceId> = SliceId::all(OnlineSet::Live(of.live.clone()), slices).collect();
         let read = ids.iter().map(|slice| self.sessions_in_slice((of, slice), span.from, after, each));
         Ok(merge(try_join_all(read).await?, span, (each, limit)))
     }

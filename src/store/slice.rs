@@ -12,11 +12,11 @@ use super::limits::MAX_BATCH;
 use super::sessions::Stays;
 use super::slices::{
     Apply, ApplyReply, Compared, DOUBT_AFTER_LOSS, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
-    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Strays, StraysPage, Swept,
+    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Strays, StraysPage, Surplus, Swept,
 };
-use super::sums::Arrived;
+use super::sums::{Arrived, Uniques};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, UserId};
 
 /// The most strays that one answer names.
 const MAX_NAMES: usize = 10;
@@ -27,8 +27,8 @@ const MAX_NAMES: usize = 10;
 /// model checker can tell states apart.
 #[derive(Debug, Clone, Default)]
 pub struct Slice {
-    members: Members,
-    held: BTreeMap<GatewayId, Members>,
+    members: GroupSet,
+    fans: GroupSet,
     /// Since when each member is there, in a set that keeps it.
     since: BTreeMap<UserId, UnixMillis>,
     /// The number of each gateway's last applied call.
@@ -37,8 +37,11 @@ pub struct Slice {
     version: u64,
     /// How often a user came, by the first gateway, and how often one left, by the last.
     arrived: Arrived,
-    /// The hashes of the different users who came.
+    /// How many fans the calls have counted.
+    counted_fans: u64,
+    /// The hashes of the different users who came, and of the fans among them.
     users: HashSet<u64>,
+    different_fans: HashSet<u64>,
     /// What was counted of the epoch, if it is closed.
     closed: SliceTotals,
     /// When the doubt about the slice may end; `None` if it is in no doubt.
@@ -47,11 +50,18 @@ pub struct Slice {
     stays: BTreeMap<Epoch, Stays>,
 }
 
+/// How many members came or left, and how many fans.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moved {
+    members: u64,
+    fans: u64,
+}
+
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.held, &self.since, &self.entries, self.fence, &self.stays)
-            == (&other.members, &other.held, &other.since, &other.entries, other.fence, &other.stays)
-            && (self.counted(), self.doubt) == (other.counted(), other.doubt)
+        (&self.members, &self.fans, &self.since, &self.entries, self.fence, &self.stays)
+            == (&other.members, &other.fans, &other.since, &other.entries, other.fence, &other.stays)
+            && (self.counted(), self.counted_fans, self.doubt) == (other.counted(), other.counted_fans, other.doubt)
     }
 }
 
@@ -59,8 +69,8 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.held, &self.since, &self.entries, self.fence).hash(state);
-        (self.counted(), self.doubt).hash(state);
+        (&self.members, &self.fans, &self.since, &self.entries, self.fence).hash(state);
+        (self.counted(), self.counted_fans, self.doubt).hash(state);
     }
 }
 
@@ -68,7 +78,7 @@ impl Slice {
     /// Changes what a gateway holds. A call that registers does nothing after `not_after`: its gateway may have
     /// registered, let go or died since.
     pub fn apply(&mut self, call: &Apply, not_after: UnixMillis, now: UnixMillis) -> ApplyReply {
-        debug_assert!(call.joins.len() + call.leaves.len() <= MAX_BATCH);
+        debug_assert!(call.joins.len() + call.fans.len() + call.leaves.len() <= MAX_BATCH);
         let begins = match self.fence {
             Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
             Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
@@ -87,30 +97,56 @@ impl Slice {
             self.wipe();
             self.fence = Some(Fence::Open(call.epoch));
         }
-        self.compare_size(Some(call.known), now);
-        let size = self.members.len();
+        self.compare_sizes(Some(call.known), now);
+        let before = self.there();
         self.entries.insert(call.gateway.clone(), call.number);
         let version = self.move_on(now);
-        self.note_since(&call.joins, &call.since);
-        let came = self.join(&call.gateway, &call.joins);
+        let present: Vec<UserId> = call.present().cloned().collect();
+        self.note_since(&present, &call.since);
+        let came = Moved {
+            members: self.members.join(&call.gateway, &present),
+            fans: self.fans.join(&call.gateway, &call.fans),
+        };
         if call.uniques {
-            self.users.extend(call.joins.iter().map(UserId::xxh3));
+            self.users.extend(present.iter().map(UserId::xxh3));
+            self.different_fans.extend(call.fans.iter().map(UserId::xxh3));
         }
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
-            call.joins.iter().zip(&call.since).for_each(|(user, at)| stays.enter(user, version, *at));
+            present.iter().zip(&call.since).for_each(|(user, at)| stays.enter(user, version, *at));
         }
-        let left: HashMap<&UserId, UnixMillis> = call.times_left().collect();
-        let left = self.leave(&call.gateway, &call.leaves, |user| left.get(user).copied().unwrap_or(now));
-        self.count_change(size, came, left);
-        let held = self.held.get(&call.gateway).map_or(0, Members::len);
-        ApplyReply::Done(SliceView { size: self.size(), held })
+        let no_fans: Vec<UserId> = call.joins.iter().chain(&call.leaves).cloned().collect();
+        let last_here: HashMap<&UserId, UnixMillis> = call.times_left().collect();
+        let left = Moved {
+            fans: self.drop_fans(&call.gateway, &no_fans),
+            members: self.leave(&call.gateway, &call.leaves, |user| last_here.get(user).copied().unwrap_or(now)),
+        };
+        self.count_change(before, came, left);
+        let held = |group: &GroupSet| group.held.get(&call.gateway).map_or(0, Members::len);
+        ApplyReply::Done(SliceView { size: self.size(), held: held(&self.members), held_fans: held(&self.fans) })
+    }
+
+    fn group(&self, group: Group) -> &GroupSet {
+        match group {
+            Group::All => &self.members,
+            Group::Fans => &self.fans,
+        }
+    }
+
+    /// How many are there, whatever was counted.
+    fn there(&self) -> Moved {
+        Moved { members: self.members.users.len(), fans: self.fans.users.len() }
     }
 
     /// The size, as the calls have counted it.
     fn size(&self) -> SliceSize {
-        let leaves = self.arrived.leaves;
-        SliceSize { card: self.counted(), leaves, version: self.version, in_doubt: self.doubt.is_some() }
+        SliceSize {
+            card: self.counted(),
+            fans: self.counted_fans,
+            leaves: self.arrived.leaves,
+            version: self.version,
+            in_doubt: self.doubt.is_some(),
+        }
     }
 
     /// How many members the slice has by the count of the calls.
@@ -118,14 +154,21 @@ impl Slice {
         self.arrived.joins - self.arrived.leaves
     }
 
-    /// Begins a doubt if the slice has another size than was counted, or is older than the one `known` to a gateway.
-    fn compare_size(&mut self, known: Option<SliceSize>, now: UnixMillis) {
+    /// Whether the slice has as many members and fans as the calls have counted.
+    fn has_counted_sizes(&self) -> bool {
+        let there = self.there();
+        (there.members, there.fans) == (self.counted(), self.counted_fans)
+    }
+
+    /// Begins a doubt if the slice has other sizes than were counted, or is older than the one `known` to a gateway.
+    fn compare_sizes(&mut self, known: Option<SliceSize>, now: UnixMillis) {
         if let Some(known) = known.filter(|known| known.version > self.version) {
             self.doubt = Some(now + millis(DOUBT_AFTER_LOSS));
             // The next version is newer than every one that gateways know, even if the clock is behind.
             self.version = known.version;
             self.arrived = self.arrived.max(known.arrived());
-        } else if self.counted() != self.members.len() {
+            self.counted_fans = known.fans;
+        } else if !self.has_counted_sizes() {
             self.doubt = self.doubt.or(Some(0));
         }
         // The clock may have gone back since.
@@ -133,13 +176,16 @@ impl Slice {
         self.doubt = self.doubt.map(|not_before| not_before.min(latest));
     }
 
-    /// Counts members who came to a slice of this size and who left it. While members are missing, those who come are
-    /// taken for them: they were counted before.
-    fn count_change(&mut self, size: u64, came: u64, left: u64) {
-        let missing = self.counted().saturating_sub(size);
-        self.arrived.joins += came.saturating_sub(missing);
+    /// Counts members who came to a slice that had this size before, and who left it. While members are missing, those
+    /// who come are taken for them: they were counted before. So it is with fans.
+    fn count_change(&mut self, before: Moved, came: Moved, left: Moved) {
+        let missing = self.counted().saturating_sub(before.members);
+        let missing_fans = self.counted_fans.saturating_sub(before.fans);
+        self.arrived.joins += came.members.saturating_sub(missing);
         // Another program may have put somebody there who came to a gateway later, and was not counted.
-        self.arrived.leaves = (self.arrived.leaves + left).min(self.arrived.joins);
+        self.arrived.leaves = (self.arrived.leaves + left.members).min(self.arrived.joins);
+        let fans = self.counted_fans + came.fans.saturating_sub(missing_fans);
+        self.counted_fans = fans.saturating_sub(left.fans);
     }
 
     fn is_open_in(&self, epoch: Epoch) -> bool {
@@ -152,34 +198,43 @@ impl Slice {
             return None;
         }
         let before = self.doubt;
-        self.compare_size(Some(known), now);
+        self.compare_sizes(Some(known), now);
         if self.doubt != before {
             self.move_on(now);
         }
         let wait = self.doubt.unwrap_or(0).saturating_sub(now);
         let began = before.is_none() && self.doubt.is_some();
-        Some(Compared { size: self.size(), difference: self.difference(), wait, began })
+        Some(Compared { size: self.size(), surplus: self.surplus(), wait, began })
     }
 
-    fn difference(&self) -> i64 {
-        self.members.len().wrapping_sub(self.counted()).cast_signed()
+    fn surplus(&self) -> Surplus {
+        let there = self.there();
+        Surplus {
+            members: there.members.wrapping_sub(self.counted()).cast_signed(),
+            fans: there.fans.wrapping_sub(self.counted_fans).cast_signed(),
+        }
     }
 
     /// Puts those of a page of what a gateway holds back whom the slice lacks.
     pub fn put_back(&mut self, epoch: Epoch, gateway: &GatewayId, page: HeldFrom, now: UnixMillis) -> PutBackPage {
-        let held = self.held.get(gateway).filter(|_| self.is_open_in(epoch));
+        let is_open = self.is_open_in(epoch);
+        let set = match page.group {
+            Group::All => &mut self.members,
+            Group::Fans => &mut self.fans,
+        };
+        let held = set.held.get(gateway).filter(|_| is_open);
         let MemberPage { users, next } = held.map_or_else(MemberPage::end, |held| held.page(page.cursor, page.most));
-        let lacking: Vec<UserId> = users.iter().filter(|user| !self.members.contains(user)).cloned().collect();
-        lacking.iter().for_each(|user| self.members.insert(user));
+        let lacking: Vec<UserId> = users.iter().filter(|user| !set.users.contains(user)).cloned().collect();
+        lacking.iter().for_each(|user| set.users.insert(user));
         if !lacking.is_empty() {
-            self.compare_size(None, now);
+            self.compare_sizes(None, now);
             self.move_on(now);
         }
         PutBackPage { put_back: lacking.len() as u64, next, size: self.size() }
     }
 
     /// Ends the doubt about the slice; see [`super::Slices::settle`].
-    pub fn settle(&mut self, epoch: Epoch, difference: i64, now: UnixMillis) -> Settled {
+    pub fn settle(&mut self, epoch: Epoch, surplus: Surplus, now: UnixMillis) -> Settled {
         if !self.is_open_in(epoch) {
             return Settled::Over;
         }
@@ -187,11 +242,12 @@ impl Slice {
         if now < not_before {
             return Settled::Early;
         }
-        if self.difference() != difference {
+        if self.surplus() != surplus {
             return Settled::Changed;
         }
-        self.arrived.joins += difference.max(0).unsigned_abs();
-        self.arrived.leaves += difference.min(0).unsigned_abs();
+        self.arrived.joins += surplus.members.max(0).unsigned_abs();
+        self.arrived.leaves += surplus.members.min(0).unsigned_abs();
+        self.counted_fans = self.fans.users.len();
         self.doubt = None;
         self.move_on(now);
         Settled::Settled(self.size())
@@ -203,7 +259,8 @@ impl Slice {
             size: SliceSize { in_doubt: self.may_be_in_doubt(), ..self.size() },
             fence: self.fence,
             entry: self.entries.get(gateway).copied(),
-            held: self.held.get(gateway).map_or(0, Members::len),
+            held: self.members.held_by(gateway),
+            held_fans: self.fans.held_by(gateway),
             timed: None,
             gateways: self.entries.keys().filter(|other| *other != gateway).cloned().collect(),
         }
@@ -214,11 +271,13 @@ impl Slice {
         let part = |(gateway, entry): (&GatewayId, &u64)| SlicePart {
             gateway: gateway.clone(),
             entry: *entry,
-            held: self.held.get(gateway).map_or(0, Members::len),
+            held: self.members.held_by(gateway),
+            held_fans: self.fans.held_by(gateway),
         };
         SliceSurvey {
             fence: self.fence,
-            card: self.members.len(),
+            card: self.members.users.len(),
+            fans: self.fans.users.len(),
             leaves: self.arrived.leaves,
             timed: None,
             may_be_in_doubt: self.may_be_in_doubt(),
@@ -228,30 +287,31 @@ impl Slice {
 
     /// Whether the slice is in doubt, or will be with the next call.
     fn may_be_in_doubt(&self) -> bool {
-        self.doubt.is_some() || self.counted() != self.members.len()
+        self.doubt.is_some() || !self.has_counted_sizes()
     }
 
-    /// The number of members.
-    pub fn card(&self) -> u64 {
-        self.members.len()
+    /// The number of users of a group.
+    pub fn card(&self, group: Group) -> u64 {
+        self.group(group).users.len()
     }
 
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Their sessions
     /// end at `last_heard`.
     pub fn sweep(&mut self, gateway: &GatewayId, most: usize, last_heard: UnixMillis, now: UnixMillis) -> Swept {
-        let taken = self.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
-        let size = self.members.len();
+        let taken = self.members.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
+        let before = self.there();
         if !taken.is_empty() {
-            self.compare_size(None, now);
+            self.compare_sizes(None, now);
         }
-        let left = self.drop_unheld(&taken, |_| last_heard);
-        let done = self.held.get(gateway).is_none_or(Members::is_empty);
+        let left = Moved { fans: self.drop_fans(gateway, &taken), members: self.drop_unheld(&taken, |_| last_heard) };
+        let done = self.members.held_by(gateway) == 0;
         if done {
-            self.held.remove(gateway);
+            self.members.held.remove(gateway);
+            self.fans.held.remove(gateway);
             self.entries.remove(gateway);
         }
         if !taken.is_empty() {
-            self.count_change(size, 0, left);
+            self.count_change(before, Moved::default(), left);
             self.move_on(now);
         }
         Swept { released: taken.len() as u64, done, size: self.size() }
@@ -266,7 +326,8 @@ impl Slice {
         }
         let moves = self.fence != closed;
         if moves {
-            let totals = SliceTotals { arrived: self.arrived, uniques: self.users.len() as u64 };
+            let uniques = Uniques { viewers: self.users.len() as u64, fans: self.different_fans.len() as u64 };
+            let totals = SliceTotals { arrived: self.arrived, uniques };
             let totals = if self.is_open_in(epoch) { totals } else { SliceTotals::default() };
             self.wipe();
             self.closed = totals;
@@ -280,29 +341,34 @@ impl Slice {
         self.fence
     }
 
-    /// A page of what a gateway holds.
-    pub fn held_page(&self, gateway: &GatewayId, cursor: u64) -> HeldPage {
-        let MemberPage { users, next } =
-            self.held.get(gateway).map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
-        let missing = users.iter().filter(|user| !self.members.contains(user)).cloned().collect();
+    /// A page of those of a group whom a gateway holds.
+    pub fn held_page(&self, group: Group, gateway: &GatewayId, cursor: u64) -> HeldPage {
+        let set = self.group(group);
+        let held = set.held.get(gateway);
+        let MemberPage { users, next } = held.map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
+        let missing = users.iter().filter(|user| !set.users.contains(user)).cloned().collect();
         HeldPage { users, missing, next }
     }
 
-    /// Whether it has members whom none of these gateways holds, or lacks members whom one of them holds.
+    /// Whether it has members or fans whom none of these gateways holds, or lacks some whom one of them holds.
     pub fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
-        let held: BTreeSet<&UserId> = gateways.iter().flat_map(|gateway| self.held(gateway)).collect();
-        held != self.members().collect()
+        [&self.members, &self.fans].iter().any(|set| set.differs_from_held(gateways))
     }
 
-    /// Looks through a page of about `most` members for those whom no gateway holds.
-    pub fn strays(&mut self, cursor: u64, most: usize, strays: Strays, now: UnixMillis) -> StraysPage {
-        let held = self.held.values().map(Members::len).sum();
-        let MemberPage { users, next } = self.members.page(cursor, most);
-        let is_held = |user: &UserId| self.held.values().any(|held| held.contains(user));
-        let found: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
+    /// Looks through a page of about `most` users of a group for those whom no gateway holds.
+    pub fn strays(&mut self, group: Group, cursor: u64, most: usize, strays: Strays, now: UnixMillis) -> StraysPage {
+        let set = self.group(group);
+        let held = set.held.values().map(Members::len).sum();
+        let MemberPage { users, next } = set.users.page(cursor, most);
+        let found: Vec<UserId> = users.into_iter().filter(|user| !set.is_held(user)).collect();
         if strays == Strays::Drop && !found.is_empty() {
-            found.iter().for_each(|user| self.drop_member(user, now));
-            self.compare_size(None, now);
+            for user in &found {
+                match group {
+                    Group::All => self.drop_member(user, now),
+                    Group::Fans => self.fans.users.remove(user),
+                }
+            }
+            self.compare_sizes(None, now);
             self.move_on(now);
         }
         StraysPage {
@@ -310,24 +376,24 @@ impl Slice {
             names: found.into_iter().take(MAX_NAMES).collect(),
             next,
             size: self.size(),
-            card: self.members.len(),
+            card: self.card(group),
             held,
         }
     }
 
-    /// A page of the fans.
-    pub fn fans_page(&self, cursor: u64) -> MemberPage {
-        self.members.page(cursor, MAX_BATCH)
+    /// A page of a group.
+    pub fn members_page(&self, group: Group, cursor: u64) -> MemberPage {
+        self.group(group).users.page(cursor, MAX_BATCH)
     }
 
-    /// The members.
-    pub fn members(&self) -> impl Iterator<Item = &UserId> {
-        self.members.users()
+    /// The users of a group.
+    pub fn members(&self, group: Group) -> impl Iterator<Item = &UserId> {
+        self.group(group).users.users()
     }
 
-    /// Whom a gateway holds.
-    pub fn held(&self, gateway: &GatewayId) -> impl Iterator<Item = &UserId> {
-        self.held.get(gateway).into_iter().flat_map(Members::users)
+    /// Whom of a group a gateway holds.
+    pub fn held(&self, group: Group, gateway: &GatewayId) -> impl Iterator<Item = &UserId> {
+        self.group(group).held.get(gateway).into_iter().flat_map(Members::users)
     }
 
     /// Of how many members the slice says since when they are there.
@@ -340,68 +406,66 @@ impl Slice {
         self.since.get(user).copied()
     }
 
-    /// Whether a user is in the slice.
-    pub fn contains(&self, user: &UserId) -> bool {
-        self.members.contains(user)
+    /// Whether a user is in a group of the slice.
+    pub fn contains(&self, group: Group, user: &UserId) -> bool {
+        self.group(group).users.contains(user)
     }
 
-    /// Another program adds a member. Only tests do this.
-    pub fn add_stranger(&mut self, user: &UserId) {
-        self.members.insert(user);
+    /// Another program adds a user to a group. Only tests do this.
+    pub fn add_stranger(&mut self, group: Group, user: &UserId) {
+        self.group_mut(group).users.insert(user);
     }
 
-    /// Another program removes a member. Only tests do this.
-    pub fn take_out(&mut self, user: &UserId) {
-        self.members.remove(user);
+    /// Another program removes a user from a group. Only tests do this.
+    pub fn take_out(&mut self, group: Group, user: &UserId) {
+        self.group_mut(group).users.remove(user);
     }
 
-    /// Loses the set but not the held sets, as if it was evicted or deleted. Only tests do this.
-    pub fn lose_set(&mut self) {
-        self.members = Members::default();
+    /// Loses the set of a group but not the held sets, as if it was evicted or deleted. Only tests do this.
+    pub fn lose_set(&mut self, group: Group) {
+        self.group_mut(group).users = Members::default();
     }
 
-    /// Answers how many of them were held by no gateway before.
-    fn join(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
-        if users.is_empty() {
-            return 0;
+    fn group_mut(&mut self, group: Group) -> &mut GroupSet {
+        match group {
+            Group::All => &mut self.members,
+            Group::Fans => &mut self.fans,
         }
-        let before = self.members.len();
-        let held = self.held.entry(gateway.clone()).or_default();
-        for user in users {
-            held.insert(user);
-            self.members.insert(user);
-        }
-        self.members.len() - before
     }
 
     /// Answers how many left the slice.
     fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
-        let Some(held) = self.held.get_mut(gateway) else {
-            return self.drop_unheld(users, at);
-        };
-        for user in users {
-            held.remove(user);
-        }
-        if held.is_empty() {
-            self.held.remove(gateway);
-        }
+        self.members.let_go(gateway, users);
         self.drop_unheld(users, at)
     }
 
-    /// Removes users from the union whom no gateway holds; `at` tells when each was here last. Answers how many were
-    /// there. Empty held sets are not kept, so this looks only at gateways that hold somebody.
+    /// Takes users out of the fans whom a gateway holds, and those out of the fans of the slice who are fans by no
+    /// gateway. Answers how many fans the slice has less.
+    fn drop_fans(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
+        let gone = self.fans.let_go(gateway, users);
+        let before = self.fans.users.len();
+        for user in &gone {
+            if !self.fans.is_held(user) {
+                self.fans.users.remove(user);
+            }
+        }
+        before - self.fans.users.len()
+    }
+
+    /// Removes users from the members whom no gateway holds; `at` tells when each was here last. Answers how many were
+    /// there.
     fn drop_unheld(&mut self, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
-        let before = self.members.len();
+        let before = self.members.users.len();
         for user in users {
-            if !self.held.values().any(|held| held.contains(user)) {
+            if !self.members.is_held(user) {
                 self.drop_member(user, at(user));
             }
         }
-        before - self.members.len()
+        before - self.members.users.len()
     }
 
     fn drop_member(&mut self, user: &UserId, at: UnixMillis) {
-        self.members.remove(user);
+        self.members.users.remove(user);
         self.since.remove(user);
         if let Some(stays) = self.fence.and_then(|fence| self.stays.get_mut(&fence.epoch())) {
             stays.leave(user, at);
@@ -426,7 +490,7 @@ impl Slice {
     /// Of a user who is in the slice already, the earlier time stays.
     fn note_since(&mut self, joins: &[UserId], since: &[UnixMillis]) {
         for (user, at) in joins.iter().zip(since) {
-            let before = self.since.get(user).filter(|_| self.members.contains(user));
+            let before = self.since.get(user).filter(|_| self.members.users.contains(user));
             let at = before.map_or(*at, |before| *before.min(at));
             self.since.insert(user.clone(), at);
         }
@@ -440,14 +504,64 @@ impl Slice {
     }
 
     fn wipe(&mut self) {
-        self.members = Members::default();
+        self.members = GroupSet::default();
+        self.fans = GroupSet::default();
         self.since.clear();
-        self.held.clear();
         self.entries.clear();
         self.arrived = Arrived::default();
+        self.counted_fans = 0;
         self.users.clear();
+        self.different_fans.clear();
         self.closed = SliceTotals::default();
         self.doubt = None;
+    }
+}
+
+/// The users of a group: all of them, and whom of them each gateway holds. Empty held sets are not kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct GroupSet {
+    users: Members,
+    held: BTreeMap<GatewayId, Members>,
+}
+
+impl GroupSet {
+    /// A gateway holds these users. Answers how many were not in the set before.
+    fn join(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
+        if users.is_empty() {
+            return 0;
+        }
+        let before = self.users.len();
+        let held = self.held.entry(gateway.clone()).or_default();
+        for user in users {
+            held.insert(user);
+            self.users.insert(user);
+        }
+        self.users.len() - before
+    }
+
+    /// A gateway holds these users no longer. Answers whom of them it held.
+    fn let_go(&mut self, gateway: &GatewayId, users: &[UserId]) -> Vec<UserId> {
+        let Some(held) = self.held.get_mut(gateway) else { return Vec::new() };
+        let gone: Vec<UserId> = users.iter().filter(|user| held.contains(user)).cloned().collect();
+        gone.iter().for_each(|user| held.remove(user));
+        if held.is_empty() {
+            self.held.remove(gateway);
+        }
+        gone
+    }
+
+    fn is_held(&self, user: &UserId) -> bool {
+        self.held.values().any(|held| held.contains(user))
+    }
+
+    fn held_by(&self, gateway: &GatewayId) -> u64 {
+        self.held.get(gateway).map_or(0, Members::len)
+    }
+
+    fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
+        let held = gateways.iter().filter_map(|gateway| self.held.get(gateway));
+        let held: BTreeSet<&UserId> = held.flat_map(Members::users).collect();
+        held != self.users.users().collect()
     }
 }
 
@@ -527,21 +641,22 @@ mod tests {
         let gateway = GatewayId::parse("g").unwrap();
         let mut slice = Slice::default();
         let call = Apply {
-            slice: SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1),
+            slice: SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1),
             epoch: Epoch(1),
             gateway: gateway.clone(),
             number: 1,
             follows: None,
             known: SliceSize::default(),
             joins: vec![user("u1"), user("u2")],
+            fans: Vec::new(),
             since: Vec::new(),
             leaves: Vec::new(),
             left: None,
             uniques: false,
         };
         assert!(matches!(slice.apply(&call, 0, 0), ApplyReply::Done(_)));
-        slice.members.insert(&user("stray"));
-        slice.members.remove(&user("u2"));
+        slice.add_stranger(Group::All, &user("stray"));
+        slice.take_out(Group::All, &user("u2"));
         (slice, gateway)
     }
 
@@ -549,17 +664,17 @@ mod tests {
     fn strays_are_found_and_nobody_else_is_removed() {
         let (mut slice, _) = meddled_with();
         for strays in [Strays::Count, Strays::Drop] {
-            let page = slice.strays(0, MAX_BATCH, strays, 5);
+            let page = slice.strays(Group::All, 0, MAX_BATCH, strays, 5);
             assert_eq!((page.strays, page.names, page.held), (1, vec![user("stray")], 2));
         }
-        assert!(slice.contains(&user("u1")) && !slice.contains(&user("stray")));
-        assert_eq!(slice.strays(0, MAX_BATCH, Strays::Count, 5).strays, 0);
+        assert!(slice.contains(Group::All, &user("u1")) && !slice.contains(Group::All, &user("stray")));
+        assert_eq!(slice.strays(Group::All, 0, MAX_BATCH, Strays::Count, 5).strays, 0);
     }
 
     #[test]
     fn a_page_of_held_members_names_those_that_the_slice_lacks() {
         let (slice, gateway) = meddled_with();
-        let page = slice.held_page(&gateway, 0);
+        let page = slice.held_page(Group::All, &gateway, 0);
         assert_eq!((page.users.len(), page.missing), (2, vec![user("u2")]));
     }
 

@@ -1,5 +1,5 @@
-//! The boundary for the sets of online fans, slice by slice. The pure model of one slice is [`super::slice`]; the
-//! flush, the walk and the audit call [`Slices`].
+//! The boundary for who is online in lives and on the platform, slice by slice. The pure model of one slice is
+//! [`super::slice`]; the flush, the walk and the audit call [`Slices`].
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::{Arrived, SESSIONS_A_CALL, StoreResult};
+use super::{Arrived, SESSIONS_A_CALL, StoreResult, Uniques};
 use crate::base::clock::{Millis, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 
 /// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to closed within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,23 +57,31 @@ pub struct Apply {
     pub follows: Option<u64>,
     /// The newest size that the gateway knows of the slice in this epoch. A slice with an older version lost writes.
     pub known: SliceSize,
-    /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
+    /// Users who are there and, as far as this gateway knows, no fans. No one is in a list twice, or in two lists; all
+    /// three together have at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
-    /// Since when each of `joins` is there, in the same order, by the gateway's wall clock, for a set that keeps it
-    /// ([`crate::base::ids::OnlineSet::keeps_since`]); empty for the others. Of a user who is in the slice already, the
-    /// earlier time stays.
+    /// Users who are there and fans. A user is a fan in the slice as long as any gateway says so.
+    pub fans: Vec<UserId>,
+    /// Since when each of `joins` and then each of `fans` is there, by the gateway's wall clock, for a set that keeps
+    /// it ([`crate::base::ids::OnlineSet::keeps_since`]); empty for the others. Of a user who is in the slice already,
+    /// the earlier time stays.
     pub since: Vec<UnixMillis>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
-    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for the set of all viewers
-    /// of a live with attendance, whose sessions the call begins and ends, and for the users of the platform, of whom
-    /// it is noted when they were seen last. `None` for the others, and if they were here until now.
+    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for a live with attendance,
+    /// whose sessions the call begins and ends, and for the users of the platform, of whom it is noted when they were
+    /// seen last. `None` for the others, and if they were here until now.
     pub left: Option<Vec<UnixMillis>>,
     /// Whether to count how many different users join.
     pub uniques: bool,
 }
 
 impl Apply {
+    /// All who are there, fans last.
+    pub fn present(&self) -> impl Iterator<Item = &UserId> {
+        self.joins.iter().chain(&self.fans)
+    }
+
     /// The users of `leaves`, and when each was here last, if the call says so.
     pub(crate) fn times_left(&self) -> impl Iterator<Item = (&UserId, UnixMillis)> {
         self.leaves.iter().zip(self.left.iter().flatten().copied())
@@ -94,6 +102,8 @@ pub const DOUBT_AFTER_LOSS: Duration = Duration::from_secs(10);
 pub struct SliceSize {
     /// Its members: as many as came and did not leave.
     pub card: u64,
+    /// The fans among them.
+    pub fans: u64,
     /// How often a member left since the epoch began, the last gateway that held the user.
     pub leaves: u64,
     /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
@@ -115,8 +125,8 @@ impl SliceSize {
 pub struct SliceTotals {
     /// How many came and left.
     pub arrived: Arrived,
-    /// How many different users came, within about 1 %; 0 if they were not counted.
-    pub uniques: u64,
+    /// How many different users came; zeros if they were not counted.
+    pub uniques: Uniques,
 }
 
 /// A slice after a call.
@@ -124,8 +134,10 @@ pub struct SliceTotals {
 pub struct SliceView {
     /// Its size.
     pub size: SliceSize,
-    /// Fans that the calling gateway holds in it.
+    /// Members that the calling gateway holds in it.
     pub held: u64,
+    /// The fans among them.
+    pub held_fans: u64,
 }
 
 /// The outcome of an [`Apply`].
@@ -150,14 +162,16 @@ pub enum ApplyReply {
 /// A slice as a gateway reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceReading {
-    /// Its size. It is in doubt, too, if the slice has another number of members than was counted.
+    /// Its size. It is in doubt, too, if the slice has another number of members or fans than was counted.
     pub size: SliceSize,
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
     /// The number of the reading gateway's entry.
     pub entry: Option<u64>,
-    /// Fans that the reading gateway holds.
+    /// Members that the reading gateway holds.
     pub held: u64,
+    /// The fans among them.
+    pub held_fans: u64,
     /// Of how many members the slice says since when they are there; `None` for a set that does not keep it.
     pub timed: Option<u64>,
     /// The other gateways with an entry.
@@ -171,6 +185,8 @@ pub struct SliceSurvey {
     pub fence: Option<Fence>,
     /// Members of the slice.
     pub card: u64,
+    /// The fans among them.
+    pub fans: u64,
     /// How many left, as the calls on the slice have counted.
     pub leaves: u64,
     /// As in a [`SliceReading`].
@@ -195,8 +211,10 @@ pub struct SlicePart {
     pub gateway: GatewayId,
     /// The number in its entry.
     pub entry: u64,
-    /// Fans that it holds.
+    /// Members that it holds.
     pub held: u64,
+    /// The fans among them.
+    pub held_fans: u64,
 }
 
 /// The outcome of a sweep.
@@ -238,14 +256,16 @@ pub struct Holders {
     pub slice: SliceId,
     /// The gateways.
     pub gateways: Vec<GatewayId>,
-    /// Whether they hold more users together than the slice has members: several hold the same user, or the slice lacks
-    /// somebody. Otherwise a slice without strays has everybody.
+    /// Whether they hold more members together than the slice has, or more fans: several hold the same user, or the
+    /// slice lacks somebody. Otherwise a slice without strays has everybody.
     pub overlap: bool,
 }
 
 /// Which page of what a gateway holds is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldFrom {
+    /// Of which group.
+    pub group: Group,
     /// 0, or [`PutBackPage::next`] of the last page.
     pub cursor: u64,
     /// About how many users.
@@ -257,7 +277,9 @@ pub struct HeldFrom {
 pub struct HeldMembers {
     /// The users that it holds.
     pub users: HashSet<UserId>,
-    /// Those of them that the slice lacks.
+    /// Those whom it holds as fans.
+    pub fans: HashSet<UserId>,
+    /// Those of both that the slice lacks.
     pub missing: Vec<UserId>,
 }
 
@@ -270,11 +292,11 @@ pub enum Strays {
     Drop,
 }
 
-/// The strays in a page of a slice: members whom no gateway holds. No call leaves strays behind, so another program
-/// wrote them, or a node lost writes.
+/// The strays in a page of a group of a slice: users whom no gateway holds. No call leaves strays behind, so another
+/// program wrote them, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StraysPage {
-    /// Strays among the members of the page.
+    /// Strays in the page.
     pub strays: u64,
     /// Up to ten of the strays.
     pub names: Vec<UserId>,
@@ -282,9 +304,9 @@ pub struct StraysPage {
     pub next: Option<u64>,
     /// The size of the slice after the call.
     pub size: SliceSize,
-    /// The members that the slice has now, strays among them.
+    /// The users of the group that the slice has now, strays among them.
     pub card: u64,
-    /// Members of all held sets together. Fewer than the slice has: there are more strays.
+    /// Users of all held sets of the group together. Fewer than the slice has: there are more strays.
     pub held: u64,
 }
 
@@ -305,12 +327,21 @@ pub struct PutBackPage {
 pub struct Compared {
     /// The size of the slice.
     pub size: SliceSize,
-    /// How many members more than by that size; negative if fewer.
-    pub difference: i64,
+    /// What it holds beyond that size.
+    pub surplus: Surplus,
     /// After how many ms a doubt may end; 0 if at once.
     pub wait: Millis,
     /// Whether the doubt began with this comparison, so that no gateway can have heard of it.
     pub began: bool,
+}
+
+/// How many members and fans a slice has beyond those that the scripts counted; negative if fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Surplus {
+    /// Members.
+    pub members: i64,
+    /// Fans.
+    pub fans: i64,
 }
 
 /// The times in a page that belonged to nobody in the slice.
@@ -335,7 +366,7 @@ pub enum Settled {
     Over,
 }
 
-/// The sets of online fans.
+/// Who is online in lives and on the platform, slice by slice.
 #[async_trait]
 pub trait Slices: Sync {
     /// Changes what a gateway holds, see [`Apply`].
@@ -364,12 +395,19 @@ pub trait Slices: Sync {
     /// [`crate::store::MAX_BATCH`] members. An error for one slice is no error for another.
     async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>>;
 
-    /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds. Of
-    /// those whom it drops, sessions end now, and users of the platform were seen now.
-    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
+    /// Looks through a page of about `most` users of a group, from cursor 0 on, for those whom no gateway holds. Of
+    /// members whom it drops, sessions end now, and users of the platform were seen now.
+    async fn strays(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+        most: usize,
+        strays: Strays,
+    ) -> StoreResult<StraysPage>;
 
-    /// Compares how many members an open slice has with how many were counted. If they differ, or if the slice is older
-    /// than the size `known` to the caller, a doubt begins. `None` if the slice does not belong to this epoch.
+    /// Compares how many members and fans an open slice has with how many were counted. If they differ, or if the slice
+    /// is older than the size `known` to the caller, a doubt begins. `None` if the slice does not belong to this epoch.
     async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>>;
 
     /// Looks through a page of about `most` users whom a gateway holds, from cursor 0 on, and puts those back whom the
@@ -387,9 +425,9 @@ pub trait Slices: Sync {
     async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes>;
 
     /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those
-    /// who were missing are back. Members who were not counted count as come, and missing ones as left. `difference` is
-    /// [`Compared::difference`] from before.
-    async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled>;
+    /// who were missing are back. Members who were not counted count as come, and missing ones as left. `surplus` is
+    /// [`Compared::surplus`] from before.
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled>;
 
     /// Removes keys of a slice that have another type than theirs, and a fence that says nothing: another program put
     /// them there, and calls on the slice are answered no longer. The held sets are those of the gateways with an entry
@@ -401,13 +439,19 @@ pub trait Slices: Sync {
     /// belongs to another one.
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
 
-    /// A page of what a gateway holds in a slice, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
-    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
+    /// A page of those of a group whom a gateway holds in a slice, about [`crate::store::MAX_BATCH`], from cursor 0 on.
+    async fn held_page(&self, slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64)
+    -> StoreResult<HeldPage>;
 
-    /// Every page of what a gateway holds in a slice, from the first to the last.
-    fn held_pages<'a>(&'a self, slice: &'a SliceId, gateway: &'a GatewayId) -> BoxStream<'a, StoreResult<HeldPage>> {
+    /// Every page of those of a group whom a gateway holds in a slice, from the first to the last.
+    fn held_pages<'a>(
+        &'a self,
+        slice: &'a SliceId,
+        group: Group,
+        gateway: &'a GatewayId,
+    ) -> BoxStream<'a, StoreResult<HeldPage>> {
         pages(move |cursor| async move {
-            let page = self.held_page(slice, gateway, cursor).await?;
+            let page = self.held_page(slice, group, gateway, cursor).await?;
             let next = page.next;
             Ok((page, next))
         })
@@ -416,23 +460,29 @@ pub trait Slices: Sync {
     /// All that a gateway holds in a slice.
     async fn held_members(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<HeldMembers> {
         let mut all = HeldMembers::default();
-        let mut pages = self.held_pages(slice, gateway);
-        while let Some(page) = pages.try_next().await? {
-            all.users.extend(page.users);
-            all.missing.extend(page.missing);
+        for group in slice.set.groups() {
+            let mut pages = self.held_pages(slice, *group, gateway);
+            while let Some(page) = pages.try_next().await? {
+                match group {
+                    Group::All => all.users.extend(page.users),
+                    Group::Fans => all.fans.extend(page.users),
+                }
+                all.missing.extend(page.missing);
+            }
         }
         Ok(all)
     }
 
-    /// Every page of a slice for strays, from the first to the last; see [`Slices::strays`].
+    /// Every page of a group of a slice for strays, from the first to the last; see [`Slices::strays`].
     fn stray_pages<'a>(
         &'a self,
         slice: &'a SliceId,
+        group: Group,
         most: usize,
         strays: Strays,
     ) -> BoxStream<'a, StoreResult<StraysPage>> {
         pages(move |cursor| async move {
-            let page = self.strays(slice, cursor, most, strays).await?;
+            let page = self.strays(slice, group, cursor, most, strays).await?;
             let next = page.next;
             Ok((page, next))
         })
@@ -454,26 +504,26 @@ pub trait Slices: Sync {
         })
     }
 
-    /// Every user of a slice, from the first page to the last. A user may come twice, as in SSCAN.
-    async fn fans(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
+    /// Every user of a group of a slice, from the first page to the last. A user may come twice, as in SSCAN.
+    async fn members(&self, slice: &SliceId, group: Group) -> StoreResult<Vec<UserId>> {
         let mut users = Vec::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            let page = self.fans_page(slice, from).await?;
+            let page = self.members_page(slice, group, from).await?;
             users.extend(page.users);
             cursor = page.next;
         }
         Ok(users)
     }
 
-    /// A page of a slice's fans, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
-    async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;
+    /// A page of a group of a slice, about [`crate::store::MAX_BATCH`] users, from cursor 0 on.
+    async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage>;
 
-    /// Whether a user is in the slice.
-    async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool>;
+    /// Whether a user is in a group of the slice.
+    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool>;
 
-    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same order.
-    async fn are_online(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>>;
+    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in a group of the slice, in the same order.
+    async fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
     /// Since when each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same order; `None` if the
     /// slice does not say.

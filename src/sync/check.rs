@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::{GatewayId, OnlineSet, SliceId};
+use crate::base::ids::{GatewayId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
@@ -281,7 +281,7 @@ impl Checker {
             let read = ReadSize { expected: version, size, at: self.clock.now() };
             self.rooms.note_reading(audience, place, read);
         }
-        if let Some(room) = audience.room().filter(|_| matches!(slice.id.set, OnlineSet::Viewers(_))) {
+        if let Some(room) = audience.room() {
             // Nothing else but messages tells of them, and one may have been missed.
             if room.note_holders(&reading.gateways, &self.gateways.roster()) {
                 self.rooms.count(room);
@@ -292,7 +292,8 @@ impl Checker {
         if reading.timed.is_some_and(|timed| timed > size.card) {
             self.mender.drop_times(&slice.id).await?;
         }
-        let differs = (reading.entry, reading.held) != (expected.entry, expected.held) || untimed && reading.held > 0;
+        let found = (reading.entry, reading.held, reading.held_fans);
+        let differs = found != (expected.entry, expected.held, expected.held_fans) || untimed && reading.held > 0;
         if let Some(room) = audience.room()
             && reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
         {

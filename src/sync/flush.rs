@@ -200,7 +200,7 @@ impl Flusher {
         let own = self.gateways.own.incarnation();
         let context = TurnContext {
             known_open: self.clock.now().saturating_sub(audience.confirmed_open_at()) < millis(self.lease),
-            limit: audience.call_limit(place, self.gateways.removals_a_call()),
+            limit: audience.call_limit(self.gateways.removals_a_call()),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
         while !audience.has_ended() {
@@ -329,7 +329,7 @@ impl Flusher {
         let slice = &audience.slices()[place];
         // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
         if let Audience::Room(room) = audience {
-            room.unrecorded.add(place, &draft.joins);
+            room.unrecorded.add(place, &draft.fans);
             self.record_attendance(room, place).await;
         }
         // The gateway may have been frozen, or buried, since it was asked whether it may make entries.
@@ -347,12 +347,13 @@ impl Flusher {
             follows: draft.follows,
             known: slice.newest_size(),
             joins: draft.joins.clone(),
-            since: audience.since(place, &draft.joins, self.clock.unix()),
+            fans: draft.fans.clone(),
+            since: audience.since(place, draft.joins.iter().chain(&draft.fans), self.clock.unix()),
             leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
             uniques: audience.room().is_some_and(|room| room.uniques),
         };
-        self.metrics.flush_batch_members.observe((draft.joins.len() + draft.leaves.len()) as f64);
+        self.metrics.flush_batch_members.observe(draft.len() as f64);
         let asked = self.clock.now();
         let reply = self.store.apply(&call).await;
         let verdict = match &reply {
@@ -364,14 +365,14 @@ impl Flusher {
         };
         match reply? {
             ApplyReply::Done(view) => {
-                self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
+                self.metrics.flushed_members.inc_by(draft.len() as u64);
                 audience.note_left_told(place, &draft.leaves, left.as_deref());
                 self.rooms.note_size(audience, place, view.size, self.clock.now());
                 if verdict == Verdict::Settled {
                     self.rooms.note_proven(audience, place, asked);
                 }
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
-                    events.note(room, &slice.id.set, draft);
+                    events.note(room, draft);
                 }
             }
             // The peers may have lost their entries too, and need not find out one by one.

@@ -186,9 +186,8 @@ impl Lives {
         let (mut viewers, mut fans) = (0, 0);
         if record.state == LiveState::Open {
             let slices = parts.read_slices(&record).await?;
-            let of_fans = |(place, _): &&(usize, _)| *place < record.slices as usize;
-            fans = slices.iter().filter(of_fans).map(|(_, reading)| reading.size.card).sum();
-            viewers = slices.iter().filter(|slice| !of_fans(slice)).map(|(_, reading)| reading.size.card).sum();
+            viewers = slices.iter().map(|(_, reading)| reading.size.card).sum();
+            fans = slices.iter().map(|(_, reading)| reading.size.fans).sum();
         }
         Ok(LiveView { record, viewers, fans, room: None })
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::base::clock::Millis;
-use crate::base::ids::{Epoch, SliceId};
+use crate::base::ids::{Epoch, GatewayId, Group, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
 use crate::store::{HeldFrom, MAX_BATCH, Settled, SliceSize, Store, StoreError, StoreResult};
@@ -48,7 +48,7 @@ impl Mender {
             if self.repair(slice, epoch).await? > 0 {
                 continue;
             }
-            if let Settled::Settled(size) = self.store.settle(slice, epoch, compared.difference).await? {
+            if let Settled::Settled(size) = self.store.settle(slice, epoch, compared.surplus).await? {
                 tracing::info!(set = %slice.set, slice = slice.index, "a slice is in doubt no longer");
                 self.sweeper.note_size(slice, size);
             }
@@ -60,37 +60,48 @@ impl Mender {
     /// Compares a slice with what the living gateways hold. Returns how many members were wrong.
     pub async fn repair(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<u64> {
         let mut wrong = 0;
-        let mut cursor = Some(0);
-        while let Some(from) = cursor {
-            let searched = self.sweeper.drop_strays(slice, from).await?;
-            wrong += searched.strays;
-            cursor = searched.next;
+        for group in slice.set.groups() {
+            let mut cursor = Some(0);
+            while let Some(from) = cursor {
+                let searched = self.sweeper.drop_strays(slice, *group, from).await?;
+                wrong += searched.strays;
+                cursor = searched.next;
+            }
         }
         let found = self.store.survey(std::slice::from_ref(slice)).await.into_iter().next();
         let Some(survey) = found.transpose()? else { return Ok(wrong) };
         let roster = self.gateways.roster();
         for part in survey.parts.iter().filter(|part| !roster.dead.contains(&part.gateway)) {
-            let mut cursor = Some(0);
-            while let Some(from) = cursor {
-                let from = HeldFrom { cursor: from, most: MAX_BATCH };
-                let page = self.store.put_back(slice, epoch, &part.gateway, from).await?;
-                if page.put_back > 0 {
-                    self.metrics.drifted("missing", page.put_back);
-                    tracing::warn!(
-                        set = %slice.set, slice = slice.index, members = page.put_back,
-                        "put members back who were missing"
-                    );
-                    self.sweeper.note_size(slice, page.size);
-                    self.sweeper.tell_platform(slice);
-                }
-                wrong += page.put_back;
-                cursor = page.next;
+            for group in slice.set.groups() {
+                wrong += self.put_back(slice, epoch, &part.gateway, *group).await?;
             }
         }
         if slice.set.keeps_since() {
             self.drop_times(slice).await?;
         }
         Ok(wrong)
+    }
+
+    /// Puts those of a group back whom a gateway holds and the slice lacks. Returns how many.
+    async fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, group: Group) -> StoreResult<u64> {
+        let mut put_back = 0;
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let from = HeldFrom { group, cursor: from, most: MAX_BATCH };
+            let page = self.store.put_back(slice, epoch, gateway, from).await?;
+            if page.put_back > 0 {
+                self.metrics.drifted("missing", page.put_back);
+                tracing::warn!(
+                    set = %slice.set, group = group.name(), slice = slice.index, members = page.put_back,
+                    "put members back who were missing"
+                );
+                self.sweeper.note_size(slice, page.size);
+                self.sweeper.tell_platform(slice);
+            }
+            put_back += page.put_back;
+            cursor = page.next;
+        }
+        Ok(put_back)
     }
 
     /// Removes the times of users who are not in a slice.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 
 use crate::base::clock::{Clock, UnixMillis, millis};
-use crate::base::ids::{GatewayId, SliceId};
+use crate::base::ids::{GatewayId, Group, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::gateways::Gateways;
@@ -96,15 +96,16 @@ impl Sweeper {
         self.gateways.renewed_at(gateway).map_or(latest, |renewed| renewed.min(latest))
     }
 
-    /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.
-    pub async fn drop_strays(&self, slice: &SliceId, cursor: u64) -> StoreResult<Searched> {
+    /// Removes strays from a group of a slice: one page from `cursor` on, and further pages while there certainly are
+    /// more.
+    pub async fn drop_strays(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<Searched> {
         let mut searched = Searched { strays: 0, next: Some(cursor) };
         while let Some(cursor) = searched.next {
-            let page = self.store.strays(slice, cursor, self.gateways.removals_a_call(), Strays::Drop).await?;
+            let page = self.store.strays(slice, group, cursor, self.gateways.removals_a_call(), Strays::Drop).await?;
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
                 tracing::warn!(
-                    set = %slice.set, slice = slice.index, members = page.strays,
+                    set = %slice.set, group = group.name(), slice = slice.index, members = page.strays,
                     "removed members whom no gateway held"
                 );
                 self.note_size(slice, page.size);

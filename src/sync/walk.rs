@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH, USERS_SLICES};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, USERS_EPOCH, USERS_SLICES};
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
 use crate::presence::checks::Checks;
@@ -105,8 +105,8 @@ struct WalkState {
     /// When the late calls of the first and of the last gateway that has appeared are over; `None` if a walk has been
     /// made after both.
     late_calls_over: Option<(Millis, Millis)>,
-    /// Where the next search for strays goes on in each slice.
-    cursors: HashMap<SliceId, u64>,
+    /// Where the next search for strays goes on in each group of a slice.
+    cursors: HashMap<(SliceId, Group), u64>,
 }
 
 impl WalkState {
@@ -231,7 +231,7 @@ impl Walk {
         self.finish_changes().await;
         let mut after: Option<ListedLive> = None;
         memory.failed.clear();
-        let searched = memory.cursors.keys().filter_map(SliceId::live);
+        let searched = memory.cursors.keys().filter_map(|(slice, _)| slice.live());
         let mut gone: HashSet<LiveId> = searched.chain(memory.unrecorded.keys()).cloned().collect();
         loop {
             let page = self.store.lives_page(after.as_ref(), PAGE).await?;
@@ -247,7 +247,7 @@ impl Walk {
                 return Ok(());
             }
         }
-        memory.cursors.retain(|slice, _| slice.live().is_none_or(|live| !gone.contains(live)));
+        memory.cursors.retain(|(slice, _), _| slice.live().is_none_or(|live| !gone.contains(live)));
         memory.unrecorded.retain(|live, _| !gone.contains(live));
         self.delist(memory).await;
         Ok(())
@@ -376,14 +376,17 @@ impl Walk {
         }
     }
 
-    /// Searches one page of each slice.
+    /// Searches one page of each group of each slice.
     async fn drop_strays(&self, memory: &mut WalkState, slices: Vec<SliceId>) {
         for slice in slices {
-            let cursor = memory.cursors.get(&slice).copied().unwrap_or(0);
-            match self.sweeper.drop_strays(&slice, cursor).await {
-                Ok(Searched { next: Some(next), .. }) => drop(memory.cursors.insert(slice, next)),
-                Ok(Searched { next: None, .. }) => drop(memory.cursors.remove(&slice)),
-                Err(why) => tracing::debug!(set = %slice.set, error = %why, "could not search for strays"),
+            for group in slice.set.groups() {
+                let place = (slice.clone(), *group);
+                let cursor = memory.cursors.get(&place).copied().unwrap_or(0);
+                match self.sweeper.drop_strays(&slice, *group, cursor).await {
+                    Ok(Searched { next: Some(next), .. }) => drop(memory.cursors.insert(place, next)),
+                    Ok(Searched { next: None, .. }) => drop(memory.cursors.remove(&place)),
+                    Err(why) => tracing::debug!(set = %slice.set, error = %why, "could not search for strays"),
+                }
             }
         }
     }
@@ -425,18 +428,23 @@ impl Walk {
 
     /// Sweeps the dead gateways among those with an entry in an open slice, and removes what nobody can hold.
     async fn look_after_slice(&self, slice: SliceId, epoch: Epoch, found: SliceSurvey) -> StoreResult<WalkedSlice> {
-        let SliceSurvey { parts, card, may_be_in_doubt, .. } = found;
+        let SliceSurvey { parts, card, fans, may_be_in_doubt, .. } = found;
         let held: u64 = parts.iter().map(|part| part.held).sum();
+        let held_fans: u64 = parts.iter().map(|part| part.held_fans).sum();
         let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
         self.sweeper.sweep_dead(&slice, &gateways).await?;
+        // Certainly strays. Others are as many as the users whom several gateways hold, at most.
         if card > held {
-            // Certainly strays. Others are as many as the users whom several gateways hold, at most.
-            self.sweeper.drop_strays(&slice, 0).await?;
+            self.sweeper.drop_strays(&slice, Group::All, 0).await?;
+        }
+        if fans > held_fans {
+            self.sweeper.drop_strays(&slice, Group::Fans, 0).await?;
         }
         if may_be_in_doubt {
             self.mend(&slice, epoch).await?;
         }
-        Ok(WalkedSlice { id: slice, epoch, gateways, members: card, held })
+        let overlap = held > card || held_fans > fans;
+        Ok(WalkedSlice { id: slice, epoch, gateways, members: card, overlap })
     }
 
     /// Repairs a slice in doubt, perhaps one of which no gateway has a room. A doubt that has just begun is left to the
@@ -594,14 +602,13 @@ struct WalkedSlice {
     /// The gateways with an entry.
     gateways: Vec<GatewayId>,
     members: u64,
-    /// The members of the gateways' parts together.
-    held: u64,
+    /// As in [`Holders`].
+    overlap: bool,
 }
 
 impl WalkedSlice {
     fn holders(&self) -> Holders {
-        let Self { id, gateways, members, held, .. } = self;
-        Holders { slice: id.clone(), gateways: gateways.clone(), overlap: held > members }
+        Holders { slice: self.id.clone(), gateways: self.gateways.clone(), overlap: self.overlap }
     }
 
     /// Whether each walk searches it for strays.
@@ -703,7 +710,7 @@ mod tests {
         }
         let members = async || {
             let listed = store.lives_page(None, PAGE + 1).await.unwrap();
-            let slices = listed.into_iter().map(|listed| SliceId::of_fans(listed.live, 1, 1));
+            let slices = listed.into_iter().map(|listed| SliceId::of_live(listed.live, 1, 1));
             cards(&store, slices).await.into_iter().sum::<u64>()
         };
         assert_eq!(members().await, PAGE as u64 + 1);

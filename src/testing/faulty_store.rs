@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, Login, SliceId, UserId};
 use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
@@ -127,7 +127,7 @@ impl FaultyStore {
 
     /// Another gateway puts a user into the slice that is theirs.
     pub(crate) fn comes(&self, live: &str, user: &str) {
-        self.changes(&LiveId::parse(live).unwrap(), user, |call, user| call.joins.push(user));
+        self.changes(&LiveId::parse(live).unwrap(), user, |call, user| call.fans.push(user));
     }
 
     /// Another gateway takes a user out of every live.
@@ -140,7 +140,7 @@ impl FaultyStore {
     fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
         let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse(ELSEWHERE).unwrap());
         let record = at_once(self.inner.load_live(live)).unwrap().expect("a live");
-        let slice = SliceId::of_fans(live.clone(), user.slice_index(record.slices), record.slices);
+        let slice = SliceId::of_live(live.clone(), user.slice_index(record.slices), record.slices);
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
@@ -153,6 +153,7 @@ impl FaultyStore {
             known: SliceSize::default(),
             uniques: true,
             joins: Vec::new(),
+            fans: Vec::new(),
             since: Vec::new(),
             leaves: Vec::new(),
             left: None,
@@ -275,14 +276,14 @@ answered_by_the_embedded_store! {
         fn apply(&self, call: &Apply) -> ApplyReply;
         fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading;
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
-        fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
-        fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
+        fn strays(&self, slice: &SliceId, group: Group, cursor: u64, most: usize, strays: Strays) -> StraysPage;
+        fn held_page(&self, slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>;
         fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
         fn drop_times(&self, slice: &SliceId, cursor: u64) -> DroppedTimes;
-        fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> Settled;
-        fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
-        fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
+        fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> Settled;
+        fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> bool;
+        fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> Vec<bool>;
         fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
@@ -314,10 +315,10 @@ answered_by_the_embedded_store! {
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
-        async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-            self.works("fans_page").await?;
+        async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
+            self.works("members_page").await?;
             self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
-            let MemberPage { users: fans, next } = self.inner.fans_page(slice, 0).await?;
+            let MemberPage { users: fans, next } = self.inner.members_page(slice, group, 0).await?;
             assert_eq!(next, None, "no test has more fans than fit a page");
             let from = cursor as usize;
             let to = (from + SCAN_PAGE).min(fans.len());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{
-    Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId,
+    Epoch, GatewayId, Group, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
@@ -85,8 +85,7 @@ async fn under_the_rule(redis: &RedisServer, prefix: KeyPrefix) -> RedisStore {
 /// Everything that a store can be asked, so that each command of each script is run once.
 async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let record = lives(store, redis, prefix).await;
-    slices(store, &record, OnlineSet::Fans(record.live.clone())).await;
-    slices(store, &record, OnlineSet::Viewers(record.live.clone())).await;
+    slices(store, &record, OnlineSet::Live(record.live.clone())).await;
     slices(store, &record, OnlineSet::Users).await;
     store.note_seen(&[(user("u1"), 1)], Duration::ZERO).await.unwrap();
     gateways(store, &record).await;
@@ -145,6 +144,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     let slice = SliceId { set, index: 1, of: 2 };
     let (one, other) = (GatewayId::random(), GatewayId::random());
     let fans = [user("u1"), user("u2")];
+    let has_fans = slice.set.groups().contains(&Group::Fans);
     let call = |gateway: &GatewayId, number, follows, joins: &[UserId], leaves: &[UserId]| Apply {
         slice: slice.clone(),
         epoch: record.epoch,
@@ -154,15 +154,22 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         known: SliceSize::default(),
         uniques: true,
         joins: joins.to_vec(),
+        fans: Vec::new(),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
         left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
         leaves: leaves.to_vec(),
     };
+    let join_as_fans = |gateway: &GatewayId| {
+        let call = call(gateway, 1, None, &fans, &[]);
+        if has_fans { Apply { joins: Vec::new(), fans: fans.to_vec(), ..call } } else { call }
+    };
     for call in [
-        call(&one, 1, None, &fans, &[]),
-        call(&other, 1, None, &fans, &[]),
-        call(&one, 2, Some(1), &[], &fans),
-        call(&one, 3, Some(2), &[], &[]),
+        join_as_fans(&one),
+        join_as_fans(&other),
+        // They are no fans any more, by this gateway.
+        call(&one, 2, Some(1), &fans, &[]),
+        call(&one, 3, Some(2), &[], &fans),
+        call(&one, 4, Some(3), &[], &[]),
     ] {
         assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)), "{call:?}");
     }
@@ -170,22 +177,25 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.survey(std::slice::from_ref(&slice)).await.remove(0).unwrap();
     let holders = Holders { slice: slice.clone(), gateways: vec![other.clone()], overlap: true };
     store.differ_from_held(&[holders]).await.remove(0).unwrap();
-    store.held_page(&slice, &other, 0).await.unwrap();
-    store.fans_page(&slice, 0).await.unwrap();
-    store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
-    let from = HeldFrom { cursor: 0, most: MAX_BATCH };
-    store.put_back(&slice, record.epoch, &other, from).await.unwrap();
+    for group in slice.set.groups() {
+        store.held_page(&slice, *group, &other, 0).await.unwrap();
+        store.members_page(&slice, *group, 0).await.unwrap();
+        store.strays(&slice, *group, 0, MAX_BATCH, Strays::Drop).await.unwrap();
+        let from = HeldFrom { group: *group, cursor: 0, most: MAX_BATCH };
+        store.put_back(&slice, record.epoch, &other, from).await.unwrap();
+        assert!(store.is_member(&slice, *group, &fans[0]).await.unwrap());
+        assert_eq!(store.are_members(&slice, *group, &fans).await.unwrap(), [true; 2]);
+    }
     let compared = store.compare(&slice, record.epoch, SliceSize::default()).await.unwrap().unwrap();
-    store.settle(&slice, record.epoch, compared.difference).await.unwrap();
+    store.settle(&slice, record.epoch, compared.surplus).await.unwrap();
     assert!(store.drop_foreign_keys(&slice, &one).await.unwrap().is_empty());
-    assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
-    assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
     store.since_of(&slice, &fans).await.unwrap();
     let expected = ExpectedSlice {
         slice: slice.clone(),
-        entry: Some(3),
+        entry: Some(4),
         held: 0,
-        size: SliceSize { card: 2, ..SliceSize::default() },
+        held_fans: 0,
+        size: SliceSize { card: 2, fans: if has_fans { 2 } else { 0 }, ..SliceSize::default() },
     };
     let live = CheckLive {
         live: record.live.clone(),
@@ -203,7 +213,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         checked.complete.unwrap();
     }
     assert!(store.sweep(&slice, &other, MAX_BATCH, 0).await.unwrap().done);
-    assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());
+    assert!(!store.is_member(&slice, Group::All, &fans[0]).await.unwrap());
     store.close_slice(&slice, record.epoch).await.unwrap();
 }
 

@@ -50,10 +50,10 @@ async fn scrape() -> Scrape {
         assert!(kind.starts_with(accept), "{kind} for {accept}");
         answer.text().await.unwrap()
     };
-    // To the fans and the viewers of the live, and to those online on the platform.
+    // To the viewers of the live, and to those online on the platform.
     let open_metrics = until("the fan is written", PATIENCE, || async {
         let text = read("application/openmetrics-text").await;
-        if text.contains("rollcall_flushed_members_total 3") { Ok(text) } else { Err(text) }
+        if text.contains("rollcall_flushed_members_total 2") { Ok(text) } else { Err(text) }
     })
     .await;
     Scrape { open_metrics, plain: read("text/plain").await }

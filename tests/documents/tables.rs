@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::{exit, metrics, process};
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -111,9 +111,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let text = read("docs/redis.md");
     let (live, user) = (LiveId::parse("live_id").unwrap(), UserId::parse("user_id").unwrap());
     let gateway = GatewayId::parse("gateway_id").unwrap();
-    let only = SliceId::of_fans(live.clone(), 1, 1);
-    let third = SliceId::of_fans(live.clone(), 3, 8);
-    let viewers = |index, of| SliceId { set: OnlineSet::Viewers(live.clone()), index, of };
+    let only = SliceId::of_live(live.clone(), 1, 1);
+    let third = SliceId::of_live(live.clone(), 3, 8);
     let epoch = Epoch(99);
     let of = LiveEpoch { live: live.clone(), epoch };
     let spell = |key: String| {
@@ -137,18 +136,19 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.channel(&Channel::Moves(live.clone())),
         keys.slice(&only),
         keys.slice(&third),
-        keys.held(&only, &gateway),
+        keys.members(&only, Group::All),
+        keys.members(&third, Group::All),
+        keys.held(&only, Group::All, &gateway),
+        keys.held(&only, Group::Fans, &gateway),
         keys.gateways(&only),
         keys.fence(&only),
-        keys.slice(&viewers(1, 1)),
-        keys.slice(&viewers(3, 8)),
-        keys.since(&viewers(1, 1)),
+        keys.since(&only),
         keys.slice(&SliceId { set: OnlineSet::Users, index: 3, of: USERS_SLICES }),
         keys.last_seen(3),
         keys.whereabouts(3),
         keys.last_seen_ids(),
-        keys.stays(&viewers(1, 1), epoch),
-        keys.sessions(&viewers(1, 1), epoch),
+        keys.stays(&only, epoch),
+        keys.sessions(&only, epoch),
         keys.attended(&of),
         keys.attendance_set(&of, 3),
         keys.attendance_bits(&of, 3),

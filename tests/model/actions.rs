@@ -1,10 +1,11 @@
 //! Everything that can happen next, and what it does.
 
+use rollcall::presence::desired_state::Standing;
 use rollcall::store::Fence;
 
 use super::budget::Mutation;
 use super::store::{Call, PeerMessage, State};
-use super::world::{Gateway, Message, Who, World, user_id};
+use super::world::{Gateway, Message, Who, World, standing, user_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -192,10 +193,10 @@ impl World {
                 let Some(room) = &mut self.gateways[at].room else { return };
                 if matches!(action, Come(..)) {
                     room.seated.insert(user);
-                    room.desired.add(&user_id(user));
+                    room.desired.want(&user_id(user), standing(user));
                 } else {
                     room.seated.remove(&user);
-                    room.desired.remove(&user_id(user));
+                    room.desired.want(&user_id(user), Standing::Gone);
                 }
             }
             Flush(at) => self.flush(at),

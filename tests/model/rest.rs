@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use rollcall::presence::desired_state::Standing;
+
 use super::budget::{Budget, Mutation};
 use super::store::State;
-use super::world::World;
+use super::world::{World, standing};
 
 /// What happens to the calls that nobody waits for any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +141,9 @@ impl World {
         if epoch.is_none() && store.lost {
             return Ok(());
         }
-        let wanted: BTreeSet<usize> = rooms().flat_map(|(_, room)| room.seated.clone()).collect();
+        let standings =
+            |seated: &BTreeSet<usize>| seated.iter().map(|user| (*user, standing(*user))).collect::<BTreeSet<_>>();
+        let wanted: BTreeSet<(usize, Standing)> = rooms().flat_map(|(_, room)| standings(&room.seated)).collect();
         let members = store.members();
         if !wanted.is_subset(&members) {
             return Err("a fan is missed");
@@ -154,7 +158,7 @@ impl World {
             if self.open_slice() != epoch {
                 return Err("somebody is in a slice of another epoch");
             }
-            let seated = self.gateways[id.at].room.as_ref().map(|room| room.seated.clone());
+            let seated = self.gateways[id.at].room.as_ref().map(|room| standings(&room.seated));
             if seated.unwrap_or_default() != store.held(id) {
                 return Err("a gateway holds other users than its own");
             }

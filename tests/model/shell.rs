@@ -2,12 +2,12 @@
 //! the answers, makes and ends rooms, and closes lives. Each function names the production code that it mirrors.
 //! Between two steps anything may happen, and any time may pass.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use rollcall::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
 use rollcall::store::Fence;
-use rollcall::store::{ApplyReply, MAX_BATCH, SliceSize, SliceView};
+use rollcall::store::{ApplyReply, HeldMembers, MAX_BATCH, SliceSize, SliceView};
 
 use super::budget::Mutation;
 use super::store::{Answer, Call, Picture, Record, State};
@@ -181,11 +181,14 @@ impl World {
                 let entry = reading.entry.filter(|_| fenced);
                 self.call_as(id, Who::Job, Why::ReadHeld(turn, entry), Call::ReadHeld { id });
             }
-            (Why::ReadHeld(turn, entry), Some(Answer::Held { held, missing })) => {
-                let held: HashSet<_> = held.into_iter().map(user_id).collect();
-                let missing: Vec<_> = missing.into_iter().map(user_id).collect();
+            (Why::ReadHeld(turn, entry), Some(Answer::Held { users, fans, missing })) => {
+                let held = HeldMembers {
+                    users: users.into_iter().map(user_id).collect(),
+                    fans: fans.into_iter().map(user_id).collect(),
+                    missing: missing.into_iter().map(user_id).collect(),
+                };
                 room.desired.reconcile(entry, &held);
-                room.desired.resend(&missing);
+                room.desired.resend(&held.missing);
                 if self.rules.lack(Mutation::NoMove) {
                     stay(&mut room.desired);
                 }
@@ -317,9 +320,10 @@ impl Room {
 /// The desired state as if nothing had told it to move on.
 fn stay(desired: &mut DesiredState) {
     let Some(draft) = desired.clone().next(LIMIT) else { return };
-    if draft.follows.is_some() && draft.joins.is_empty() && draft.leaves.is_empty() {
+    if draft.follows.is_some() && draft.is_empty() {
         desired.next(LIMIT);
-        let view = SliceView { size: SliceSize::default(), held: desired.wanted() as u64 };
+        let (held, held_fans) = (desired.wanted() as u64, desired.wanted_fans() as u64);
+        let view = SliceView { size: SliceSize::default(), held, held_fans };
         desired.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
     }
 }

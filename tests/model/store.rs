@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use rollcall::presence::desired_state::Draft;
+use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
+use rollcall::presence::desired_state::{Draft, Standing};
 use rollcall::store::slice::Slice;
 use rollcall::store::{
     Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable, Leases, MAX_BATCH, RenewLease,
@@ -92,7 +92,7 @@ impl Call {
 pub enum Answer {
     Applied(ApplyReply),
     Read(Reading),
-    Held { held: BTreeSet<usize>, missing: BTreeSet<usize> },
+    Held { users: BTreeSet<usize>, fans: BTreeSet<usize>, missing: BTreeSet<usize> },
     Seen(Picture),
     IsOpen,
     Is(Record),
@@ -110,6 +110,7 @@ pub struct Reading {
     pub fence: Option<Fence>,
     pub entry: Option<u64>,
     pub held: u64,
+    pub held_fans: u64,
     pub others: Vec<Id>,
 }
 
@@ -174,7 +175,7 @@ impl Default for Store {
     }
 }
 
-static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId::of_fans(LIVE.clone(), 1, 1));
+static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId::of_live(LIVE.clone(), 1, 1));
 
 static LIVE: LazyLock<LiveId> = LazyLock::new(|| LiveId::parse("1").unwrap());
 
@@ -187,8 +188,11 @@ impl Store {
             Call::Apply { .. } => Answer::Applied(self.apply(call, rules)),
             Call::Read { id } => Answer::Read(self.read(*id)),
             Call::ReadHeld { id } => {
-                let page = self.data.slice.held_page(&id.name(), 0);
-                Answer::Held { held: numbers(&page.users), missing: numbers(&page.missing) }
+                let [users, fans] = [Group::All, Group::Fans].map(|group| {
+                    let page = self.data.slice.held_page(group, &id.name(), 0);
+                    (numbers(&page.users), numbers(&page.missing))
+                });
+                Answer::Held { users: users.0, fans: fans.0, missing: users.1.union(&fans.1).copied().collect() }
             }
             Call::See { id } => Answer::Seen(self.see(*id)),
             Call::Touch { epoch } => return self.touch(*epoch),
@@ -213,6 +217,7 @@ impl Store {
             known: SliceSize::default(),
             uniques: false,
             joins: draft.joins.clone(),
+            fans: draft.fans.clone(),
             since: Vec::new(),
             left: None,
             leaves: draft.leaves.clone(),
@@ -234,12 +239,14 @@ impl Store {
     /// In one step, since each of its steps is right at any moment.
     fn mend(&mut self, epoch: u64) -> Answer {
         let (epoch, now, slice) = (Epoch(epoch), self.now, &mut self.data.slice);
-        slice.strays(0, MAX_BATCH, Strays::Drop, now);
-        for part in slice.survey().parts {
-            slice.put_back(epoch, &part.gateway, HeldFrom { cursor: 0, most: MAX_BATCH }, now);
+        for group in [Group::All, Group::Fans] {
+            slice.strays(group, 0, MAX_BATCH, Strays::Drop, now);
+            for part in slice.survey().parts {
+                slice.put_back(epoch, &part.gateway, HeldFrom { group, cursor: 0, most: MAX_BATCH }, now);
+            }
         }
         if let Some(compared) = slice.compare(epoch, SliceSize::default(), now) {
-            slice.settle(epoch, compared.difference, now);
+            slice.settle(epoch, compared.surplus, now);
         }
         Answer::Done
     }
@@ -252,6 +259,7 @@ impl Store {
             fence: reading.fence,
             entry: reading.entry,
             held: reading.held,
+            held_fans: reading.held_fans,
             others: reading.gateways.iter().map(Id::of).collect(),
         }
     }
@@ -369,9 +377,10 @@ impl Store {
         self.now += 1;
     }
 
-    /// Deletes the set of the slice, but not the held sets.
+    /// Deletes the sets of the slice, but not the held sets.
     pub fn lose_set(&mut self) {
-        self.data.slice.lose_set();
+        self.data.slice.lose_set(Group::All);
+        self.data.slice.lose_set(Group::Fans);
         self.torn = true;
     }
 
@@ -406,12 +415,17 @@ impl Store {
         self.data.record.is_some_and(|record| record.state == state)
     }
 
-    pub fn held(&self, id: Id) -> BTreeSet<usize> {
-        numbers(&self.data.slice.held_page(&id.name(), 0).users)
+    /// Whom a gateway holds, each with the standing.
+    pub fn held(&self, id: Id) -> BTreeSet<(usize, Standing)> {
+        let [users, fans] =
+            [Group::All, Group::Fans].map(|group| self.data.slice.held_page(group, &id.name(), 0).users);
+        standings(&users, &fans)
     }
 
-    pub fn members(&self) -> BTreeSet<usize> {
-        numbers(&self.data.slice.fans_page(0).users)
+    /// The members, each with the standing.
+    pub fn members(&self) -> BTreeSet<(usize, Standing)> {
+        let [users, fans] = [Group::All, Group::Fans].map(|group| self.data.slice.members_page(group, 0).users);
+        standings(&users, &fans)
     }
 
     /// The gateways that have an entry.
@@ -422,7 +436,7 @@ impl Store {
     /// What is wrong with the slice now.
     pub fn look(&mut self) -> Option<&'static str> {
         let members = self.members();
-        let held: BTreeSet<usize> = self.entries().iter().flat_map(|id| self.held(*id)).collect();
+        let held: BTreeSet<(usize, Standing)> = self.entries().iter().flat_map(|id| self.held(*id)).collect();
         self.torn &= members != held;
         if members != held && !self.torn {
             return Some("the slice is not the union of what is held");
@@ -440,4 +454,11 @@ impl Store {
 
 fn numbers(users: &[UserId]) -> BTreeSet<usize> {
     users.iter().filter_map(user_number).collect()
+}
+
+/// The users of a slice, each with the standing. A fan who is no member is told, too.
+fn standings(users: &[UserId], fans: &[UserId]) -> BTreeSet<(usize, Standing)> {
+    let (users, fans) = (numbers(users), numbers(fans));
+    let members = users.difference(&fans).map(|user| (*user, Standing::Member));
+    members.chain(fans.iter().map(|user| (*user, Standing::Fan))).collect()
 }

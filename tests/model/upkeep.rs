@@ -13,7 +13,7 @@ impl Gateway {
     fn expect(&self, room: &Room) -> Expected {
         let desired = &room.desired;
         let settled = !desired.is_dirty() && (room.life == self.life || !desired.is_registered());
-        let slice = desired.held().filter(|_| settled).map(|held| (desired.entry(), held.members));
+        let slice = desired.held().filter(|_| settled).map(|held| (desired.entry(), (held.members, held.fans)));
         Expected { slice }
     }
 }
@@ -211,7 +211,7 @@ impl World {
 
 /// Whether a slice has lost this gateway's entry, and whether it is otherwise not as expected. Mirrors
 /// `ExpectedSlice::is_met` and `check::look_at_slice`, without versions.
-fn differs((entry, held): (Option<u64>, u64), reading: &Reading) -> (bool, bool) {
-    let differs = (reading.entry, reading.held) != (entry, held);
+fn differs((entry, held): (Option<u64>, (u64, u64)), reading: &Reading) -> (bool, bool) {
+    let differs = (reading.entry, (reading.held, reading.held_fans)) != (entry, held);
     (entry.is_some() && reading.entry.is_none(), differs)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use rollcall::base::ids::{GatewayId, UserId};
-use rollcall::presence::desired_state::{DesiredState, Draft};
+use rollcall::presence::desired_state::{DesiredState, Draft, Standing};
 use rollcall::presence::turn::Turn;
 use rollcall::store::{ApplyReply, Lease};
 
@@ -24,6 +24,11 @@ static GATEWAYS: LazyLock<Vec<GatewayId>> = LazyLock::new(|| {
 
 pub fn user_id(user: usize) -> UserId {
     USERS[user].clone()
+}
+
+/// How a user stands in the live of whom a gateway knows: each second one is a fan.
+pub fn standing(user: usize) -> Standing {
+    if user.is_multiple_of(2) { Standing::Fan } else { Standing::Member }
 }
 
 pub fn user_number(user: &UserId) -> Option<usize> {
@@ -132,8 +137,8 @@ pub struct Task {
 /// What a check expects of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expected {
-    /// The entry and the size of the held set; `None` while they are not settled.
-    pub slice: Option<(Option<u64>, u64)>,
+    /// The entry, and how many members and fans are held; `None` while they are not settled.
+    pub slice: Option<(Option<u64>, (u64, u64))>,
 }
 
 /// The live's room on a gateway, with one slice only.

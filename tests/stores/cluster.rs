@@ -22,7 +22,7 @@ const UNTROUBLED: Duration = Duration::from_secs(1);
 const FOUND: Duration = Duration::from_millis(4_500);
 
 fn slice_of(live: &LiveId) -> SliceId {
-    SliceId::of_fans(live.clone(), 1, 1)
+    SliceId::of_live(live.clone(), 1, 1)
 }
 
 fn key(live: &LiveId) -> String {

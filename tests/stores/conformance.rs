@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::clock::Clock;
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -130,7 +130,7 @@ pub fn gateway(name: &str) -> GatewayId {
 }
 
 pub fn slice() -> SliceId {
-    SliceId::of_fans(live("42"), 1, 1)
+    SliceId::of_live(live("42"), 1, 1)
 }
 
 pub fn wish(name: &str) -> OpenLive {
@@ -182,9 +182,9 @@ pub async fn finish_close(
     store.finish_close(&FinishClose { live: live.clone(), epoch, arrived, uniques, keep }).await
 }
 
-/// A size of a slice in no doubt, of whatever version.
+/// A size of a slice of fans in no doubt, of whatever version.
 pub fn of_size(card: u64) -> SliceSize {
-    SliceSize { card, ..SliceSize::default() }
+    SliceSize { card, fans: card, ..SliceSize::default() }
 }
 
 /// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number of its entry.
@@ -202,9 +202,13 @@ impl Caller {
         Self { store: Arc::clone(store), slice: slice(), name: gateway(name), epoch: 1, number: 0, entry: None }
     }
 
-    /// The next call, not sent.
+    /// The next call, not sent. Who joins a live is a fan there, since the first millisecond.
     pub fn next(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> Apply {
         self.number += 1;
+        let (joins, fans) = match self.slice.live() {
+            Some(_) => (Vec::new(), joins.to_vec()),
+            None => (joins.to_vec(), Vec::new()),
+        };
         Apply {
             slice: self.slice.clone(),
             epoch: Epoch(self.epoch),
@@ -213,8 +217,9 @@ impl Caller {
             follows,
             known: SliceSize::default(),
             uniques: true,
-            joins: joins.to_vec(),
-            since: Vec::new(),
+            joins,
+            since: vec![1; fans.len()],
+            fans,
             left: None,
             leaves: leaves.to_vec(),
         }
@@ -259,18 +264,24 @@ impl Caller {
     }
 }
 
-/// Every fan of a slice, sorted, by paging through it; nobody may be missed, and a page is at most about 1,000.
 /// The epoch of a slice's fence.
 pub async fn fence(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<Option<Epoch>> {
     let found = store.survey(std::slice::from_ref(slice)).await.remove(0)?;
     Ok(found.fence.map(Fence::epoch))
 }
 
+/// Every fan of a slice of a live, or every user of another slice, sorted.
 pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
+    members(store, slice, if slice.live().is_some() { Group::Fans } else { Group::All }).await
+}
+
+/// Everybody in a group of a slice, sorted, by paging through it; nobody may be missed, and a page is at most about
+/// 1,000.
+pub async fn members(store: &Arc<dyn Store>, slice: &SliceId, group: Group) -> Vec<UserId> {
     let mut all = Vec::new();
     let mut cursor = Some(0);
     while let Some(from) = cursor {
-        let page = store.fans_page(slice, from).await.expect("a page");
+        let page = store.members_page(slice, group, from).await.expect("a page");
         assert!(page.users.len() <= 1_200, "a page of {}", page.users.len());
         all.extend(page.users);
         cursor = page.next;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::Epoch;
+use rollcall::base::ids::{Epoch, Group};
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
     Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, Presence,
@@ -39,15 +39,19 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
         ("online-fans:42", 6 * HOUR),
         ("{online-fans:42}:fence", 30 * 24 * HOUR),
         ("{online-fans:42}:gateways", 6 * HOUR),
+        ("{online-fans:42}:held-fans:a", 6 * HOUR),
         ("{online-fans:42}:held:a", 6 * HOUR),
+        ("{online-fans:42}:since", 6 * HOUR),
+        ("{online-fans:42}:unique-fans", 30 * 24 * HOUR),
         ("{online-fans:42}:uniques", 30 * 24 * HOUR),
+        ("{online-fans:42}:viewers", 6 * HOUR),
     ];
     assert_eq!(keys(&server), expected.map(|(key, _)| key));
     for (key, lifetime) in expected {
         assert!((lifetime - 60..=lifetime).contains(&ttl(&server, key)), "{key}");
     }
     assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}:2-0"));
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}:2-0:2"));
     assert_eq!(server.cli(&["HGETALL", "{online-fans:42}:gateways"]), "a\n2");
 }
 
@@ -60,7 +64,7 @@ async fn after_a_close_only_the_fence_is_left_for_a_day() {
     }
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(keys(&server), ["{online-fans:42}:fence"]);
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "closed:1:2-0:2");
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "closed:1:2-0:2:2");
     assert!((24 * HOUR - 60..=24 * HOUR).contains(&ttl(&server, "{online-fans:42}:fence")));
     Caller { epoch: 2, ..Caller::new(&store, "a") }.registers(&users(0, 1)).await;
     assert!(ttl(&server, "{online-fans:42}:fence") > 24 * HOUR);
@@ -234,7 +238,7 @@ async fn slowest_ping(store: Arc<dyn Store>) -> std::time::Duration {
     let mut slowest = std::time::Duration::ZERO;
     for _ in 0..200 {
         let asked = tokio::time::Instant::now();
-        store.is_fan_online(&slice(), &user(1)).await.unwrap();
+        store.is_member(&slice(), Group::Fans, &user(1)).await.unwrap();
         slowest = slowest.max(asked.elapsed());
     }
     slowest

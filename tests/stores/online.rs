@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
-use rollcall::base::ids::{Epoch, LiveId, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{
     Apply, ApplyReply, OnlineCount, Seen, SliceSize, Span, Store, StoreError, Strays, TellWhereabouts, UserPresence,
@@ -94,6 +94,7 @@ impl Platform {
             known: SliceSize::default(),
             uniques: false,
             joins: joins.to_vec(),
+            fans: Vec::new(),
             leaves: leaves.to_vec(),
             since: Vec::new(),
             left: Some(vec![0; leaves.len()]),
@@ -361,10 +362,10 @@ async fn strays_who_are_taken_out_were_seen_until_now() {
     let stray = user(1);
     platform.come(std::slice::from_ref(&stray)).await;
     let slice = SliceId { set: OnlineSet::Users, index: stray.slice_index(SLICES), of: SLICES };
-    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Count).await.unwrap().strays, 1);
+    assert_eq!(platform.store.strays(&slice, Group::All, 0, 1_000, Strays::Count).await.unwrap().strays, 1);
     assert_eq!(platform.known(std::slice::from_ref(&stray)).await, [(true, None)]);
     let before = unix_now();
-    assert_eq!(platform.store.strays(&slice, 0, 1_000, Strays::Drop).await.unwrap().strays, 1);
+    assert_eq!(platform.store.strays(&slice, Group::All, 0, 1_000, Strays::Drop).await.unwrap().strays, 1);
     let known = platform.known(&[stray]).await;
     assert!(!known[0].0 && known[0].1.is_some_and(|at| at + 5_000 >= before), "{known:?}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::SliceId;
+use rollcall::base::ids::{Group, SliceId};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask, Figures, Job, LeaseReply,
     LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays,
@@ -70,8 +70,8 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!((swept.released, swept.done), (6, false));
     let swept = store.sweep(&slice(), &gateway("b"), 6, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (4, true));
-    assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Count).await.unwrap().strays, 1);
-    assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().size.card, 7);
+    assert_eq!(store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Count).await.unwrap().strays, 1);
+    assert_eq!(store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop).await.unwrap().size.card, 7);
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
     for presence in [Presence::Here, Presence::Gone] {
@@ -131,12 +131,12 @@ async fn joins_are_refused_and_do_nothing() {
     let (server, store) = redis().await;
     let (mut a, mut old) = (Caller::new(&store, "a"), Caller::new(&store, "a"));
     a.registers(&users(0, 3)).await;
-    old.slice = SliceId::of_fans(live("43"), 1, 1);
+    old.slice = SliceId::of_live(live("43"), 1, 1);
     old.registers(&users(0, 3)).await;
     let mut lost = Caller::new(&store, "a");
-    lost.slice = SliceId::of_fans(live("44"), 1, 1);
+    lost.slice = SliceId::of_live(live("44"), 1, 1);
     lost.registers(&users(0, 3)).await;
-    server.cli(&["DEL", "online-fans:44"]);
+    server.cli(&["DEL", "online-fans:44", "{online-fans:44}:viewers"]);
     let refused: Vec<Apply> = vec![
         a.next(a.entry, &users(3, 5), &[]),
         Caller::new(&store, "b").next(None, &users(3, 5), &[]),
@@ -148,7 +148,7 @@ async fn joins_are_refused_and_do_nothing() {
         ),
         {
             let mut fresh = Caller::new(&store, "a");
-            fresh.slice = SliceId::of_fans(live("45"), 1, 1);
+            fresh.slice = SliceId::of_live(live("45"), 1, 1);
             fresh.next(None, &users(3, 5), &[])
         },
         Caller { number: 9, slice: lost.slice.clone(), ..Caller::new(&store, "b") }.next(None, &users(3, 5), &[]),

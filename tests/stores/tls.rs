@@ -63,7 +63,7 @@ async fn a_cluster_is_spoken_to_over_tls_throughout() {
     let store: Arc<dyn Store> = Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
     for n in 0..20 {
         let mut caller = Caller::new(&store, "a");
-        caller.slice = SliceId::of_fans(crate::conformance::live(&format!("live{n}")), 1, 1);
+        caller.slice = SliceId::of_live(crate::conformance::live(&format!("live{n}")), 1, 1);
         assert_eq!(caller.registers(&users(0, 2)).await.size.card, 2);
     }
     for node in &cluster.nodes {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::ids::Group;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::keys::Keys;
@@ -347,7 +348,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     server.cli(&["DEL", "online-fans:42"]);
     server.cli(&["SET", "online-fans:42", "what"]);
     assert!(matches!(store.read_slice(&slice(), &gateway("other")).await, Err(StoreError::Nonsense(_))));
-    assert!(matches!(store.fans_page(&slice(), 0).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(store.members_page(&slice(), Group::Fans, 0).await, Err(StoreError::Nonsense(_))));
     server.cli(&["HSET", "live:42", "state", "open", "epoch", "many"]);
     assert!(matches!(store.load_live(&live("42")).await, Err(StoreError::Nonsense(_))));
     let others = store.load_lives(&[live("41"), live("42"), live("43")]).await;

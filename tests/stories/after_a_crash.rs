@@ -218,7 +218,7 @@ async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
             same(redis.live_field("42", "state").await.as_deref(), Some("closed")).map(drop)
         })
         .await;
-        let remain = ["live:42", "{online-fans:42}:fence", "{online-viewers:42}:fence"];
+        let remain = ["live:42", "{online-fans:42}:fence"];
         assert_eq!(other.keys_of("42").await, remain.map(str::to_owned).into());
         let mut viewer = other.viewer("u1").await;
         viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;

@@ -196,7 +196,7 @@ on_redis! {
                 kept.insert(key.split_once('@').map_or(key.clone(), |(name, _)| name.to_owned()));
             }
         }
-        assert_eq!(kept, names(&["attendance:42", "{online-viewers:42}:sessions", "{online-viewers:42}:stays"]));
+        assert_eq!(kept, names(&["attendance:42", "{online-fans:42}:sessions", "{online-fans:42}:stays"]));
         // Eight days later the gateway that walks deletes all of it.
         let of = redis.ask(&["ZRANGE", "rollcall:attendance", "0", "-1"]).await[0].as_str().unwrap().to_owned();
         let score: f64 = redis.ask(&["ZSCORE", "rollcall:attendance", &of]).await.as_str().unwrap().parse().unwrap();
@@ -263,7 +263,7 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         assert_eq!(look(1, &[]).await, BTreeSet::from([unreadable]));
         redis.ask(&["DEL", "attendance:mistyped@1"]).await;
 
-        let (stays, of) = (format!("{{online-viewers:42}}:stays@{epoch}"), format!("42@{epoch}"));
+        let (stays, of) = (format!("{{online-fans:42}}:stays@{epoch}"), format!("42@{epoch}"));
         let (noted, ended) = (format!("attendance:{of}"), format!("attendance:43@{over}"));
         redis.ask(&["HSET", &stays, "ghost", "1 0 9 1000 -"]).await;
         redis.ask(&["HDEL", &stays, "u2"]).await;
@@ -350,7 +350,7 @@ async fn a_move_to_another_gateway_is_one_session() {
         here.vanish();
         let there = new.viewer_in("u1", "42").await;
         until("both gateways hold the viewer", PATIENCE, async || {
-            same(new.redis().keys("{online-viewers:42}:held:*").await.len(), 2)
+            same(new.redis().keys("{online-fans:42}:held:*").await.len(), 2)
         })
         .await;
         old.stop().await;

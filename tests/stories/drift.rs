@@ -24,7 +24,8 @@ on_redis! {
         let _crowd = world.crowd("u", 3, "42").await;
         world.fans_become("42", &["u0", "u1", "u2"]).await;
         let gateway = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
-        let held = format!("{{online-fans:42}}:held:{gateway}");
+        let fans = ["online-fans:42".to_owned(), format!("{{online-fans:42}}:held-fans:{gateway}")];
+        let viewers = ["{online-fans:42}:viewers".to_owned(), format!("{{online-fans:42}}:held:{gateway}")];
         let within = world.config.lease_refresh * 13 + SLACK;
         let everybody = ["u0", "u1", "u2"];
 
@@ -33,9 +34,10 @@ on_redis! {
         world.fans_become_within("42", &everybody, within).await;
         becomes(&world, "stray", 2.0).await;
 
-        // This user is in the slice and in this gateway's held set.
-        world.redis().ask(&["SADD", &held, "alien"]).await;
-        world.redis().ask(&["SADD", "online-fans:42", "alien"]).await;
+        // This user is in the slice and in this gateway's held sets.
+        for set in fans.iter().chain(&viewers) {
+            world.redis().ask(&["SADD", set, "alien"]).await;
+        }
         world.fans_become_within("42", &everybody, within).await;
         becomes(&world, "extra", 1.0).await;
 
@@ -45,8 +47,9 @@ on_redis! {
         becomes(&world, "missing", 1.0).await;
 
         // This user is no longer in either.
-        world.redis().ask(&["SREM", "online-fans:42", "u2"]).await;
-        world.redis().ask(&["SREM", &held, "u2"]).await;
+        for set in fans.iter().chain(&viewers) {
+            world.redis().ask(&["SREM", set, "u2"]).await;
+        }
         world.fans_become_within("42", &everybody, within).await;
         becomes(&world, "missing", 2.0).await;
 

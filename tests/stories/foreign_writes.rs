@@ -42,27 +42,49 @@ pub(super) fn bound(world: &World) -> Duration {
     world.config.check_every + Duration::from_secs(15)
 }
 
+/// Whose set it is to which something happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// The fans in a slice of a live.
+    Fans,
+    /// All viewers in it.
+    Viewers,
+    /// The users in a slice of the platform.
+    Users,
+}
+
+impl Of {
+    /// The key of the set, by that of the slice.
+    pub(super) fn set(self, slice: &str) -> String {
+        match self {
+            Self::Fans | Self::Users => slice.to_owned(),
+            Self::Viewers => format!("{{{slice}}}:viewers"),
+        }
+    }
+}
+
 /// The key to which something happens, named after the slice to which it belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    Slice,
+    Set,
     Held,
     Entries,
     Fence,
-    /// Only slices of viewers have it.
+    /// Only viewers have it.
     Since,
 }
 
 impl Target {
     /// What every slice has.
-    const OF_FANS: &'static [Self] = &[Self::Slice, Self::Held, Self::Entries, Self::Fence];
-    /// What a slice of viewers has.
-    const OF_VIEWERS: &'static [Self] = &[Self::Slice, Self::Held, Self::Entries, Self::Fence, Self::Since];
+    const OF_FANS: &'static [Self] = &[Self::Set, Self::Held, Self::Entries, Self::Fence];
+    /// What viewers have.
+    const OF_VIEWERS: &'static [Self] = &[Self::Set, Self::Held, Self::Since];
 
     /// The key, given the slice and the gateway whose held set it is.
-    pub(super) fn key(self, slice: &str, gateway: &str) -> String {
+    pub(super) fn key(self, of: Of, slice: &str, gateway: &str) -> String {
         match self {
-            Self::Slice => slice.to_owned(),
+            Self::Set => of.set(slice),
+            Self::Held if of == Of::Fans => format!("{{{slice}}}:held-fans:{gateway}"),
             Self::Held => format!("{{{slice}}}:held:{gateway}"),
             Self::Entries => format!("{{{slice}}}:gateways"),
             Self::Fence => format!("{{{slice}}}:fence"),
@@ -73,7 +95,7 @@ impl Target {
     /// What can happen to it.
     pub(super) fn meddlings(self) -> &'static [Meddling] {
         match self {
-            Self::Slice | Self::Held => Meddling::ALL,
+            Self::Set | Self::Held => Meddling::ALL,
             Self::Since => Meddling::OF_TIMES,
             Self::Entries => Meddling::OF_ENTRIES,
             Self::Fence => Meddling::OF_A_FENCE,
@@ -94,6 +116,7 @@ enum Pace {
 struct Place {
     target: Target,
     meddling: Meddling,
+    of: Of,
     slice: String,
     /// The live; none for the users online.
     live: Option<String>,
@@ -108,7 +131,12 @@ struct Place {
 impl Place {
     /// The key to which it happens: a held set is that of the first gateway.
     fn key(&self, gateways: &[String]) -> String {
-        self.target.key(&self.slice, &gateways[0])
+        self.target.key(self.of, &self.slice, &gateways[0])
+    }
+
+    /// The key of its set.
+    fn set(&self) -> String {
+        self.of.set(&self.slice)
     }
 
     fn everybody(&self) -> BTreeSet<String> {
@@ -117,20 +145,20 @@ impl Place {
 
     /// Nothing if the slice and its companions hold exactly who should be there; otherwise what is wrong.
     async fn is_right(&self, redis: &Redis) -> Result<(), String> {
-        self.holds(redis, &self.slice, self.everybody()).await?;
-        let entries = redis.members_of(&Target::Entries.key(&self.slice, "")).await;
+        self.holds(redis, &self.set(), self.everybody()).await?;
+        let entries = redis.members_of(&Target::Entries.key(self.of, &self.slice, "")).await;
         for (gateway, members) in &self.members {
-            self.holds(redis, &Target::Held.key(&self.slice, gateway), members.clone()).await?;
+            self.holds(redis, &Target::Held.key(self.of, &self.slice, gateway), members.clone()).await?;
             if !entries.contains(gateway) {
                 return Err(format!("{gateway} has no entry, but these have: {entries:?}"));
             }
         }
-        let fence = redis.ask(&["TYPE", &Target::Fence.key(&self.slice, "")]).await;
+        let fence = redis.ask(&["TYPE", &Target::Fence.key(self.of, &self.slice, "")]).await;
         if fence == "none" || fence == "list" {
             return Err(format!("the fence is of type {fence}"));
         }
-        if self.slice.starts_with("online-viewers:") {
-            self.holds(redis, &Target::Since.key(&self.slice, ""), self.everybody()).await?;
+        if self.of == Of::Viewers {
+            self.holds(redis, &Target::Since.key(self.of, &self.slice, ""), self.everybody()).await?;
         }
         Ok(())
     }
@@ -174,8 +202,8 @@ impl Trial {
     }
 
     /// Opens a live for each thing that can happen to these keys, with fans and a viewer on all gateways. It happens to
-    /// the slice of the fans or to that of all viewers.
-    async fn open_lives(&mut self, targets: &[Target], set: &str) {
+    /// the fans or to all viewers.
+    async fn open_lives(&mut self, targets: &[Target], of: Of) {
         for target in targets {
             for meddling in target.meddlings() {
                 let live = format!("{target:?}-{}", meddling.name());
@@ -186,14 +214,15 @@ impl Trial {
                 for (n, name) in names.enumerate() {
                     let gateway = n % self.worlds.len();
                     self.people.push(self.worlds[gateway].viewer_in(&name, &live).await);
-                    if set == "online-viewers" || name != PLAIN {
+                    if of == Of::Viewers || name != PLAIN {
                         members.entry(self.gateways[gateway].clone()).or_default().insert(name);
                     }
                 }
                 self.places.push(Place {
                     target: *target,
                     meddling: *meddling,
-                    slice: format!("{set}:{live}"),
+                    of,
+                    slice: format!("online-fans:{live}"),
                     live: Some(live),
                     members,
                     comer,
@@ -220,7 +249,8 @@ impl Trial {
                 }
                 let slice = format!("online-users_slice{k}");
                 let (target, meddling) = (*target, *meddling);
-                self.places.push(Place { target, meddling, slice, live: None, members, comer, older });
+                let of = Of::Users;
+                self.places.push(Place { target, meddling, of, slice, live: None, members, comer, older });
             }
         }
         self.all_right_within(PATIENCE, "before anything happened").await;
@@ -235,7 +265,7 @@ impl Trial {
                 None => self.worlds[0].viewer(&place.older).await,
             });
             until("the one who will leave is there", PATIENCE, async || {
-                let there = self.redis().members_of(&place.slice).await;
+                let there = self.redis().members_of(&place.set()).await;
                 if there.contains(&place.older) { Ok(()) } else { Err(format!("{there:?}")) }
             })
             .await;
@@ -411,13 +441,13 @@ impl Comer<'_> {
 
 async fn fans_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
-    trial.open_lives(Target::OF_FANS, "online-fans").await;
+    trial.open_lives(Target::OF_FANS, Of::Fans).await;
     trial.goes_on_till_repaired(pace).await;
 }
 
 async fn viewers_of(gateways: usize, pace: Pace) {
     let mut trial = Trial::on(gateways, quick_checks).await;
-    trial.open_lives(Target::OF_VIEWERS, "online-viewers").await;
+    trial.open_lives(Target::OF_VIEWERS, Of::Viewers).await;
     trial.goes_on_till_repaired(pace).await;
 }
 
@@ -530,7 +560,7 @@ async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes()
         redis.ask(&["SREM", "online-fans:42", "u3"]).await;
         redis.ask(&["SADD", "online-fans:42", "stranger"]).await;
         fans_become(&here, &crowd).await;
-        let held = Target::Held.key("online-fans:42", &there.gateway_id().await);
+        let held = Target::Held.key(Of::Fans, "online-fans:42", &there.gateway_id().await);
         let before = redis.members_of(&held).await;
         redis.meddle(&Meddling::Swap.command(&held)).await;
         until("the held set", bound(&here), async || same(redis.members_of(&held).await, before.clone())).await;

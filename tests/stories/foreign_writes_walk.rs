@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::audit::nothing_is_wrong;
-use super::foreign_writes::{Target, bound};
+use super::foreign_writes::{Of, Target, bound};
 use crate::support::foreign::{Meddling, back_up, tidy};
 use crate::support::redis_view::Redis;
 use crate::support::viewer::Viewer;
@@ -48,6 +48,16 @@ enum Set {
     Fans(usize),
     Viewers(usize),
     Online(u32),
+}
+
+impl Set {
+    /// Whether both lie in the same slice, and so have one fence.
+    fn shares_slice(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fans(live) | Self::Viewers(live), Self::Fans(other) | Self::Viewers(other)) => live == other,
+            _ => self == other,
+        }
+    }
 }
 
 /// A write of the other program that is not known to be repaired yet.
@@ -195,12 +205,19 @@ impl Walk {
         }
     }
 
-    fn slice(&self, set: &Set) -> String {
+    /// Whose set it is, and the key of its slice.
+    fn slice(&self, set: &Set) -> (Of, String) {
         match set {
-            Set::Fans(live) => format!("online-fans:{}", self.lives[*live]),
-            Set::Viewers(live) => format!("online-viewers:{}", self.lives[*live]),
-            Set::Online(k) => format!("online-users_slice{k}"),
+            Set::Fans(live) => (Of::Fans, format!("online-fans:{}", self.lives[*live])),
+            Set::Viewers(live) => (Of::Viewers, format!("online-fans:{}", self.lives[*live])),
+            Set::Online(k) => (Of::Users, format!("online-users_slice{k}")),
         }
+    }
+
+    /// The key of the set.
+    fn key(&self, set: &Set) -> String {
+        let (of, slice) = self.slice(set);
+        of.set(&slice)
     }
 
     fn some_set(&mut self) -> Set {
@@ -218,18 +235,18 @@ impl Walk {
     /// The other program writes something somewhere, unless what it wrote there before is not repaired yet.
     async fn writes(&mut self, number: usize) -> bool {
         let set = self.some_set();
-        let slice = self.slice(&set);
+        let (of, slice) = self.slice(&set);
         let gateway = self.any(self.gateways.len());
         let target = match self.any(10) {
             0 | 1 => Target::Held,
             2 => Target::Entries,
             3 => Target::Fence,
             4 if matches!(set, Set::Viewers(_)) => Target::Since,
-            _ => Target::Slice,
+            _ => Target::Set,
         };
         let meddling = target.meddlings()[self.any(target.meddlings().len())];
-        let key = target.key(&slice, &self.gateways[gateway]);
-        if self.pending.iter().any(|written| written.set == set) || self.wanted(&set).is_empty() {
+        let key = target.key(of, &slice, &self.gateways[gateway]);
+        if self.pending.iter().any(|written| written.set.shares_slice(&set)) || self.wanted(&set).is_empty() {
             return false;
         }
         if meddling == Meddling::RestoreOlder && self.redis().ask(&["EXISTS", &backup_of(&key)]).await == 0 {
@@ -245,8 +262,8 @@ impl Walk {
 
     /// What is wrong with a set, leaving aside who has come or gone just now.
     async fn wrong_with(&self, set: &Set) -> Option<String> {
-        let slice = self.slice(set);
-        let there = self.redis().members_of(&slice).await;
+        let key = self.key(set);
+        let there = self.redis().members_of(&key).await;
         let wanted = self.wanted(set);
         let lately: BTreeSet<String> = match set {
             Set::Fans(live) | Set::Viewers(live) => {
@@ -257,9 +274,10 @@ impl Walk {
         };
         let wrong: Vec<&String> = there.symmetric_difference(&wanted).filter(|user| !lately.contains(*user)).collect();
         if !wrong.is_empty() {
-            return Some(format!("{slice} is wrong about {wrong:?}"));
+            return Some(format!("{key} is wrong about {wrong:?}"));
         }
-        let fence = self.redis().ask(&["TYPE", &Target::Fence.key(&slice, "")]).await;
+        let (of, slice) = self.slice(set);
+        let fence = self.redis().ask(&["TYPE", &Target::Fence.key(of, &slice, "")]).await;
         (fence == "none" || fence == "list").then(|| format!("the fence of {slice} is of type {fence}"))
     }
 
@@ -305,10 +323,10 @@ impl Walk {
     }
 
     async fn becomes_right(&self, set: &Set, deadline: Instant) {
-        let slice = self.slice(set);
-        let what = format!("seed {}: {slice} at rest", self.seed);
+        let key = self.key(set);
+        let what = format!("seed {}: {key} at rest", self.seed);
         until(&what, deadline.saturating_duration_since(Instant::now()), async || {
-            same(self.redis().members_of(&slice).await, self.wanted(set))
+            same(self.redis().members_of(&key).await, self.wanted(set))
         })
         .await;
     }

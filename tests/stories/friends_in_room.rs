@@ -305,7 +305,7 @@ impl History {
             self.listen().await;
             let mut wanted = BTreeMap::new();
             for asker in ASKERS {
-                let sets = ["ZINTER", "2", &format!("following:{asker}"), "online-viewers:42"];
+                let sets = ["ZINTER", "2", &format!("following:{asker}"), "{online-fans:42}:viewers"];
                 let both = self.worlds[0].redis().ask(&sets).await;
                 let both = both.as_array().unwrap().iter().map(|user| user.as_str().unwrap().to_owned()).collect();
                 wanted.insert(asker.to_owned(), both);

@@ -175,7 +175,7 @@ async fn what_a_killed_gateway_counted_stays() {
         let totals = |counts: &crate::support::dashboard::Counts| (counts.number("joins"), counts.number("leaves"));
         dashboard.sees_that("all who came", |counts| totals(counts) == (6, 1)).await;
         until("all are counted", PATIENCE, async || {
-            same(redis.ask(&["PFCOUNT", "{online-viewers:42}:uniques"]).await, json!(6))
+            same(redis.ask(&["PFCOUNT", "{online-fans:42}:uniques"]).await, json!(6))
         })
         .await;
         doomed.process().kill();

@@ -86,7 +86,7 @@ on_redis! {
                 redis.call('SADD', KEYS[k], 'user-' .. ARGV[1] .. '-' .. i) end end \
                 return redis.call('HSET', KEYS[3], 'gw-other', 1)";
             let key = format!("online-fans:42_slice{slice}");
-            let (held, gateways) = (format!("{{{key}}}:held:gw-other"), format!("{{{key}}}:gateways"));
+            let (held, gateways) = (format!("{{{key}}}:held-fans:gw-other"), format!("{{{key}}}:gateways"));
             world.redis().ask(&["EVAL", fill, "3", &key, &held, &gateways, &slice.to_string()]).await;
         }
         for limit in [100, 999, 1_000] {

@@ -85,7 +85,7 @@ on_both_stores! {
         let mut recorder = world.person("u1", "viewer", INVISIBLE).await;
         recorder.join("42").await;
         person.close().await;
-        world.fans_become("42", &[]).await;
+        world.dashboard("42").await.sees(viewers(0), fans(0)).await;
         assert_eq!(recorder.heartbeat().await.viewers, 0);
     }
 }

@@ -255,10 +255,10 @@ on_redis! {
         world.crowd_follows("u", 2).await;
         let mut crowd = world.crowd("u", 6, "42").await;
         viewers_become(&world, "42", 6, PATIENCE).await;
-        assert_eq!(world.redis().keys("online-viewers:42_slice*").await.len(), 2);
+        assert_eq!(world.redis().keys("{online-fans:42_slice*}:viewers").await.len(), 2);
         world.backend().close("42").await;
-        let fences = ["fans", "viewers"].map(|set| [1, 2].map(|k| format!("{{online-{set}:42_slice{k}}}:fence")));
-        let left: BTreeSet<String> = fences.into_iter().flatten().chain(["live:42".to_owned()]).collect();
+        let fences = [1, 2].map(|k| format!("{{online-fans:42_slice{k}}}:fence"));
+        let left: BTreeSet<String> = fences.into_iter().chain(["live:42".to_owned()]).collect();
         assert_eq!(world.keys_of("42").await, left);
         for viewer in &mut crowd {
             viewer.expect("closed").await;
@@ -314,9 +314,9 @@ on_redis! {
         let _crowd = world.crowd("u", 3, "42").await;
         viewers_become(&world, "42", 3, PATIENCE).await;
         let before = listed(&world, "42", "").await;
-        world.redis().ask(&["DEL", "{online-viewers:42}:since"]).await;
+        world.redis().ask(&["DEL", "{online-fans:42}:since"]).await;
         until("the times are back", world.config.check_every * 2 + PATIENCE, || async {
-            let times = world.redis().ask(&["HLEN", "{online-viewers:42}:since"]).await;
+            let times = world.redis().ask(&["HLEN", "{online-fans:42}:since"]).await;
             same(times.as_u64(), Some(3))
         }).await;
         assert_eq!(listed(&world, "42", "").await, before);

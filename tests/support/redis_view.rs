@@ -115,8 +115,7 @@ impl Redis {
     pub async fn viewers(&self, live: &str) -> BTreeSet<String> {
         let mut viewers = BTreeSet::new();
         for slice in self.slices(live).await {
-            let slice = slice.replacen("online-fans:", "online-viewers:", 1);
-            viewers.extend(strings(&self.ask(&["SMEMBERS", &slice]).await));
+            viewers.extend(strings(&self.ask(&["SMEMBERS", &format!("{{{slice}}}:viewers")]).await));
         }
         viewers
     }

@@ -192,11 +192,11 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
         let each = truth.lives.iter().enumerate();
         each.map(|(live, live_truth)| (state.live_id(live), live_truth.epoch.map(|_| live_truth.slices))).collect()
     };
-    let mut held = std::collections::BTreeMap::<&str, usize>::new();
+    let mut held = std::collections::BTreeMap::<(&str, &str), usize>::new();
     for key in &found {
         match judge(key, &lives) {
             Judged::Fits => {}
-            Judged::Held(slice) => *held.entry(slice).or_default() += 1,
+            Judged::Held(slice, group) => *held.entry((slice, group)).or_default() += 1,
             Judged::Stray => {
                 wrong.push(Broken::new(
                     Promise::Resurrected,
@@ -206,8 +206,11 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
         }
     }
     let gateways = state.endpoints.len();
-    for (slice, sets) in held.into_iter().filter(|(_, sets)| *sets > gateways) {
-        wrong.push(Broken::new(Promise::Drift, format!("{sets} held sets of {slice}, for {gateways} gateways")));
+    for ((slice, group), sets) in held.into_iter().filter(|(_, sets)| *sets > gateways) {
+        wrong.push(Broken::new(
+            Promise::Drift,
+            format!("{sets} held sets of {group} of {slice}, for {gateways} gateways"),
+        ));
     }
 }
 

@@ -11,9 +11,9 @@ pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
     }
 }
 
-/// The slices' keys of all viewers of a live, where Redis has them.
+/// The keys of all viewers of a live, slice by slice.
 pub(crate) fn viewer_keys(live_id: &str, slices: u32) -> Vec<String> {
-    slice_keys(live_id, slices).iter().map(|key| key.replacen("online-fans:", "online-viewers:", 1)).collect()
+    slice_keys(live_id, slices).iter().map(|key| format!("{{{key}}}:viewers")).collect()
 }
 
 /// The keys of the users online on the platform.
@@ -27,9 +27,9 @@ pub(crate) fn of_lives(store: &Store) -> Vec<String> {
     found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
-/// The held sets of a slice, on any server.
+/// The held sets of a slice, of viewers and of fans, on any server.
 pub(crate) fn held_keys(store: &Store, slice: &str) -> Vec<String> {
-    let found = store.on_masters(&["KEYS", &format!("{{{slice}}}:held:*")]);
+    let found = store.on_masters(&["KEYS", &format!("{{{slice}}}:held*")]);
     let mut keys: Vec<String> = found.iter().flat_map(|keys| keys.lines()).map(str::to_owned).collect();
     keys.retain(|key| !key.is_empty());
     keys.sort_unstable();
@@ -39,8 +39,8 @@ pub(crate) fn held_keys(store: &Store, slice: &str) -> Vec<String> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Judged<'a> {
     Fits,
-    /// A held set, of this slice.
-    Held(&'a str),
+    /// A held set: of this slice, and of which group.
+    Held(&'a str, &'static str),
     Stray,
 }
 
@@ -63,13 +63,11 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
         if base == format!("live:{id}") {
             return Judged::Fits;
         }
-        let of_fans = slice_keys(id, *slices).iter().any(|slice| slice == base);
-        let of_viewers = viewer_keys(id, *slices).iter().any(|slice| slice == base);
-        let is_slice = of_fans || of_viewers;
+        let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
         match companion {
-            Some((_, "since")) if of_viewers => return Judged::Fits,
-            Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice),
-            Some((_, "gateways" | "uniques")) if is_slice => return Judged::Fits,
+            Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice, "viewers"),
+            Some((slice, what)) if is_slice && what.starts_with("held-fans:") => return Judged::Held(slice, "fans"),
+            Some((_, "viewers" | "since" | "gateways" | "uniques" | "unique-fans")) if is_slice => return Judged::Fits,
             None if is_slice => return Judged::Fits,
             _ => {}
         }
@@ -134,26 +132,29 @@ mod tests {
             "online-fans:chaos-l0_slice2",
             "{live:chaos-l0}:viewers",
             "{online-fans:chaos-l0_slice1}:gateways",
-            "{online-viewers:chaos-l0_slice2}:uniques",
+            "{online-fans:chaos-l0_slice2}:uniques",
+            "{online-fans:chaos-l0_slice2}:unique-fans",
             "{online-fans:chaos-l0_slice7}:fence",
             "{live:chaos-l1}:history@1795370295",
-            "{online-viewers:chaos-l1}:stays@1795370295",
+            "{online-fans:chaos-l1}:stays@1795370295",
             "attendance:chaos-l1@1795370295:{p7}",
-            "online-viewers:chaos-l0_slice2",
-            "{online-viewers:chaos-l0_slice2}:since",
+            "{online-fans:chaos-l0_slice2}:viewers",
+            "{online-fans:chaos-l0_slice2}:since",
         ] {
             assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
         }
-        let held = "{online-fans:chaos-l0_slice1}:held:gw-a";
-        assert_eq!(judge(held, &lives), Judged::Held("online-fans:chaos-l0_slice1"));
+        for held in ["{online-fans:chaos-l0_slice1}:held:gw-a", "{online-fans:chaos-l0_slice1}:held-fans:gw-a"] {
+            assert_eq!(judge(held, &lives), Judged::Held("online-fans:chaos-l0_slice1", "viewers"));
+        }
         for key in [
             "online-fans:chaos-l0",
             "online-fans:chaos-l0_slice3",
             "online-fans:chaos-l1",
             "{live:chaos-l1}:viewers",
             "{online-fans:chaos-l1}:gateways",
-            "{online-viewers:chaos-l1}:since",
-            "{online-fans:chaos-l0_slice1}:since",
+            "{online-fans:chaos-l1}:since",
+            "{online-fans:chaos-l1}:viewers",
+            "online-viewers:chaos-l0_slice1",
             "{online-fans:chaos-l0_slice3}:held:gw-a",
         ] {
             assert_eq!(judge(key, &lives), Judged::Stray, "{key}");

@@ -39,8 +39,8 @@ pub(super) fn kind(key: &str) -> String {
 pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
     match kind {
         "live:" | "{live:}:history@" | "past-lives:" | "{past-lives:}:summaries" => Stays::For(closed_ttl),
-        "{online-fans:}:fence" | "{online-viewers:}:fence" => Stays::For(CLOSED_FENCE_TTL),
-        "attendance:" | "attended:" | "{online-viewers:}:stays@" | "{online-viewers:}:sessions@" => {
+        "{online-fans:}:fence" => Stays::For(CLOSED_FENCE_TTL),
+        "attendance:" | "attended:" | "{online-fans:}:stays@" | "{online-fans:}:sessions@" => {
             Stays::For(ATTENDANCE_TTL)
         }
         // The set of the users online never closes: an entry stays while its gateway lives.

@@ -227,7 +227,7 @@ impl<'a> AttendanceInspector<'a> {
 }
 
 impl Inspector<'_> {
-    /// Compares the sessions of an open epoch with the members of one of its slices of all viewers.
+    /// Compares the sessions of an open epoch with the members of one of its slices.
     pub(super) async fn check_sessions(
         &self,
         (slice, epoch): (&SliceId, Epoch),

@@ -2,24 +2,24 @@
 //!
 //! Both change all the time. A gateway numbers its calls to a slice, and Redis keeps the number of the last call in the
 //! gateway's entry. If both sides have the same number, before and after the audit reads the held set, they must agree
-//! to the last member. Otherwise the audit tries the slice again. A slice that never stays unchanged is restless.
+//! in how many members and fans. Otherwise the audit tries the slice again. A slice that never stays unchanged is
+//! restless.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Context;
-use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::{FoundKeys, slice_id};
 use crate::base::clock::millis;
-use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, SliceId};
 use crate::cli::common::seconds;
 use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
-use crate::store::{Fence, LiveStore, Slices, StoreResult};
+use crate::store::{Fence, LiveStore, StoreResult};
 
 /// How often the audit tries a slice that keeps changing.
 const TRIES: u32 = 12;
@@ -195,25 +195,22 @@ struct Stored {
     number: u64,
     epoch: Epoch,
     members: u64,
-    digest: u64,
+    fans: u64,
 }
 
 /// How a gateway and Redis differ after the same call, and by how many members at least.
 fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
-    let members = said.members.unwrap_or(0);
-    let digest = format!("{:016x}", stored.digest);
-    if members == stored.members && said.digest.as_ref() == Some(&digest) && said.epoch == stored.epoch.0 {
+    let (members, fans) = (said.members.unwrap_or(0), said.fans.unwrap_or(0));
+    if (members, fans) == (stored.members, stored.fans) && said.epoch == stored.epoch.0 {
         return None;
     }
     let detail = format!(
-        "after call {} it says that it holds {members} members of epoch {}, but Redis has {} of epoch {}{}",
-        stored.number,
-        said.epoch,
-        stored.members,
-        stored.epoch,
-        if members == stored.members { ", others" } else { "" }
+        "after call {} it says that it holds {members} members of epoch {}, {fans} of them fans, but Redis has {} of \
+         epoch {}, {} of them fans",
+        stored.number, said.epoch, stored.members, stored.epoch, stored.fans
     );
-    Some((detail, members.abs_diff(stored.members).max(1)))
+    let differ = members.abs_diff(stored.members) + fans.abs_diff(stored.fans);
+    Some((detail, differ.max(1)))
 }
 
 /// The number and the epoch of a gateway's entry.
@@ -223,15 +220,10 @@ async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> Stor
     Ok(inside.entries.iter().find(|(name, _)| name == gateway).map(|(_, number)| (*number, epoch)))
 }
 
-/// The held set of a gateway; `None` if a call changed it meanwhile.
+/// How many users a gateway holds; `None` if a call changed that meanwhile.
 async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: u64) -> StoreResult<Option<Stored>> {
-    // A scan may show a user twice. Hashes need less memory than the names of a big set.
-    let mut hashes = HashSet::new();
-    let mut pages = store.held_pages(slice, gateway);
-    while let Some(page) = pages.try_next().await? {
-        hashes.extend(page.users.iter().map(UserId::xxh3));
-    }
-    let digest = hashes.iter().fold(0_u64, |sum, hash| sum.wrapping_add(*hash));
+    let members = store.held_card(slice, Group::All, gateway).await?;
+    let fans = store.held_card(slice, Group::Fans, gateway).await?;
     let after = entry(store, slice, gateway).await?.filter(|(after, _)| *after == number);
-    Ok(after.map(|(number, epoch)| Stored { number, epoch, members: hashes.len() as u64, digest }))
+    Ok(after.map(|(number, epoch)| Stored { number, epoch, members, fans }))
 }

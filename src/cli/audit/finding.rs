@@ -251,8 +251,7 @@ impl fmt::Display for Subject {
         }
         if let Some(slice) = &self.slice {
             let of = match slice.set {
-                OnlineSet::Fans(_) => "",
-                OnlineSet::Viewers(_) => " viewers",
+                OnlineSet::Live(_) => "",
                 OnlineSet::Users => " users online",
             };
             write!(f, "{of} slice {}", slice.index)?;

@@ -11,7 +11,7 @@ use super::finding::{AuditFinding, FindingKind, Subject};
 use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
 use super::users::UserInspector;
-use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
@@ -87,8 +87,11 @@ impl Fixer<'_> {
     }
 
     async fn drop_strays(&self, slice: &SliceId) -> StoreResult<String> {
-        let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Drop);
-        let dropped = pages.try_fold(0, async |sum, page| Ok(sum + page.strays)).await?;
+        let mut dropped = 0;
+        for group in slice.set.groups() {
+            let pages = self.store.stray_pages(slice, *group, self.leases.page(), Strays::Drop);
+            dropped = pages.try_fold(dropped, async |sum, page| Ok(sum + page.strays)).await?;
+        }
         Ok(format!("{dropped} members removed"))
     }
 
@@ -141,12 +144,9 @@ impl Fixer<'_> {
         let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
         let mut figures = Figures::default();
         for slice in record.all_slices() {
-            let card = self.store.inspect_slice(&slice).await?.card;
-            match slice.set {
-                OnlineSet::Fans(_) => figures.fans += card,
-                OnlineSet::Viewers(_) => figures.viewers += card,
-                OnlineSet::Users => {}
-            }
+            let inside = self.store.inspect_slice(&slice).await?;
+            figures.viewers += inside.card;
+            figures.fans += inside.fans;
         }
         let (peaks, arrived) = (Peaks::default(), Arrived::default());
         let wish = CountLive { live: live.clone(), epoch: record.epoch, figures, peaks, arrived };

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::{AT_A_TIME, FoundKeys};
-use crate::base::ids::SliceId;
+use crate::base::ids::{Group, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::{StoreError, StoreResult};
 
@@ -15,7 +15,9 @@ pub(super) async fn inspect(store: &RedisStore, keys: &FoundKeys) -> StoreResult
         let detail = format!("{id:?} is no id, because no URL can carry it; delete it by hand");
         findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
     }
-    let looks = keys.slices().map(|(slice, _)| look(store, slice));
+    let groups = |slice: &SliceId| slice.set.groups().iter().copied();
+    let sets = keys.slices().flat_map(|(slice, _)| groups(slice).map(move |group| (slice, group)));
+    let looks = sets.map(|(slice, group)| look(store, slice, group));
     let seen: Vec<Option<AuditFinding>> = stream::iter(looks).buffer_unordered(AT_A_TIME).try_collect().await?;
     findings.extend(seen.into_iter().flatten());
     Ok(findings)
@@ -35,8 +37,8 @@ pub(super) async fn confirm(
     Ok(findings)
 }
 
-async fn look(store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
-    let members = match store.dots_in_slice(slice).await {
+async fn look(store: &RedisStore, slice: &SliceId, group: Group) -> StoreResult<Option<AuditFinding>> {
+    let members = match store.dots_in_slice(slice, group).await {
         // The inspection of the slices says what is wrong with the key.
         Err(StoreError::Nonsense(_)) => return Ok(None),
         members => members?,
@@ -46,5 +48,5 @@ async fn look(store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFi
     }
     let detail = format!("has members that are no ids, because no URL can carry them: {}", members.join(", "));
     let finding = AuditFinding::new(FindingKind::UnusableId, detail).slice(slice, store.keys());
-    Ok(Some(finding.members(members.len() as u64)))
+    Ok(Some(finding.key(store.keys().members(slice, group)).members(members.len() as u64)))
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::finding::{AuditFinding, FindingKind, Subject};
 use super::scan::{AT_A_TIME, slice_id};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{GatewayId, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
@@ -213,9 +213,8 @@ impl<'a> PlatformInspector<'a> {
         if !self.every_user {
             return Ok(false);
         }
-        let set = OnlineSet::Viewers(live.clone());
-        let slice = SliceId::of_user(set, user, of);
-        Ok(self.store.are_online(&slice, std::slice::from_ref(user)).await? == [false])
+        let slice = SliceId::of_user(OnlineSet::Live(live.clone()), user, of);
+        Ok(!self.store.is_member(&slice, Group::All, user).await?)
     }
 
     async fn slices_if_open(&self, live: &LiveId) -> StoreResult<Option<u32>> {

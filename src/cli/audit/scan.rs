@@ -96,7 +96,7 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
                     None => &mut found.users,
                 };
                 let holders = slices.entry(slice_id(set, number)).or_default();
-                if let SliceKey::Held(gateway) = key {
+                if let SliceKey::Held(_, gateway) = key {
                     holders.insert(gateway);
                 }
             }
@@ -158,11 +158,11 @@ pub(super) async fn each_key(
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
         let kind = match store.keys().read_key(&key)? {
-            ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
+            ReadKey::Slice(.., SliceKey::Set(_) | SliceKey::Held(..)) => KeyType::Set,
             ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) => KeyType::Hash,
             // These keys stay small.
             ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
-            | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques) => return None,
+            | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques(_)) => return None,
         };
         Some((key, kind))
     });

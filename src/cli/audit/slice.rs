@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Holding, Inspection, Inspector, slices_of};
-use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, USERS_EPOCH, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, USERS_EPOCH, UserId};
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::{Fence, LiveRecord, LiveState, MAX_BATCH, Slices, StoreResult, Strays};
@@ -40,17 +40,17 @@ impl Inspector<'_> {
         let inside = self.store.inspect_slice(slice).await?;
         let mut seen = Inspection::default();
         for (gateway, _) in &inside.entries {
-            let members = self.store.held_card(slice, gateway).await?;
+            let members = self.store.held_card(slice, Group::All, gateway).await?;
             seen.gateways.insert(gateway.clone(), Holding { slices: 1, members });
         }
         let mut without_entry = Vec::new();
         for gateway in holders.iter().filter(|gateway| !seen.gateways.contains_key(*gateway)) {
-            let members = self.store.held_card(slice, gateway).await?;
+            let members = self.store.held_card(slice, Group::All, gateway).await?;
             if members > 0 {
                 without_entry.push((gateway.clone(), members));
             }
         }
-        let used = inside.card > 0 || !inside.entries.is_empty() || !without_entry.is_empty();
+        let used = inside.card + inside.fans > 0 || !inside.entries.is_empty() || !without_entry.is_empty();
         let (record, due) = match expected {
             Expected::Live(record) => {
                 let open = record.filter(|record| record.state == LiveState::Open);
@@ -60,8 +60,10 @@ impl Inspector<'_> {
         };
         if let Some(epoch) = due {
             match slice.set {
-                OnlineSet::Fans(_) => seen.fans = inside.card,
-                OnlineSet::Viewers(_) => seen.viewers = inside.card,
+                OnlineSet::Live(_) => {
+                    seen.viewers = inside.card;
+                    seen.fans = inside.fans;
+                }
                 OnlineSet::Users => seen.users_online = inside.card,
             }
             if inside.fence == Some(Fence::Open(epoch)) || used && inside.fence.is_none() {
@@ -146,13 +148,15 @@ impl Inspector<'_> {
     /// Compares the members of a slice with those that gateways hold. If the set changes meanwhile, a member may count
     /// twice.
     async fn check_members(&self, slice: &SliceId, inside: &SliceInside, seen: &mut Inspection) -> StoreResult<()> {
-        let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Count);
-        let (ghosts, names) = count(pages.map_ok(|page| (page.strays, page.names))).await?;
-        if ghosts > 0 {
-            let detail = format!("{ghosts} members that no gateway with an entry holds, such as {names}");
-            seen.findings.push(
-                AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice, self.store.keys()).members(ghosts),
-            );
+        for group in slice.set.groups() {
+            let pages = self.store.stray_pages(slice, *group, self.leases.page(), Strays::Count);
+            let (ghosts, names) = count(pages.map_ok(|page| (page.strays, page.names))).await?;
+            if ghosts > 0 {
+                let what = who(*group);
+                let detail = format!("{ghosts} {what} that no gateway with an entry holds, such as {names}");
+                let finding = AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice, self.store.keys());
+                seen.findings.push(finding.key(self.store.keys().members(slice, *group)).members(ghosts));
+            }
         }
         if let Some(untimed) = inside.timed.map(|timed| inside.card.saturating_sub(timed)).filter(|n| *n > 0) {
             let detail = format!("{untimed} members without the time since when they are there");
@@ -161,27 +165,44 @@ impl Inspector<'_> {
             seen.findings.push(finding.key(self.store.keys().since(slice)));
         }
         for (gateway, _) in &inside.entries {
-            let pages = self.store.held_pages(slice, gateway);
-            let pages = pages.and_then(|page| self.missing(slice, page.missing)).boxed();
-            let (missing, names) = count(pages.map_ok(|missing| (missing.len() as u64, missing))).await?;
-            if missing > 0 {
-                let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
-                let finding = AuditFinding::new(FindingKind::MissingMembers, detail)
-                    .slice(slice, self.store.keys())
-                    .members(missing);
-                seen.findings.push(finding.gateway(gateway));
+            for group in slice.set.groups() {
+                seen.findings.extend(self.check_held(slice, *group, gateway).await?);
             }
         }
         Ok(())
+    }
+
+    /// Looks whether a slice has all those of a group whom a gateway holds.
+    async fn check_held(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        gateway: &GatewayId,
+    ) -> StoreResult<Option<AuditFinding>> {
+        let pages = self.store.held_pages(slice, group, gateway);
+        let pages = pages.and_then(|page| self.missing(slice, group, page.missing)).boxed();
+        let (missing, names) = count(pages.map_ok(|missing| (missing.len() as u64, missing))).await?;
+        let detail = format!("{missing} {} that it holds are not in the slice, such as {names}", who(group));
+        let finding = AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice, self.store.keys());
+        let finding = finding.key(self.store.keys().members(slice, group)).members(missing).gateway(gateway);
+        Ok((missing > 0).then_some(finding))
+    }
+}
+
+/// What the users of a group are called in a finding.
+fn who(group: Group) -> &'static str {
+    match group {
+        Group::All => "members",
+        Group::Fans => "fans",
     }
 }
 
 impl Inspector<'_> {
     /// Those of these users who are not in the slice: a page names those, too, of whom the slice only lacks the time.
-    async fn missing(&self, slice: &SliceId, named: Vec<UserId>) -> StoreResult<Vec<UserId>> {
+    async fn missing(&self, slice: &SliceId, group: Group, named: Vec<UserId>) -> StoreResult<Vec<UserId>> {
         let mut missing = Vec::new();
         for users in named.chunks(MAX_BATCH) {
-            let there = self.store.are_online(slice, users).await?;
+            let there = self.store.are_members(slice, group, users).await?;
             missing.extend(users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| user.clone()));
         }
         Ok(missing)

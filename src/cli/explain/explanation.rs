@@ -29,6 +29,7 @@ pub(super) struct Explanation {
 pub(super) struct SliceStatus {
     pub slice: u32,
     pub key: String,
+    pub viewers: u64,
     pub fans: u64,
     /// `open:<epoch>`, `closed:<epoch>`, or null.
     pub fence: Option<String>,
@@ -47,7 +48,9 @@ pub(super) struct EntryStatus {
     pub number: u64,
     /// How many members the gateway holds; 0 if it has let go of the slice.
     pub members: u64,
-    /// Whether the gateway holds the user.
+    /// How many of them as fans.
+    pub fans: u64,
+    /// Whether the gateway holds the user as a fan.
     pub holds_user: Option<bool>,
 }
 
@@ -89,12 +92,16 @@ impl EntryStatus {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.because.join("\n"))?;
-        for SliceStatus { slice, key, fans, fence, gateways } in &self.slices {
+        for SliceStatus { slice, key, viewers, fans, fence, gateways } in &self.slices {
             let fence = fence.as_deref().unwrap_or("none");
-            write!(f, "\nslice {slice} ({key}): {fans} fans, fence {fence}")?;
+            write!(f, "\nslice {slice} ({key}): {viewers} viewers, {fans} fans, fence {fence}")?;
             for entry in gateways {
-                let EntryStatus { gateway_id, members, number, .. } = entry;
-                write!(f, "\n  {gateway_id} holds {members}, {}, call {number}", entry.standing())?;
+                let EntryStatus { gateway_id, members, fans, number, .. } = entry;
+                write!(
+                    f,
+                    "\n  {gateway_id} holds {members}, {fans} of them fans, {}, call {number}",
+                    entry.standing()
+                )?;
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
 use super::state::AppState;
-use crate::base::ids::{LiveId, SliceId, UserId};
+use crate::base::ids::{Group, LiveId, SliceId, UserId};
 use crate::store::{LiveRecord, LiveState};
 use crate::sync::lives::LiveError;
 
@@ -77,8 +77,8 @@ async fn page(
     let mut items = Vec::new();
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
-        let slice = SliceId::of_fans(record.live.clone(), index, record.slices);
-        let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
+        let slice = SliceId::of_live(record.live.clone(), index, record.slices);
+        let snapshot = state.snapshots.since(position.began, (slice, Group::Fans), record.epoch).await?;
         for user in snapshot.beginning_with(prefix, after.take().as_ref()) {
             if items.len() == limit {
                 // There is one fan more than fits, so the next page will not be empty.
@@ -108,8 +108,8 @@ pub(super) async fn presence(
     if record.state != LiveState::Open {
         return Ok(Json(Presence { online: false }));
     }
-    let slice = SliceId::of_fans(live, user.slice_index(record.slices), record.slices);
-    Ok(Json(Presence { online: state.store_for_clients.is_fan_online(&slice, &user).await? }))
+    let slice = SliceId::of_live(live, user.slice_index(record.slices), record.slices);
+    Ok(Json(Presence { online: state.store_for_clients.is_member(&slice, Group::Fans, &user).await? }))
 }
 
 pub(super) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {

@@ -15,6 +15,7 @@ use super::requests::{InPath, InQuery, in_query};
 use super::state::AppState;
 use crate::base::clock::millis;
 use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, OnlineSet, SliceId, UserId};
+use crate::presence::desired_state::Standing;
 use crate::presence::{Audience, Fan, Slice};
 
 /// What this gateway holds in a slice.
@@ -36,16 +37,16 @@ pub(crate) struct SliceHeld {
     #[schema(example = 1)]
     pub(crate) slice: u32,
     /// Whether every call to the store has been answered. If not, it is unknown what the store holds, and `members` and
-    /// `digest` are null.
+    /// `fans` are null.
     pub(crate) settled: bool,
     /// How many users the store must hold for this gateway by now.
     #[schema(example = 12)]
     pub(crate) members: Option<u64>,
-    /// The sum of `xxh3_64` of their ids, modulo 2^64, in 16 hexadecimal digits.
-    #[schema(example = "9dc0c0a7b1f2e3d4")]
-    pub(crate) digest: Option<String>,
+    /// How many of them as fans.
+    #[schema(example = 3)]
+    pub(crate) fans: Option<u64>,
     /// The number of the last call to the store. The store's entry of this gateway has a number too: only if both
-    /// are equal can `members` and `digest` be compared.
+    /// are equal can `members` and `fans` be compared.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
     /// Users whose change the store does not know yet.
@@ -60,10 +61,8 @@ pub(crate) struct SliceHeld {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SetName {
-    /// The fans in a live.
-    Fans,
-    /// All users in a live.
-    Viewers,
+    /// The viewers of a live.
+    Live,
     /// All users on the platform.
     Users,
 }
@@ -71,8 +70,7 @@ pub(crate) enum SetName {
 impl From<&OnlineSet> for SetName {
     fn from(set: &OnlineSet) -> Self {
         match set {
-            OnlineSet::Fans(_) => Self::Fans,
-            OnlineSet::Viewers(_) => Self::Viewers,
+            OnlineSet::Live(_) => Self::Live,
             OnlineSet::Users => Self::Users,
         }
     }
@@ -81,10 +79,8 @@ impl From<&OnlineSet> for SetName {
 impl SliceHeld {
     /// Of which slice it tells.
     pub(crate) fn id(&self) -> Option<SliceId> {
-        let live = || LiveId::parse(self.live_id.as_deref()?).ok();
         let set = match self.set {
-            SetName::Fans => OnlineSet::Fans(live()?),
-            SetName::Viewers => OnlineSet::Viewers(live()?),
+            SetName::Live => OnlineSet::Live(LiveId::parse(self.live_id.as_deref()?).ok()?),
             SetName::Users => OnlineSet::Users,
         };
         Some(SliceId { set, index: self.slice, of: self.slices })
@@ -108,7 +104,7 @@ impl SliceHeld {
             slice: slice.id.index,
             settled: held.is_some(),
             members: held.map(|held| held.members),
-            digest: held.map(|held| format!("{:016x}", held.digest)),
+            fans: held.map(|held| held.fans),
             number: held.map(|held| held.number),
             unsettled,
             unsettled_ms: since.map(|since| millis(since.elapsed())),
@@ -194,7 +190,7 @@ fn place(slice: &SliceId) -> HeldPlace {
 
 fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
     Listing::Held.resume(cursor, |[set, live, slice]| {
-        let set = [SetName::Fans, SetName::Viewers, SetName::Users].into_iter().nth(set.parse().ok()?)?;
+        let set = [SetName::Live, SetName::Users].into_iter().nth(set.parse().ok()?)?;
         let live =
             if set == SetName::Users { live.is_empty().then_some(None)? } else { Some(LiveId::parse(live).ok()?) };
         Some((set, live, slice.parse().ok()?))
@@ -223,7 +219,7 @@ pub struct ViewerKnown {
     /// Milliseconds since the gateway last heard any of these sockets.
     #[schema(example = 350)]
     pub heard_ms_ago: Option<u64>,
-    /// Whether the store must hold the user for this gateway.
+    /// Whether the store must hold the user as a fan for this gateway.
     pub wanted: bool,
 }
 
@@ -251,8 +247,8 @@ pub(super) async fn viewer(
     let room = state.rooms.get(&live);
     let (seat, wanted) = match &room {
         Some(room) => {
-            let wanted = room.slices()[room.fans_place(&user)].lock().desired().contains(&user);
-            (room.seat(&user), wanted)
+            let standing = room.slices()[room.place_of_user(&user)].lock().desired().standing(&user);
+            (room.seat(&user), standing == Standing::Fan)
         }
         None => (None, false),
     };

@@ -1,5 +1,5 @@
-//! Sorted copies of slices, for listing fans. A slice is read whole, kept for a few seconds, and shared by all listings
-//! that began before it was read.
+//! Sorted copies of slices, for listing viewers or fans. A slice is read whole, kept for a few seconds, and shared by
+//! all listings that began before it was read.
 //!
 //! The cache is bounded in bytes, in age and in parallel reads. A copy that is gone is read again, so any gateway can
 //! answer any page.
@@ -12,7 +12,7 @@ use moka::future::Cache;
 use tokio::sync::Semaphore;
 
 use crate::base::clock::Clock;
-use crate::base::ids::{Epoch, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
 use crate::store::{Store, StoreError, StoreResult};
 
 /// How long a copy serves later pages: longer than a client takes from page to page.
@@ -30,11 +30,12 @@ const READS_AT_ONCE: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     set: OnlineSet,
+    group: Group,
     epoch: Epoch,
     slice: u32,
 }
 
-/// The members of one slice, sorted, each once.
+/// The users of a group of one slice, sorted, each once.
 pub(crate) struct Snapshot {
     /// When the read began.
     read_at: u64,
@@ -88,14 +89,20 @@ impl Snapshots {
         before.map_or(now, next)
     }
 
-    /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
-    pub(crate) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
-        let key = Key { set: slice.set.clone(), epoch, slice: slice.index };
+    /// A copy of a group of a slice that was read after `began`: a kept one, or one read now. Parallel requests share
+    /// one read.
+    pub(crate) async fn since(
+        &self,
+        began: u64,
+        (slice, group): (SliceId, Group),
+        epoch: Epoch,
+    ) -> StoreResult<Arc<Snapshot>> {
+        let key = Key { set: slice.set.clone(), group, epoch, slice: slice.index };
         // A moment in the future comes from another gateway's clock, or is forged: a read that begins now will do.
         let began = began.min(self.stamp());
         // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.
         for _ in 0..2 {
-            let read = self.read(slice.clone());
+            let read = self.read(slice.clone(), group);
             let snapshot =
                 self.kept.try_get_with_by_ref(&key, read).await.map_err(|error| StoreError::clone(&error))?;
             if snapshot.read_at > began {
@@ -104,14 +111,14 @@ impl Snapshots {
             self.kept.invalidate(&key).await;
         }
         // Another listing's older read came first, twice.
-        self.read(slice).await
+        self.read(slice, group).await
     }
 
-    async fn read(&self, slice: SliceId) -> StoreResult<Arc<Snapshot>> {
+    async fn read(&self, slice: SliceId, group: Group) -> StoreResult<Arc<Snapshot>> {
         // The semaphore is never closed; reading without a permit would do no harm.
         let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
-        let mut users = self.store.fans(&slice).await?;
+        let mut users = self.store.members(&slice, group).await?;
         users.sort_unstable();
         users.dedup();
         users.shrink_to_fit();

@@ -14,7 +14,7 @@ use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{LiveId, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::LiveRecord;
 
 /// The most viewers that one request looks at for those asked for.
@@ -75,10 +75,8 @@ async fn page(
 ) -> Result<Page<Viewer>, Problem> {
     let (mut items, mut looked_at) = (Vec::new(), 0);
     let mut after = position.after.take();
-    for slice in SliceId::all(OnlineSet::Viewers(record.live.clone()), record.slices).skip(position.slice as usize - 1)
-    {
-        let fans = SliceId::of_fans(record.live.clone(), slice.index, record.slices);
-        let snapshot = state.snapshots.since(position.began, slice.clone(), record.epoch).await?;
+    for slice in SliceId::all(OnlineSet::Live(record.live.clone()), record.slices).skip(position.slice as usize - 1) {
+        let snapshot = state.snapshots.since(position.began, (slice.clone(), Group::All), record.epoch).await?;
         // One more than fits, so that the page knows whether another one follows.
         let at_a_time = if only.is_some() { MAX_LIMIT } else { limit.saturating_add(1).min(MAX_LIMIT) };
         for users in snapshot.after(after.take().as_ref()).chunks(at_a_time) {
@@ -87,7 +85,8 @@ async fn page(
             }
             looked_at += users.len();
             let store = &state.store_for_clients;
-            let (are_fans, since) = tokio::try_join!(store.are_online(&fans, users), store.since_of(&slice, users))?;
+            let (are_fans, since) =
+                tokio::try_join!(store.are_members(&slice, Group::Fans, users), store.since_of(&slice, users))?;
             for ((user, fan), since) in users.iter().zip(are_fans).zip(since) {
                 if only.is_none_or(|only| only == fan) {
                     if items.len() == limit {

@@ -1,4 +1,4 @@
-//! The calls on attendance and sessions of the embedded store. Sessions lie in the slices of all viewers.
+//! The calls on attendance and sessions of the embedded store. Sessions lie in the slices of lives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ impl MemoryStore {
     }
 
     fn viewers(of: &LiveEpoch, slices: u32) -> impl Iterator<Item = SliceId> {
-        SliceId::all(OnlineSet::Viewers(of.live.clone()), slices)
+        SliceId::all(OnlineSet::Live(of.live.clone()), slices)
     }
 }
 
@@ -147,7 +147,7 @@ impl Sessions for MemoryStore {
 
     async fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> StoreResult<Vec<Option<Stay>>> {
         let latest = |user: &UserId| {
-            let slice = SliceId::of_user(OnlineSet::Viewers(of.live.clone()), user, slices);
+            let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, slices);
             self.read(&slice, |it| it.stays(of.epoch).and_then(|stays| stays.latest(user)))
         };
         Ok(users.iter().map(latest).collect())
@@ -161,7 +161,7 @@ impl Sessions for MemoryStore {
         span: Span,
     ) -> StoreResult<Vec<bool>> {
         let was_there = |user: &UserId| {
-            let slice = SliceId::of_user(OnlineSet::Viewers(of.live.clone()), user, attended.slices);
+            let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, attended.slices);
             let closed_at = attended.closed_at;
             self.read(&slice, |it| it.stays(of.epoch).is_some_and(|stays| stays.was_here(user, span, closed_at)))
         };

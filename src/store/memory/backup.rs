@@ -12,7 +12,7 @@ use super::user_slice::UserSlice;
 use super::users::Users;
 use super::{MemoryStore, attended, claimed_lives};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{Event, LeaseTable, LiveEpoch, LiveRecord};
 
@@ -106,11 +106,14 @@ impl MemoryStore {
         self.clock_error.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The members of every set of online users, over all slices. A member of two slices comes twice.
-    pub fn members(&self) -> BTreeMap<String, Vec<UserId>> {
-        let mut members: BTreeMap<String, Vec<UserId>> = BTreeMap::new();
+    /// The users of each group of every set, over all slices. A member of two slices comes twice.
+    pub fn members(&self) -> BTreeMap<(OnlineSet, Group), Vec<UserId>> {
+        let mut members: BTreeMap<(OnlineSet, Group), Vec<UserId>> = BTreeMap::new();
         for slice in &self.slices {
-            members.entry(slice.key().set.to_string()).or_default().extend(slice.members().cloned());
+            let set = &slice.key().set;
+            for group in set.groups() {
+                members.entry((set.clone(), *group)).or_default().extend(slice.members(*group).cloned());
+            }
         }
         members
     }

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, StoreResult};
+use crate::store::{
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading, StoreResult,
+};
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, expected: &CheckLive) -> Vec<Finding> {
@@ -37,8 +39,7 @@ impl MemoryStore {
 
     fn check_slice(&self, gateway: &GatewayId, expected: &ExpectedSlice) -> Option<SliceReading> {
         let reading = self.reading(&expected.slice, gateway);
-        let met = expected.is_met(reading.entry, reading.held, reading.size, reading.timed);
-        (!met).then_some(reading)
+        (!expected.is_met(&FoundSlice::from(&reading))).then_some(reading)
     }
 }
 

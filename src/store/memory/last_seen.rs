@@ -7,9 +7,8 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
+use crate::base::ids::{GatewayId, Group, LiveId, USERS_SLICES, UserId};
 use crate::config::SeenIds;
-use crate::store::slice::Slice;
 use crate::store::{
     LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, TellWhereabouts, ToldWhereabouts,
     UserPresence, Whereabouts, WhereaboutsPage,
@@ -37,7 +36,7 @@ impl LastSeen for MemoryStore {
         for (user, at) in seen {
             let slice = user.slice_index(USERS_SLICES);
             let mut known = self.user_slice(slice);
-            if self.online_slice(slice, |online| online.contains(user)) {
+            if self.online_slice(slice, |online| online.contains(Group::All, user)) {
                 known.forget(user);
             } else if let Some(at_before) = known.note(user, *at, apart) {
                 unchanged.push((user.clone(), at_before));
@@ -75,7 +74,7 @@ impl OnlineUsers for MemoryStore {
         let mut count = OnlineCount::default();
         for slice in 1..=USERS_SLICES {
             let known = self.user_slice(slice);
-            count.online += self.online_slice(slice, Slice::card);
+            count.online += self.online_slice(slice, |online| online.card(Group::All));
             count.seen += known.count(span);
         }
         Ok(count)
@@ -85,7 +84,7 @@ impl OnlineUsers for MemoryStore {
         let presence = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
             let known = self.user_slice(slice);
-            let online = self.online_slice(slice, |online| online.contains(user));
+            let online = self.online_slice(slice, |online| online.contains(Group::All, user));
             let last_seen = known.seen.get(user).copied().filter(|_| !online);
             let lives = known.lives.get(user).filter(|_| online).cloned().unwrap_or_default();
             UserPresence { online, last_seen, lives }

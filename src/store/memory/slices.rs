@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use super::place::Place;
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
     Apply, ApplyReply, Compared, DroppedTimes, Fence, HeldFrom, HeldPage, Holders, MemberPage, PutBackPage, Settled,
-    SliceReading, SliceSize, SliceSurvey, SliceTotals, Slices, StoreResult, Strays, StraysPage, Swept,
+    SliceReading, SliceSize, SliceSurvey, SliceTotals, Slices, StoreResult, Strays, StraysPage, Surplus, Swept,
 };
 
 impl MemoryStore {
@@ -52,11 +52,13 @@ impl MemoryStore {
         let mut known = (slice.set == OnlineSet::Users).then(|| self.user_slice(slice.index));
         let mut found = self.slices.entry(place.clone()).or_default();
         let users = if known.is_some() { concerned(&found) } else { Vec::new() };
-        let before: Vec<(UserId, bool)> = users.into_iter().map(|user| (user.clone(), found.contains(&user))).collect();
+        let is_here = |slice: &Slice, user: &UserId| slice.contains(Group::All, user);
+        let before: Vec<(UserId, bool)> =
+            users.into_iter().map(|user| (user.clone(), is_here(&found, &user))).collect();
         let changed = change(&mut found);
         if let Some(known) = &mut known {
             for (user, was_here) in &before {
-                match (*was_here, found.contains(user)) {
+                match (*was_here, is_here(&found, user)) {
                     (false, true) => known.forget(user),
                     (true, false) => drop(known.note(user, left(user), Duration::ZERO)),
                     (true, true) | (false, false) => {}
@@ -74,7 +76,7 @@ impl MemoryStore {
     /// Carries a call out, which is late if it makes an entry after `not_after`, by the store's clock.
     pub fn apply_until(&self, call: &Apply, not_after: UnixMillis) -> ApplyReply {
         let now = self.now();
-        let changed = || call.joins.iter().chain(&call.leaves).cloned().collect();
+        let changed = || call.present().chain(&call.leaves).cloned().collect();
         let left: HashMap<_, _> = call.times_left().collect();
         let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
         self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, not_after, now))
@@ -125,7 +127,7 @@ impl Slices for MemoryStore {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept> {
         let now = self.now();
-        let held = |slice: &Slice| slice.held(gateway).cloned().collect();
+        let held = |slice: &Slice| slice.held(Group::All, gateway).cloned().collect();
         Ok(self.change(slice, (held, |_: &UserId| last_heard), |slice| slice.sweep(gateway, most, last_heard, now)))
     }
 
@@ -134,10 +136,17 @@ impl Slices for MemoryStore {
         slices.iter().map(differs).collect()
     }
 
-    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
+    async fn strays(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+        most: usize,
+        strays: Strays,
+    ) -> StoreResult<StraysPage> {
         let now = self.now();
-        let members = |slice: &Slice| slice.members().cloned().collect();
-        Ok(self.change(slice, (members, |_: &UserId| now), |slice| slice.strays(cursor, most, strays, now)))
+        let members = |slice: &Slice| slice.members(Group::All).cloned().collect();
+        Ok(self.change(slice, (members, |_: &UserId| now), |slice| slice.strays(group, cursor, most, strays, now)))
     }
 
     async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
@@ -154,8 +163,8 @@ impl Slices for MemoryStore {
         Ok(self.repair(slice, |slice| slice.put_back(epoch, gateway, page, self.now())))
     }
 
-    async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
-        Ok(self.repair(slice, |slice| slice.settle(epoch, difference, self.now())))
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled> {
+        Ok(self.repair(slice, |slice| slice.settle(epoch, surplus, self.now())))
     }
 
     /// The times are kept with the members.
@@ -177,20 +186,26 @@ impl Slices for MemoryStore {
         Ok(totals)
     }
 
-    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
-        Ok(self.read(slice, |slice| slice.held_page(gateway, cursor)))
+    async fn held_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        gateway: &GatewayId,
+        cursor: u64,
+    ) -> StoreResult<HeldPage> {
+        Ok(self.read(slice, |slice| slice.held_page(group, gateway, cursor)))
     }
 
-    async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-        Ok(self.read(slice, |slice| slice.fans_page(cursor)))
+    async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
+        Ok(self.read(slice, |slice| slice.members_page(group, cursor)))
     }
 
-    async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
-        Ok(self.read(slice, |slice| slice.contains(user)))
+    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool> {
+        Ok(self.read(slice, |slice| slice.contains(group, user)))
     }
 
-    async fn are_online(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        Ok(self.read(slice, |slice| users.iter().map(|user| slice.contains(user)).collect()))
+    async fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        Ok(self.read(slice, |slice| users.iter().map(|user| slice.contains(group, user)).collect()))
     }
 
     async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>> {

@@ -162,7 +162,7 @@ impl RedisStore {
     async fn all_attendance_keys(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<Vec<String>> {
         let mut all = self.attendance_keys(of).await?;
         let slices = attended.map_or(0, |attended| attended.slices);
-        for slice in SliceId::all(OnlineSet::Viewers(of.live.clone()), slices) {
+        for slice in SliceId::all(OnlineSet::Live(of.live.clone()), slices) {
             all.extend([self.keys().sessions(&slice, of.epoch), self.keys().stays(&slice, of.epoch)]);
         }
         all.extend([self.keys().attendance_parts(of), self.keys().attended(of)]);

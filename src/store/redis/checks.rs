@@ -10,10 +10,12 @@ use super::keys::Keys;
 use super::lives::read_figures;
 use super::node::Command;
 use super::reply::{Reply, next_answer, number, text};
-use super::slices::fenced_size;
+use super::slices::{Cards, fenced_size};
 use super::{RedisStore, args};
-use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checked, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult};
+use crate::base::ids::{GatewayId, Group};
+use crate::store::{
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading, Slices, StoreResult,
+};
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
@@ -27,12 +29,11 @@ fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Comma
 
 /// The commands for one slice, in the order in which [`SliceAnswers::take`] takes their answers.
 fn slice_commands(keys: &Keys, gateway: &GatewayId, ExpectedSlice { slice, .. }: &ExpectedSlice) -> Vec<Command> {
-    let mut commands = vec![
-        ("HGET", args![keys.gateways(slice), gateway.as_str()]),
-        ("SCARD", args![keys.held(slice, gateway)]),
-        ("SCARD", args![keys.slice(slice)]),
-        ("GET", args![keys.fence(slice)]),
-    ];
+    let mut commands = vec![("HGET", args![keys.gateways(slice), gateway.as_str()]), ("GET", args![keys.fence(slice)])];
+    for group in slice.set.groups() {
+        commands.push(("SCARD", args![keys.held(slice, *group, gateway)]));
+        commands.push(("SCARD", args![keys.members(slice, *group)]));
+    }
     if slice.set.keeps_since() {
         commands.push(("HLEN", args![keys.since(slice)]));
     }
@@ -42,26 +43,36 @@ fn slice_commands(keys: &Keys, gateway: &GatewayId, ExpectedSlice { slice, .. }:
 /// The answers for one slice.
 struct SliceAnswers {
     entry: StoreResult<Value>,
-    held: StoreResult<Value>,
-    card: StoreResult<Value>,
     fence: StoreResult<Value>,
+    /// Of each group, how many users the gateway holds, and how many there are.
+    groups: Vec<(Group, [StoreResult<Value>; 2])>,
     timed: Option<StoreResult<Value>>,
 }
 
 impl SliceAnswers {
     fn take(expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> Self {
         let mut next = || next_answer(answers);
-        let (entry, held, card, fence) = (next(), next(), next(), next());
-        Self { entry, held, card, fence, timed: expected.slice.set.keeps_since().then(next) }
+        let (entry, fence) = (next(), next());
+        let groups = expected.slice.set.groups().iter().map(|group| (*group, [next(), next()])).collect();
+        Self { entry, fence, groups, timed: expected.slice.set.keeps_since().then(next) }
     }
 
     fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
         let entry = self.entry?.into_string().and_then(|entry| entry.parse().ok());
         let timed = self.timed.map(|timed| number(&timed?)).transpose()?;
-        let card = number(&self.card?)?;
         let fence = self.fence?;
         let fence = if fence.is_null() { String::new() } else { text(fence)? };
-        Ok(expected.is_met(entry, number(&self.held?)?, fenced_size(&fence, card), timed))
+        let mut own = Cards { members: 0, fans: 0 };
+        let mut all = own;
+        for (group, [held, there]) in self.groups {
+            let (held, there) = (number(&held?)?, number(&there?)?);
+            match group {
+                Group::All => (own.members, all.members) = (held, there),
+                Group::Fans => (own.fans, all.fans) = (held, there),
+            }
+        }
+        let size = fenced_size(&fence, all);
+        Ok(expected.is_met(&FoundSlice { entry, held: own.members, held_fans: own.fans, size, timed }))
     }
 }
 

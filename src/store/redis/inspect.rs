@@ -14,7 +14,7 @@ use super::reply::{self, Reply, flag, next_answer, number, text};
 use super::slices::{read_fence_word, read_timed};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{GatewayId, Group, LiveId, SliceId, UserId};
 use crate::config::FanKey;
 use crate::store::Fence;
 use crate::store::{Edge, MAX_BATCH, StoreError, StoreResult};
@@ -29,6 +29,7 @@ const SAMPLES: &str = "5";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SliceInside {
     pub(crate) card: u64,
+    pub(crate) fans: u64,
     /// As in [`crate::store::SliceReading`].
     pub(crate) timed: Option<u64>,
     pub(crate) fence: Option<Fence>,
@@ -187,12 +188,14 @@ impl RedisStore {
     /// A slice, its fence and its entries.
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let keys = self.keys();
-        let on = keys.with_since(slice, vec![keys.gateways(slice), keys.fence(slice), keys.slice(slice)]);
+        let on = vec![keys.gateways(slice), keys.fence(slice), keys.members(slice, Group::All)];
+        let on = keys.with_all_fans(slice, keys.with_since(slice, on));
         let steps = async {
             let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
-            let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
+            let fence = read_fence_word(&reply.text()?)?;
+            let (card, fans) = (reply.number()?, reply.number()?);
             let timed = read_timed(&reply.text()?)?;
-            Ok(SliceInside { card, timed, fence, entries: reply.counted_gateways()? })
+            Ok(SliceInside { card, fans, timed, fence, entries: reply.counted_gateways()? })
         };
         self.router.call("inspect_slice", steps).await
     }
@@ -210,16 +213,16 @@ impl RedisStore {
         self.router.call("inspect_leases", steps).await
     }
 
-    /// How many a gateway holds in a slice.
-    pub(crate) async fn held_card(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
-        let args = args![self.keys().held(slice, gateway)];
+    /// How many of a group a gateway holds in a slice.
+    pub(crate) async fn held_card(&self, slice: &SliceId, group: Group, gateway: &GatewayId) -> StoreResult<u64> {
+        let args = args![self.keys().held(slice, group, gateway)];
         self.router.call("held_card", async { number(&self.router.command("SCARD", args).await?) }).await
     }
 
-    /// Whether a gateway holds a user in a slice.
-    pub(crate) async fn holds(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
-        let args = args![self.keys().held(slice, gateway), user];
-        self.router.call("holds", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
+    /// Whether a gateway holds a user as a fan in a slice of a live.
+    pub(crate) async fn holds_fan(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
+        let args = args![self.keys().held(slice, Group::Fans, gateway), user];
+        self.router.call("holds_fan", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
     }
 
     /// Since when a user follows a streamer, as the fan check reads it.

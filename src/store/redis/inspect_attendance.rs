@@ -2,7 +2,7 @@
 
 use super::reply::{Reply, flag, next_answer};
 use super::{RedisStore, args, keys, scripts};
-use crate::base::ids::{Epoch, SliceId, UserId};
+use crate::base::ids::{Epoch, Group, SliceId, UserId};
 use crate::store::{LiveEpoch, SESSIONS_A_CALL, StoreError, StoreResult};
 
 /// What TTL answers of a key that never expires.
@@ -72,7 +72,7 @@ impl RedisStore {
             StraySessions::EndGhosts => "end",
         };
         let keys = self.keys();
-        let on = [keys.slice(slice), keys.stays(slice, epoch), keys.fence(slice)];
+        let on = [keys.members(slice, Group::All), keys.stays(slice, epoch), keys.fence(slice)];
         let (mut cursor, mut sum, mut names) = (0, 0, Vec::new());
         loop {
             let args = args![epoch, cursor, SESSIONS_A_CALL, word];

@@ -2,7 +2,7 @@
 
 use super::reply::{Reply, number};
 use super::{RedisStore, args};
-use crate::base::ids::{DOTS, SliceId};
+use crate::base::ids::{DOTS, Group, SliceId};
 use crate::store::StoreResult;
 
 impl RedisStore {
@@ -30,9 +30,9 @@ impl RedisStore {
         Ok(found)
     }
 
-    /// Those of such ids that are members of a slice.
-    pub(crate) async fn dots_in_slice(&self, slice: &SliceId) -> StoreResult<Vec<&'static str>> {
-        let mut args = args![self.keys().slice(slice)];
+    /// Those of such ids that are in a group of a slice.
+    pub(crate) async fn dots_in_slice(&self, slice: &SliceId, group: Group) -> StoreResult<Vec<&'static str>> {
+        let mut args = args![self.keys().members(slice, group)];
         args.extend(DOTS.map(Into::into));
         let steps = async {
             let mut reply = Reply::of(self.router.command("SMISMEMBER", args).await?)?;

@@ -11,7 +11,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
 
@@ -47,7 +47,6 @@ const BEATS_CHANNEL: &str = "rollcall:beats:";
 const EVENTS: &str = "rollcall:events";
 
 const FANS: &str = "online-fans:";
-const VIEWERS: &str = "online-viewers:";
 const USERS: &str = "online-users";
 
 /// The end of a slice's key: its number, unless it is the only one.
@@ -82,16 +81,16 @@ pub enum LiveKey {
 /// Which key of a slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SliceKey {
-    /// The set itself.
-    Members,
-    /// What a gateway holds.
-    Held(GatewayId),
+    /// The set of a group.
+    Set(Group),
+    /// Whom of a group a gateway holds.
+    Held(Group, GatewayId),
     /// The gateways' entries.
     Gateways,
     /// The fence.
     Fence,
-    /// Who came at any time.
-    Uniques,
+    /// Who of a group came at any time.
+    Uniques(Group),
     /// Since when each member is there.
     Since,
 }
@@ -182,7 +181,7 @@ impl Keys {
     /// | `state` | `open`, `closing` or `closed` |
     /// | `streamer_id` | who owns it |
     /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
-    /// | `slices` | over how many slices its fans are spread, and over how many its viewers |
+    /// | `slices` | over how many slices its viewers are spread |
     /// | `opened_at` | Unix milliseconds |
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
@@ -236,13 +235,31 @@ impl Keys {
         self.beside(&list, "open")
     }
 
-    /// SET, contract: the users online in a slice. One key for a live of one slice, numbered from 1 otherwise.
+    /// SET, contract: the fans in a slice of a live, or the users online in a slice of the platform. One key for a live
+    /// of one slice, numbered from 1 otherwise. All other keys of the slice lie beside it.
     pub fn slice(&self, slice: &SliceId) -> String {
         match &slice.set {
-            OnlineSet::Fans(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
-            OnlineSet::Viewers(live) => self.key(format_args!("{VIEWERS}{live}{}", Suffix(slice))),
+            OnlineSet::Live(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
             OnlineSet::Users => self.key(format_args!("{USERS}{}", Suffix(slice))),
         }
+    }
+
+    /// SET, contract: the users of a group of a slice. Of a live, that of all viewers lies beside the fans.
+    pub fn members(&self, slice: &SliceId, group: Group) -> String {
+        match (&slice.set, group) {
+            (OnlineSet::Live(_), Group::All) => self.beside(&self.slice(slice), "viewers"),
+            (OnlineSet::Live(_), Group::Fans) | (OnlineSet::Users, _) => self.slice(slice),
+        }
+    }
+
+    /// The keys of a slice, as most scripts take them first: all members, what a gateway holds, entries and fence.
+    pub(super) fn of_gateway(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
+        vec![
+            self.members(slice, Group::All),
+            self.held(slice, Group::All, gateway),
+            self.gateways(slice),
+            self.fence(slice),
+        ]
     }
 
     /// HASH: user → since when the user is in the slice, in Unix milliseconds. Only a set that keeps it has this key.
@@ -310,17 +327,41 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// Adds the last key of a script that removes members and notes when they were there last: since when each is
-    /// there, if the set keeps it, or the times when users of the platform were seen.
+    /// Adds a key of a script that removes members and notes when they were there last: since when each is there, if
+    /// the set keeps it, or the times when users of the platform were seen.
     pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
         let mut keys = self.with_since(slice, keys);
         keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
         keys
     }
 
-    /// Adds the last key of a script on members: since when each is there, if the set keeps it.
+    /// Adds a key of a script on members: since when each is there, if the set keeps it.
     pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         keys.extend(slice.set.keeps_since().then(|| self.since(slice)));
+        keys
+    }
+
+    /// Adds the keys of a live's fans: all of them, and those whom a gateway holds.
+    pub(super) fn with_fans(&self, slice: &SliceId, gateway: &GatewayId, mut keys: Vec<String>) -> Vec<String> {
+        if slice.set.groups().contains(&Group::Fans) {
+            keys.extend([self.members(slice, Group::Fans), self.held(slice, Group::Fans, gateway)]);
+        }
+        keys
+    }
+
+    /// Adds the key of all fans of a live.
+    pub(super) fn with_all_fans(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+        if slice.set.groups().contains(&Group::Fans) {
+            keys.push(self.members(slice, Group::Fans));
+        }
+        keys
+    }
+
+    /// Adds the keys of the different users of a live.
+    pub(super) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+        if slice.set.groups().contains(&Group::Fans) {
+            keys.extend([Group::All, Group::Fans].map(|group| self.uniques(slice, group)));
+        }
         keys
     }
 
@@ -361,14 +402,19 @@ impl Keys {
         self.key("rollcall:last-seen-ids")
     }
 
-    /// SET: the users whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
-    pub fn held(&self, slice: &SliceId, gateway: &GatewayId) -> String {
-        format!("{}{gateway}", self.held_prefix(slice))
+    /// SET: the users of a group whose sockets a gateway holds. Scripts find other gateways' sets by the part before
+    /// the gateway.
+    pub fn held(&self, slice: &SliceId, group: Group, gateway: &GatewayId) -> String {
+        format!("{}{gateway}", self.held_prefix(slice, group))
     }
 
-    /// What all held sets of a slice begin with.
-    pub fn held_prefix(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "held:")
+    /// What all held sets of a group of a slice begin with.
+    pub fn held_prefix(&self, slice: &SliceId, group: Group) -> String {
+        let name = match group {
+            Group::All => "held:",
+            Group::Fans => "held-fans:",
+        };
+        self.beside(&self.slice(slice), name)
     }
 
     /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of
@@ -377,14 +423,19 @@ impl Keys {
         self.beside(&self.slice(slice), "gateways")
     }
 
-    /// STRING, a HyperLogLog: the users who came to the slice since its epoch began, if they are counted.
-    pub fn uniques(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "uniques")
+    /// STRING, a HyperLogLog: the users of a group who came to the slice since its epoch began, if they are counted.
+    pub fn uniques(&self, slice: &SliceId, group: Group) -> String {
+        let name = match group {
+            Group::All => "uniques",
+            Group::Fans => "unique-fans",
+        };
+        self.beside(&self.slice(slice), name)
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>`, with `:<Unix ms>` behind it while the slice is
-    /// in doubt, until then at least; or `closed:<epoch>:<joins>-<leaves>:<different users>`. Joins and leaves are of
-    /// the epoch and of all gateways, so their difference is how many members the slice has.
+    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>`, with `:<Unix ms>` behind it while the
+    /// slice is in doubt, until then at least; or `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different
+    /// fans>`. Joins and leaves are of the epoch and of all gateways, so their difference is how many members the slice
+    /// has.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
@@ -502,7 +553,6 @@ impl Keys {
         let families = [
             "live:",
             FANS,
-            VIEWERS,
             "following:",
             "followers:",
             "user:",
@@ -550,7 +600,8 @@ impl Keys {
             return Some(ReadKey::Live(LiveId::parse(live).ok()?, LiveKey::Record));
         }
         if let Some((set, index)) = read_slice(name) {
-            return Some(ReadKey::Slice(set, index, SliceKey::Members));
+            let group = *set.groups().last()?;
+            return Some(ReadKey::Slice(set, index, SliceKey::Set(group)));
         }
         let (beside, companion) = name.strip_prefix('{')?.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
         if let Some(live) = beside.strip_prefix("live:") {
@@ -564,16 +615,24 @@ impl Keys {
         let companion = match companion {
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
-            "uniques" => SliceKey::Uniques,
+            "viewers" if set.live().is_some() => SliceKey::Set(Group::All),
+            "uniques" if set.live().is_some() => SliceKey::Uniques(Group::All),
+            "unique-fans" if set.live().is_some() => SliceKey::Uniques(Group::Fans),
             "since" if set.keeps_since() => SliceKey::Since,
-            held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
+            held => match held.split_once(':')? {
+                ("held", gateway) => SliceKey::Held(Group::All, GatewayId::parse(gateway).ok()?),
+                ("held-fans", gateway) if set.live().is_some() => {
+                    SliceKey::Held(Group::Fans, GatewayId::parse(gateway).ok()?)
+                }
+                _ => return None,
+            },
         };
         Some(ReadKey::Slice(set, index, companion))
     }
 
     /// Globs that every key of attendance and of sessions matches, but the lists of epochs, and few others do.
     pub fn kept_keys(&self) -> [String; 2] {
-        [self.key("attendance:*"), self.beside(&self.key(format_args!("{VIEWERS}*")), "s*@*")]
+        [self.key("attendance:*"), self.beside(&self.key(format_args!("{FANS}*")), "s*@*")]
     }
 
     /// Reads one of these keys back.
@@ -585,7 +644,7 @@ impl Keys {
         let (beside, companion) = name.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
         let epoch = companion.strip_prefix("stays@").or_else(|| companion.strip_prefix("sessions@"))?;
         let epoch = epoch.parse().ok()?;
-        let (OnlineSet::Viewers(live), _) = read_slice(beside)? else { return None };
+        let (OnlineSet::Live(live), _) = read_slice(beside)? else { return None };
         Some((LiveEpoch { live, epoch: Epoch(epoch) }, KeptKey::Sessions))
     }
 
@@ -604,7 +663,7 @@ impl Keys {
     pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
         let epoch = Epoch(0);
         let of = LiveEpoch { live: live.clone(), epoch };
-        let sets = [OnlineSet::Fans(live.clone()), OnlineSet::Viewers(live.clone()), OnlineSet::Users];
+        let sets = [OnlineSet::Live(live.clone()), OnlineSet::Users];
         let mut keys = vec![
             self.lives(),
             self.top(Rank::Viewers),
@@ -638,7 +697,7 @@ impl Keys {
         for set in sets {
             let of = if set == OnlineSet::Users { USERS_SLICES } else { 1 };
             let slice = SliceId { set, index: 1, of };
-            keys.extend([self.slice(&slice), self.fence(&slice)]);
+            keys.extend([self.slice(&slice), self.members(&slice, Group::All), self.fence(&slice)]);
         }
         keys
     }
@@ -693,15 +752,12 @@ fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
         let index = read_index(suffix.strip_prefix("_slice")?)?;
         return (1..=USERS_SLICES).contains(&index).then_some((OnlineSet::Users, Some(index)));
     }
-    let (set, name): (fn(LiveId) -> OnlineSet, _) = match key.strip_prefix(FANS) {
-        Some(name) => (OnlineSet::Fans, name),
-        None => (OnlineSet::Viewers, key.strip_prefix(VIEWERS)?),
-    };
+    let name = key.strip_prefix(FANS)?;
     if let Ok(live) = LiveId::parse(name) {
-        return Some((set(live), None));
+        return Some((OnlineSet::Live(live), None));
     }
     let (live, index) = name.rsplit_once("_slice")?;
-    Some((set(LiveId::parse(live).ok()?), Some(read_index(index)?)))
+    Some((OnlineSet::Live(LiveId::parse(live).ok()?), Some(read_index(index)?)))
 }
 
 /// One name a slice: `_slice007` is no gateway's.
@@ -718,7 +774,7 @@ mod tests {
     use super::*;
 
     fn id(index: u32, of: u32) -> SliceId {
-        SliceId::of_fans(LiveId::parse("42").unwrap(), index, of)
+        SliceId::of_live(LiveId::parse("42").unwrap(), index, of)
     }
 
     fn prefixed(prefix: &str) -> Keys {
@@ -740,18 +796,18 @@ mod tests {
         assert_eq!(keys.slice(&id(3, 8)), "online-fans:42_slice3");
         assert_eq!(keys.fence(&id(3, 8)), "{online-fans:42_slice3}:fence");
         assert_eq!(app.fence(&id(1, 1)), "app:{app:online-fans:42}:fence");
-        let viewers = SliceId { set: OnlineSet::Viewers(LiveId::parse("42").unwrap()), index: 3, of: 8 };
-        assert_eq!(keys.slice(&viewers), "online-viewers:42_slice3");
-        assert_eq!(keys.slice(&SliceId { index: 1, of: 1, ..viewers }), "online-viewers:42");
+        assert_eq!(keys.members(&id(3, 8), Group::Fans), "online-fans:42_slice3");
+        assert_eq!(keys.members(&id(3, 8), Group::All), "{online-fans:42_slice3}:viewers");
+        assert_eq!(app.members(&id(1, 1), Group::All), "app:{app:online-fans:42}:viewers");
         let users = SliceId::all(OnlineSet::Users, USERS_SLICES).last().unwrap();
-        assert_eq!(keys.slice(&users), "online-users_slice64");
+        assert_eq!(keys.members(&users, Group::All), "online-users_slice64");
         assert_eq!(app.slice(&users), "app:online-users_slice64");
     }
 
     #[test]
     fn what_outlasts_a_close_is_read_back_and_matches_its_glob() {
         let of = LiveEpoch { live: LiveId::parse("my.live").unwrap(), epoch: Epoch(7) };
-        let all = OnlineSet::Viewers(of.live.clone());
+        let all = OnlineSet::Live(of.live.clone());
         for keys in installations() {
             let [attendance, sessions] = keys.kept_keys().map(|glob| glob.split('*').map(str::to_owned).collect());
             let fits =
@@ -774,7 +830,7 @@ mod tests {
             }
         }
         assert_eq!(Keys::default().read_kept("attendance:42"), None);
-        assert_eq!(Keys::default().read_kept("{online-fans:42}:stays@7"), None);
+        assert_eq!(Keys::default().read_kept("{online-users_slice3}:stays@7"), None);
     }
 
     /// The keys of a live and of slices, each with what it is.
@@ -786,17 +842,21 @@ mod tests {
             (keys.bans(live_id), of_live(LiveKey::Removals)),
             (keys.history(&LiveEpoch { live: live_id.clone(), epoch: Epoch(7) }), of_live(LiveKey::History(Epoch(7)))),
         ];
-        let (fans, all) = (OnlineSet::Fans(live_id.clone()), OnlineSet::Viewers(live_id.clone()));
-        let ids = [(&fans, 1, 1), (&fans, 12, 16), (&all, 1, 1), (&all, 2, 4), (&OnlineSet::Users, 64, USERS_SLICES)];
+        let all = OnlineSet::Live(live_id.clone());
+        let ids = [(&all, 1, 1), (&all, 12, 16), (&OnlineSet::Users, 64, USERS_SLICES)];
         for (set, index, of) in ids {
             let slice_id = SliceId { set: set.clone(), index, of };
             let number = (of > 1).then_some(index);
             let mut name = |key, what| named.push((key, ReadKey::Slice(set.clone(), number, what)));
-            name(keys.slice(&slice_id), SliceKey::Members);
-            name(keys.held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
-            name(keys.uniques(&slice_id), SliceKey::Uniques);
+            for group in set.groups() {
+                name(keys.members(&slice_id, *group), SliceKey::Set(*group));
+                name(keys.held(&slice_id, *group, &gateway), SliceKey::Held(*group, gateway.clone()));
+                if set.live().is_some() {
+                    name(keys.uniques(&slice_id, *group), SliceKey::Uniques(*group));
+                }
+            }
             if set.keeps_since() {
                 name(keys.since(&slice_id), SliceKey::Since);
             }
@@ -819,6 +879,8 @@ mod tests {
                 "live:a b",
                 "online-fans:a_slice007",
                 "{online-fans:a}:other",
+                "{online-users_slice1}:viewers",
+                "online-viewers:a",
                 "{live:a}:history@",
                 "{live:a}:history@07",
                 "following:x",
@@ -854,7 +916,7 @@ mod tests {
         }
         let (app, live) = (prefixed("app:"), LiveId::parse("a-b").unwrap());
         let history = app.history(&LiveEpoch { live: live.clone(), epoch: Epoch(7) });
-        let held = app.held(&SliceId::of_fans(live, 3, 8), &GatewayId::random());
+        let held = app.held(&SliceId::of_live(live, 3, 8), Group::All, &GatewayId::random());
         for (key, kind, glob) in [
             (history.as_str(), "{live:*}:history@*", "{live:a*"),
             (&held, "{online-fans:*}:held:*", "{online-fans:*}:held:*"),
@@ -955,12 +1017,13 @@ mod tests {
         for keys in installations() {
             for slice_id in [id(1, 1), id(3, 8)] {
                 let home = slot(&keys.slice(&slice_id));
-                for key in [
-                    keys.held(&slice_id, &gateway),
-                    keys.gateways(&slice_id),
-                    keys.fence(&slice_id),
-                    keys.since(&slice_id),
-                ] {
+                let mut beside = vec![keys.gateways(&slice_id), keys.fence(&slice_id), keys.since(&slice_id)];
+                for group in slice_id.set.groups() {
+                    beside.push(keys.members(&slice_id, *group));
+                    beside.push(keys.held(&slice_id, *group, &gateway));
+                    beside.push(keys.uniques(&slice_id, *group));
+                }
+                for key in beside {
                     assert_eq!(slot(&key), home, "{key}");
                 }
             }

@@ -1,4 +1,4 @@
-//! The calls on sessions. The scripts that change a slice of all viewers write them; this file reads them.
+//! The calls on sessions. The scripts that change a slice of a live write them; this file reads them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +76,7 @@ impl RedisStore {
     fn stays_of(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<(String, Vec<usize>)> {
         let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
         for (place, user) in users.iter().enumerate() {
-            let slice = SliceId::of_user(OnlineSet::Viewers(of.live.clone()), user, slices);
+            let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, slices);
             by_key.entry(self.keys().stays(&slice, of.epoch)).or_default().push(place);
         }
         by_key.into_iter().collect()
@@ -194,7 +194,7 @@ impl RedisStore {
 #[async_trait]
 impl Sessions for RedisStore {
     async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64> {
-        let slices = SliceId::all(OnlineSet::Viewers(of.live.clone()), slices);
+        let slices = SliceId::all(OnlineSet::Live(of.live.clone()), slices);
         let count = |slice| ("ZCOUNT", args![self.keys().sessions(&slice, of.epoch), span.from, span.to]);
         let commands = slices.map(count).collect();
         let answers = self.router.call("count_sessions", async { Ok(self.router.read_all(commands).await) }).await?;

@@ -9,23 +9,23 @@ use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
     Apply, ApplyReply, Arrived, Compared, DroppedTimes, HeldFrom, HeldPage, Holders, MAX_BATCH, MemberPage,
     PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Slices, StoreError,
-    StoreResult, Strays, StraysPage, Swept,
+    StoreResult, Strays, StraysPage, Surplus, Swept, Uniques,
 };
 
-/// What a gateway knows of a slice: its version, and how many came and left by then.
+/// What a gateway knows of a slice: its version, and by then how many came, how many left and how many fans were there.
 fn known_args(known: SliceSize) -> Vec<Value> {
     let Arrived { joins, leaves } = known.arrived();
-    args![known.version, joins, leaves]
+    args![known.version, joins, leaves, known.fans]
 }
 
 fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     debug_assert!(call.left.as_ref().is_none_or(|left| left.len() == call.leaves.len()));
-    debug_assert_eq!(call.since.len(), if call.slice.set.keeps_since() { call.joins.len() } else { 0 });
+    debug_assert_eq!(call.since.len(), if call.slice.set.keeps_since() { call.present().count() } else { 0 });
     let mut args = args![
         call.epoch,
         call.gateway,
@@ -33,15 +33,17 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
         call.follows.map(|number| number.to_string()).unwrap_or_default(),
         not_after,
         keys::SLICE_TTL.as_secs(),
-        keys.held_prefix(&call.slice),
+        keys.held_prefix(&call.slice, Group::All),
+        keys.held_prefix(&call.slice, Group::Fans),
         keys::ATTENDANCE_TTL.as_secs(),
         form,
         call.joins.len(),
+        call.fans.len(),
         call.leaves.len()
     ];
     args.extend(known_args(call.known));
     args.extend(args![if call.uniques { "1" } else { "" }, keys::TOTALS_TTL.as_secs()]);
-    args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
+    args.extend(call.present().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
     args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.left.iter().flatten().map(|at| Value::from(at.to_string())));
@@ -51,8 +53,8 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
 pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
-            let held = reply.number()?;
-            ApplyReply::Done(SliceView { size: read_size(&mut reply)?, held })
+            let (held, held_fans) = (reply.number()?, reply.number()?);
+            ApplyReply::Done(SliceView { size: read_size(&mut reply)?, held, held_fans })
         }
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
@@ -64,20 +66,34 @@ pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
 }
 
 pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
-    let card = reply.number()?;
+    let there = Cards { members: reply.number()?, fans: reply.number()? };
     let word = reply.text()?;
     let fence = read_fence_word(&word)?;
-    let size = fenced_size(&word, card);
+    let size = fenced_size(&word, there);
     let entry = reply.text()?;
     let entry =
         if entry.is_empty() { None } else { Some(entry.parse().map_err(|_| nonsense("an entry that is no number"))?) };
-    let (held, timed) = (reply.number()?, read_timed(&reply.text()?)?);
-    Ok(SliceReading { size, fence, entry, held, timed, gateways: reply.gateways()? })
+    let (held, held_fans) = (reply.number()?, reply.number()?);
+    let timed = read_timed(&reply.text()?)?;
+    Ok(SliceReading { size, fence, entry, held, held_fans, timed, gateways: reply.gateways()? })
 }
 
-/// Reads a size from the answer of a script: members, how many left, version, whether it is in doubt.
+/// Reads a size from the answer of a script: members, fans, how many left, version, whether it is in doubt.
 fn read_size(reply: &mut Reply) -> StoreResult<SliceSize> {
-    Ok(SliceSize { card: reply.number()?, leaves: reply.number()?, version: reply.number()?, in_doubt: reply.flag()? })
+    Ok(SliceSize {
+        card: reply.number()?,
+        fans: reply.number()?,
+        leaves: reply.number()?,
+        version: reply.number()?,
+        in_doubt: reply.flag()?,
+    })
+}
+
+/// How many users the sets of a slice have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cards {
+    pub(super) members: u64,
+    pub(super) fans: u64,
 }
 
 /// Reads the number of members with a time; empty is none.
@@ -92,7 +108,7 @@ fn read_parts(fence: Value, entries: Value) -> StoreResult<Parts> {
     let entries = entries.into_iter().filter_map(|(name, number)| Some((name, number.parse().ok()?)));
     let parts = entries.map(|(name, entry)| {
         let gateway = GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name"))?;
-        Ok(SlicePart { gateway, entry, held: 0 })
+        Ok(SlicePart { gateway, entry, held: 0, held_fans: 0 })
     });
     let fence = if fence.is_null() { String::new() } else { text(fence)? };
     Ok(Parts { fence, parts: parts.collect::<StoreResult<_>>()? })
@@ -111,12 +127,14 @@ type FoundParts<'a> = (&'a SliceId, StoreResult<Parts>);
 /// The commands for the sizes of a slice and its parts, in the order in which [`read_sizes`] takes their answers.
 fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
     let Ok(Parts { parts, .. }) = found else { return Vec::new() };
-    let held = parts.iter().map(|part| ("SCARD", args![keys.held(slice, &part.gateway)]));
-    let mut commands = vec![("SCARD", args![keys.slice(slice)])];
+    let mut commands = Vec::new();
+    for group in slice.set.groups() {
+        commands.push(("SCARD", args![keys.members(slice, *group)]));
+        commands.extend(parts.iter().map(|part| ("SCARD", args![keys.held(slice, *group, &part.gateway)])));
+    }
     if slice.set.keeps_since() {
         commands.push(("HLEN", args![keys.since(slice)]));
     }
-    commands.extend(held);
     commands
 }
 
@@ -125,43 +143,60 @@ fn read_sizes(
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<SliceSurvey> {
     let Parts { fence, mut parts } = found.clone()?;
-    let card = next_answer(answers);
-    let timed = slice.set.keeps_since().then(|| next_answer(answers));
     // Take all of them, whatever the first is, so that the next slice finds its own.
-    let held: Vec<_> = parts.iter().map(|_| next_answer(answers)).collect();
-    for (part, held) in parts.iter_mut().zip(held) {
-        part.held = number(&held?)?;
+    let per_group = 1 + parts.len();
+    let mut take = |count: usize| -> Vec<_> { (0..count).map(|_| next_answer(answers)).collect() };
+    let groups: Vec<_> = slice.set.groups().iter().map(|group| (*group, take(per_group))).collect();
+    let timed = slice.set.keeps_since().then(|| take(1)).and_then(|timed| timed.into_iter().next());
+    let mut there = Cards { members: 0, fans: 0 };
+    for (group, answers) in groups {
+        let mut counts = answers.into_iter().map(|answer| number(&answer?));
+        let card = counts.next().transpose()?.unwrap_or_default();
+        match group {
+            Group::All => there.members = card,
+            Group::Fans => there.fans = card,
+        }
+        for (part, held) in parts.iter_mut().zip(counts) {
+            match group {
+                Group::All => part.held = held?,
+                Group::Fans => part.held_fans = held?,
+            }
+        }
     }
-    let card = number(&card?)?;
     let timed = timed.map(|timed| number(&timed?)).transpose()?;
-    let SliceSize { leaves, in_doubt: may_be_in_doubt, .. } = fenced_size(&fence, card);
-    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, leaves, timed, may_be_in_doubt, parts })
+    let SliceSize { leaves, in_doubt: may_be_in_doubt, .. } = fenced_size(&fence, there);
+    let Cards { members: card, fans } = there;
+    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, fans, leaves, timed, may_be_in_doubt, parts })
 }
 
-/// The size of a slice with this fence and this many members. It is in doubt if the fence says so, or counts other
-/// members: the next call finds that out.
-pub(super) fn fenced_size(fence: &str, card: u64) -> SliceSize {
+/// The size of a slice with this fence and so many users. It is in doubt if the fence says so, or counts others: the
+/// next call finds that out.
+pub(super) fn fenced_size(fence: &str, there: Cards) -> SliceSize {
     let read = || {
-        let (_, rest) = fence.strip_prefix("open:")?.split_once(':')?;
-        let (version, rest) = rest.split_once(':')?;
-        let (arrived, not_before) = rest.split_once(':').map_or((rest, None), |(arrived, at)| (arrived, Some(at)));
-        let (joins, leaves) = arrived.split_once('-')?;
+        let mut words = fence.strip_prefix("open:")?.split(':').skip(1);
+        let version = words.next()?.parse().ok()?;
+        let (joins, leaves) = words.next()?.split_once('-')?;
         let leaves = leaves.parse().ok()?;
-        let counted = joins.parse::<u64>().ok()?.checked_sub(leaves)?;
-        let in_doubt = not_before.is_some() || counted != card;
-        Some(SliceSize { card: counted, leaves, version: version.parse().ok()?, in_doubt })
+        let card = joins.parse::<u64>().ok()?.checked_sub(leaves)?;
+        let fans = words.next()?.parse().ok()?;
+        let in_doubt = words.next().is_some() || (card, fans) != (there.members, there.fans);
+        Some(SliceSize { card, fans, leaves, version, in_doubt })
     };
-    read().unwrap_or(SliceSize { in_doubt: card > 0, ..SliceSize::default() })
+    read().unwrap_or(SliceSize { in_doubt: there.members + there.fans > 0, ..SliceSize::default() })
 }
 
-/// The commands that compare a slice with what gateways hold: who is in the slice and held by nobody, and, gateway by
-/// gateway, who is held and not in the slice.
+/// The commands that compare a slice with what gateways hold, group by group: who is in the group and held by nobody,
+/// and, gateway by gateway, who is held and not in the group.
 fn differ_commands(keys: &Keys, Holders { slice, gateways, overlap }: &Holders) -> Vec<Command> {
-    let held: Vec<String> = gateways.iter().map(|gateway| keys.held(slice, gateway)).collect();
-    let strays = std::iter::once(keys.slice(slice)).chain(held.iter().cloned()).map(Value::from).collect();
-    let mut commands = vec![("SDIFF", strays)];
-    if *overlap {
-        commands.extend(held.into_iter().map(|held| ("SDIFF", args![held, keys.slice(slice)])));
+    let mut commands = Vec::new();
+    for group in slice.set.groups() {
+        let set = keys.members(slice, *group);
+        let held: Vec<String> = gateways.iter().map(|gateway| keys.held(slice, *group, gateway)).collect();
+        let strays = std::iter::once(set.clone()).chain(held.iter().cloned()).map(Value::from).collect();
+        commands.push(("SDIFF", strays));
+        if *overlap {
+            commands.extend(held.into_iter().map(|held| ("SDIFF", args![held, set.clone()])));
+        }
     }
     commands
 }
@@ -169,8 +204,9 @@ fn differ_commands(keys: &Keys, Holders { slice, gateways, overlap }: &Holders) 
 /// Whether any of those answers names anybody.
 fn read_differ(holders: &Holders, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> StoreResult<bool> {
     let lacking = if holders.overlap { holders.gateways.len() } else { 0 };
+    let answered = (1 + lacking) * holders.slice.set.groups().len();
     // Take all of them, whatever the first is, so that the next slice finds its own.
-    let found: Vec<_> = (0..=lacking).map(|_| next_answer(answers)).collect();
+    let found: Vec<_> = (0..answered).map(|_| next_answer(answers)).collect();
     let mut differs = false;
     for found in found {
         differs |= Reply::of(found?)?.piece().is_some();
@@ -196,8 +232,8 @@ pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
     read().map(Some).ok_or_else(|| nonsense("a fence without an epoch"))
 }
 
-/// Reads how many members a slice has more than the scripts counted.
-fn read_difference(word: &str) -> StoreResult<i64> {
+/// Reads how many users a slice has more than the scripts counted.
+fn read_surplus(word: &str) -> StoreResult<i64> {
     word.parse().map_err(|_| nonsense("a difference of sizes"))
 }
 
@@ -207,12 +243,6 @@ fn users(members: Reply) -> Vec<UserId> {
 }
 
 impl RedisStore {
-    /// A slice's keys, in the order in which scripts take them. Scripts that change members take companions, too.
-    fn slice_keys(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
-        let keys = self.keys();
-        vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)]
-    }
-
     /// How ids of users seen are written, for scripts that change a slice; empty for all but the users of the platform.
     fn seen_form(&self, slice: &SliceId) -> &'static str {
         if slice.set == OnlineSet::Users { self.seen_ids().as_str() } else { "" }
@@ -237,9 +267,18 @@ impl RedisStore {
         Ok(MemberPage { users: users(reply.list()?), next: (next != 0).then_some(next) })
     }
 
-    async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
+    async fn read_held(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        gateway: &GatewayId,
+        cursor: u64,
+    ) -> StoreResult<HeldPage> {
         let keys = self.keys();
-        let on = keys.with_since(slice, vec![keys.slice(slice), keys.held(slice, gateway)]);
+        let mut on = vec![keys.members(slice, group), keys.held(slice, group, gateway)];
+        if group == Group::All {
+            on = keys.with_since(slice, on);
+        }
         let args = args![cursor, MAX_BATCH];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
@@ -249,11 +288,11 @@ impl RedisStore {
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let mut on = self.slice_keys(&call.slice, &call.gateway);
-        on.push(self.keys().uniques(&call.slice));
-        let mut on = self.keys().with_ends(&call.slice, on);
+        let (keys, slice) = (self.keys(), &call.slice);
+        let mut on = keys.with_ends(slice, keys.of_gateway(slice, &call.gateway));
+        on = keys.with_uniques(slice, keys.with_fans(slice, &call.gateway, on));
         if call.keeps_sessions() {
-            on.extend([self.keys().stays(&call.slice, call.epoch), self.keys().sessions(&call.slice, call.epoch)]);
+            on.extend([keys.stays(slice, call.epoch), keys.sessions(slice, call.epoch)]);
         }
         let mut not_after = if call.follows.is_some() { 0 } else { self.router.not_after(&on[0]).await? };
         for _ in 0..2 {
@@ -265,11 +304,18 @@ impl RedisStore {
         Err(StoreError::Timeout)
     }
 
-    async fn do_strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
+    async fn do_strays(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+        most: usize,
+        strays: Strays,
+    ) -> StoreResult<StraysPage> {
         let args = args![
             cursor,
             most,
-            self.keys().held_prefix(slice),
+            self.keys().held_prefix(slice, group),
             match strays {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
@@ -278,7 +324,9 @@ impl RedisStore {
             self.seen_form(slice)
         ];
         let keys = self.keys();
-        let on = keys.with_ends(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let members = keys.members(slice, Group::All);
+        let on = vec![members, keys.fence(slice), keys.gateways(slice), keys.members(slice, group)];
+        let on = keys.with_all_fans(slice, keys.with_ends(slice, on));
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let strays = reply.number()?;
@@ -287,15 +335,20 @@ impl RedisStore {
         Ok(StraysPage { strays, names: users(reply), next: (next != 0).then_some(next), size, card, held })
     }
 
+    /// The keys of a script that compares sizes.
+    fn size_keys(&self, slice: &SliceId) -> Vec<String> {
+        let keys = self.keys();
+        keys.with_all_fans(slice, vec![keys.members(slice, Group::All), keys.fence(slice)])
+    }
+
     async fn do_compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
-        let on = vec![self.keys().slice(slice), self.keys().fence(slice)];
         let mut args = args![epoch];
         args.extend(known_args(known));
-        let mut reply = self.router.script(&scripts::COMPARE, on, args).await?;
-        let Some(difference) = reply.piece() else { return Ok(None) };
-        let difference = read_difference(&text(difference)?)?;
+        let mut reply = self.router.script(&scripts::COMPARE, self.size_keys(slice), args).await?;
+        let Some(members) = reply.piece() else { return Ok(None) };
+        let surplus = Surplus { members: read_surplus(&text(members)?)?, fans: read_surplus(&reply.text()?)? };
         let (wait, began) = (reply.number()?, reply.flag()?);
-        Ok(Some(Compared { size: read_size(&mut reply)?, difference, wait, began }))
+        Ok(Some(Compared { size: read_size(&mut reply)?, surplus, wait, began }))
     }
 
     async fn do_put_back(
@@ -306,18 +359,20 @@ impl RedisStore {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage> {
         let keys = self.keys();
-        let on = vec![keys.slice(slice), keys.held(slice, gateway), keys.fence(slice)];
+        let (set, held) = (keys.members(slice, page.group), keys.held(slice, page.group, gateway));
+        let on = vec![keys.members(slice, Group::All), keys.fence(slice), set, held];
+        let on = keys.with_all_fans(slice, keys.with_since(slice, on));
         let args = args![page.cursor, page.most, epoch, keys::SLICE_TTL.as_secs()];
-        let mut reply = self.router.script(&scripts::PUT_BACK, keys.with_since(slice, on), args).await?;
+        let mut reply = self.router.script(&scripts::PUT_BACK, on, args).await?;
         let next = reply.number()?;
         let put_back = reply.number()?;
         let size = read_size(&mut reply)?;
         Ok(PutBackPage { put_back, next: (next != 0).then_some(next), size })
     }
 
-    async fn do_settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
-        let on = vec![self.keys().slice(slice), self.keys().fence(slice)];
-        let mut reply = self.router.script(&scripts::SETTLE, on, args![epoch, difference.to_string()]).await?;
+    async fn do_settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled> {
+        let args = args![epoch, surplus.members.to_string(), surplus.fans.to_string()];
+        let mut reply = self.router.script(&scripts::SETTLE, self.size_keys(slice), args).await?;
         Ok(match reply.text()?.as_str() {
             "settled" => Settled::Settled(read_size(&mut reply)?),
             "early" => Settled::Early,
@@ -329,10 +384,10 @@ impl RedisStore {
 
     async fn do_drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
         let keys = self.keys();
-        let mut on = self.slice_keys(slice, gateway);
-        on.push(keys.uniques(slice));
-        let on = keys.with_since(slice, on);
-        let args = args![keys.held_prefix(slice), keys.stays_prefix(slice), keys.sessions_prefix(slice)];
+        let on = keys.with_fans(slice, gateway, keys.with_since(slice, keys.of_gateway(slice, gateway)));
+        let on = keys.with_uniques(slice, on);
+        let [held, held_fans] = [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
+        let args = args![held, held_fans, keys.stays_prefix(slice), keys.sessions_prefix(slice)];
         Ok(self.router.script(&scripts::DROP_FOREIGN_KEYS, on, args).await?.texts().collect())
     }
 }
@@ -345,7 +400,8 @@ impl Slices for RedisStore {
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
         let args = args![gateway];
-        let on = self.keys().with_since(slice, self.slice_keys(slice, gateway));
+        let keys = self.keys();
+        let on = keys.with_fans(slice, gateway, keys.with_since(slice, keys.of_gateway(slice, gateway)));
         let steps = async { read_slice(self.router.script(&scripts::READ, on, args).await?) };
         self.router.call("read_slice", steps).await
     }
@@ -371,10 +427,11 @@ impl Slices for RedisStore {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept> {
         let keys = self.keys();
-        let (held, stays) = (keys.held_prefix(slice), keys.stays_prefix(slice));
-        let args = args![gateway, most, held, stays, last_heard, self.seen_form(slice)];
+        let [held, held_fans] = [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
+        let stays = keys.stays_prefix(slice);
+        let args = args![gateway, most, held, held_fans, stays, last_heard, self.seen_form(slice)];
         let steps = async {
-            let on = self.keys().with_ends(slice, self.slice_keys(slice, gateway));
+            let on = keys.with_fans(slice, gateway, keys.with_ends(slice, keys.of_gateway(slice, gateway)));
             let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;
             let (released, done) = (reply.number()?, reply.flag()?);
             Ok(Swept { released, done, size: read_size(&mut reply)? })
@@ -387,8 +444,15 @@ impl Slices for RedisStore {
         self.router.read_each("differ_from_held", slices, commands, read_differ).await
     }
 
-    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
-        self.router.call("strays", self.do_strays(slice, cursor, most, strays)).await
+    async fn strays(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+        most: usize,
+        strays: Strays,
+    ) -> StoreResult<StraysPage> {
+        self.router.call("strays", self.do_strays(slice, group, cursor, most, strays)).await
     }
 
     async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
@@ -406,7 +470,7 @@ impl Slices for RedisStore {
     }
 
     async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes> {
-        let on = vec![self.keys().slice(slice), self.keys().since(slice)];
+        let on = vec![self.keys().members(slice, Group::All), self.keys().since(slice)];
         let steps = async {
             let mut reply = self.router.script(&scripts::DROP_TIMES, on, args![cursor, MAX_BATCH]).await?;
             let next = reply.number()?;
@@ -415,8 +479,8 @@ impl Slices for RedisStore {
         self.router.call("drop_times", steps).await
     }
 
-    async fn settle(&self, slice: &SliceId, epoch: Epoch, difference: i64) -> StoreResult<Settled> {
-        self.router.call("settle", self.do_settle(slice, epoch, difference)).await
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled> {
+        self.router.call("settle", self.do_settle(slice, epoch, surplus)).await
     }
 
     async fn drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
@@ -425,37 +489,45 @@ impl Slices for RedisStore {
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let keys = self.keys();
-        let on = vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice), keys.uniques(slice)];
-        let on = keys.with_since(slice, on);
-        let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), keys.held_prefix(slice)];
+        let on = vec![keys.members(slice, Group::All), keys.gateways(slice), keys.fence(slice)];
+        let on = keys.with_uniques(slice, keys.with_all_fans(slice, keys.with_since(slice, on)));
+        let [held, held_fans] = [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
+        let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), held, held_fans];
         let steps = async {
             let mut reply = self.router.script(&scripts::CLOSE, on, args).await?;
             let arrived = Arrived { joins: reply.number()?, leaves: reply.number()? };
-            Ok(SliceTotals { arrived, uniques: reply.number()? })
+            let uniques = Uniques { viewers: reply.number()?, fans: reply.number()? };
+            Ok(SliceTotals { arrived, uniques })
         };
         self.router.call("close_slice", steps).await
     }
 
-    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
-        self.router.call("held_page", self.read_held(slice, gateway, cursor)).await
+    async fn held_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        gateway: &GatewayId,
+        cursor: u64,
+    ) -> StoreResult<HeldPage> {
+        self.router.call("held_page", self.read_held(slice, group, gateway, cursor)).await
     }
 
-    async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-        self.router.call("fans_page", self.scan(self.keys().slice(slice), cursor)).await
+    async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
+        self.router.call("members_page", self.scan(self.keys().members(slice, group), cursor)).await
     }
 
-    async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
-        let args = args![self.keys().slice(slice), user];
+    async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool> {
+        let args = args![self.keys().members(slice, group), user];
         let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
-        self.router.call("is_fan_online", steps).await
+        self.router.call("is_member", steps).await
     }
 
-    async fn are_online(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+    async fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> StoreResult<Vec<bool>> {
         let steps = async {
-            let answers = self.of_each(("SMISMEMBER", self.keys().slice(slice)), users).await?;
+            let answers = self.of_each(("SMISMEMBER", self.keys().members(slice, group)), users).await?;
             answers.iter().map(flag).collect()
         };
-        self.router.call("are_online", steps).await
+        self.router.call("are_members", steps).await
     }
 
     async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>> {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::head;
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::event_kind::EventKind;
-use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
+use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::Room;
 use crate::presence::desired_state::Draft;
@@ -25,9 +25,6 @@ use crate::store::{Event, LiveRecord, MAX_BATCH, Stay, Store, StoreResult, one_a
 /// How often a live's batch is written.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long a batch waits for the sessions of those who came: the set of all viewers is flushed by itself.
-const SESSION_WAIT: Duration = Duration::from_millis(500);
-
 /// The most users who wait to be written, in all lives together.
 const MOST_WAITING: usize = 100_000;
 
@@ -36,13 +33,6 @@ struct Batch {
     record: LiveRecord,
     changes: HashMap<UserId, EventKind>,
     since: UnixMillis,
-}
-
-impl Batch {
-    /// Whether anybody's session may not have begun yet.
-    fn waits_for_sessions(&self) -> bool {
-        self.record.terms.attendance && self.changes.values().any(|kind| *kind == EventKind::FanJoined)
-    }
 }
 
 #[derive(Default)]
@@ -82,14 +72,11 @@ impl FanEvents {
     }
 
     /// The store took these changes of a slice.
-    pub fn note(&self, room: &Room, set: &OnlineSet, changes: &Draft) {
-        if !matches!(set, OnlineSet::Fans(_)) {
-            return;
-        }
+    pub fn note(&self, room: &Room, changes: &Draft) {
         let mut waiting = self.waiting.lock();
         let mut dropped = 0;
-        let joins = changes.joins.iter().map(|user| (user, EventKind::FanJoined));
-        let leaves = changes.leaves.iter().map(|user| (user, EventKind::FanLeft));
+        let joins = changes.fans.iter().map(|user| (user, EventKind::FanJoined));
+        let leaves = changes.former_fans.iter().map(|user| (user, EventKind::FanLeft));
         for (user, kind) in joins.chain(leaves) {
             if waiting.users >= MOST_WAITING {
                 dropped += 1;
@@ -128,9 +115,6 @@ impl FanEvents {
         let mut written = self.write_all(&mut unwritten).await;
         if written.is_ok() {
             unwritten.batches = std::mem::take(&mut *self.waiting.lock()).batches.into_values().collect();
-            if unwritten.batches.iter().any(Batch::waits_for_sessions) {
-                tokio::time::sleep(SESSION_WAIT).await;
-            }
             written = self.write_all(&mut unwritten).await;
         }
         if let Err(why) = written {

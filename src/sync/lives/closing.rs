@@ -8,12 +8,12 @@ use futures_util::{StreamExt, stream};
 
 use super::parts::{LivesParts, SLICES_AT_A_TIME};
 use super::types::LiveError;
-use crate::base::ids::{Epoch, LiveId, OnlineSet, SliceId};
+use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    Arrived, CloseLive, CloseReason, CloseReply, Closure, FinishClose, LiveRecord, LiveState, OpenedBy, Store,
-    StoreError, StoreResult, Sums, Uniques, both, withdraw_live,
+    CloseLive, CloseReason, CloseReply, Closure, FinishClose, LiveRecord, LiveState, OpenedBy, SliceTotals, Store,
+    StoreError, StoreResult, Sums, both, withdraw_live,
 };
 use crate::sync::events::announce;
 
@@ -163,20 +163,17 @@ async fn close_slices(
     store: &dyn Store,
     slices: impl Iterator<Item = SliceId> + Send,
     epoch: Epoch,
-) -> StoreResult<Totals> {
-    let close = |slice: SliceId| async move {
-        let totals = store.close_slice(&slice, epoch).await?;
-        Ok((slice.set, totals))
-    };
+) -> StoreResult<SliceTotals> {
+    let close = |slice: SliceId| async move { store.close_slice(&slice, epoch).await };
     let mut closes = stream::iter(slices).map(close).buffer_unordered(SLICES_AT_A_TIME);
-    let (mut totals, mut result) = (Totals::default(), Ok(()));
+    let (mut totals, mut result) = (SliceTotals::default(), Ok(()));
     while let Some(closed) = closes.next().await {
         match closed {
-            Ok((OnlineSet::Viewers(_), slice)) => {
+            Ok(slice) => {
                 totals.arrived = totals.arrived.plus(slice.arrived);
-                totals.uniques.viewers += slice.uniques;
+                totals.uniques.viewers += slice.uniques.viewers;
+                totals.uniques.fans += slice.uniques.fans;
             }
-            Ok((_, slice)) => totals.uniques.fans += slice.uniques,
             Err(why) => result = both(result, Err(why)),
         }
         if result.as_ref().is_err_and(StoreError::is_worth_a_retry) {
@@ -184,11 +181,4 @@ async fn close_slices(
         }
     }
     result.map(|()| totals)
-}
-
-/// What the slices of an epoch counted.
-#[derive(Debug, Default)]
-struct Totals {
-    arrived: Arrived,
-    uniques: Uniques,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::parts::LivesParts;
 use super::types::{LiveError, OpenWish, Opened};
 use crate::base::clock::{Millis, UnixMillis};
-use crate::base::ids::{LiveId, MAX_SLICES, OnlineSet};
+use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::base::metrics::Metrics;
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
@@ -152,9 +152,7 @@ impl LivesParts {
         let mut holders = Vec::new();
         for (place, reading) in slices {
             let slice = &room.slices()[place];
-            if matches!(slice.id.set, OnlineSet::Viewers(_)) {
-                holders.extend(reading.gateways);
-            }
+            holders.extend(reading.gateways);
             let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
             if in_epoch {
                 room.note_size(place, reading.size, now);

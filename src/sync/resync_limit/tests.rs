@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::base::ids::{LiveId, SliceId, UserId};
+use crate::presence::desired_state::Standing;
 
 /// A slice that wants this many members.
 fn lost(members: usize) -> Slice {
-    let id = SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1);
+    let id = SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1);
     let slice = Slice::new(id, 0);
     for i in 0..members {
-        slice.lock().add(&UserId::parse(&format!("u{i}")).unwrap());
+        slice.lock().want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
     }
     slice
 }
@@ -67,7 +68,7 @@ async fn a_user_of_the_platform_counts_twice() {
     let rate = ResyncLimit::default();
     let slice = Slice::new(SliceId { set: OnlineSet::Users, index: 1, of: 1 }, 0);
     for i in 0..RESYNC_RATE {
-        slice.lock().add(&UserId::parse(&format!("u{i}")).unwrap());
+        slice.lock().want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
     }
     assert_eq!(rate.at(&slice, 0), None);
     let next = rate.book(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet};
+use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet};
 use rollcall::presence::figures::Quality;
 use rollcall::store::{Attendance, Fence, Figures, LiveEpoch, OnlineUsers, Sessions};
 use tokio::time::Instant;
@@ -36,8 +36,9 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
             wrong.push(format!("l{live} is not on the list of open lives"));
         }
         let fans = held().filter(|(user, _)| world.is_fan(**user, live)).map(|(user, _)| format!("u{user}")).collect();
-        exact_sets.push((OnlineSet::Fans(world.live_id(live)).to_string(), fans));
-        exact_sets.push((OnlineSet::Viewers(world.live_id(live)).to_string(), here));
+        let set = OnlineSet::Live(world.live_id(live));
+        exact_sets.push(((set.clone(), Group::Fans), fans));
+        exact_sets.push(((set, Group::All), here));
     }
     for (user, lives) in wrong_whereabouts(world, &truth) {
         wrong.push(format!("{user} is said to be in {lives:?}"));
@@ -47,10 +48,11 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     wrong.extend(wrong_friends(world, &truth));
     wrong.extend(wrong_times(world, &truth));
     let online: BTreeSet<String> = truth.online.values().map(|online| format!("u{}", online.user)).collect();
-    exact_sets.push((OnlineSet::Users.to_string(), online));
+    exact_sets.push(((OnlineSet::Users, Group::All), online));
     drop(truth);
-    for (set, right) in exact_sets {
-        let members: Vec<String> = there.get(&set).into_iter().flatten().map(ToString::to_string).collect();
+    for (place, right) in exact_sets {
+        let set = format!("{} ({})", place.0, place.1.name());
+        let members: Vec<String> = there.get(&place).into_iter().flatten().map(ToString::to_string).collect();
         let present: BTreeSet<String> = members.iter().cloned().collect();
         if members.len() != present.len() {
             wrong.push(format!("{set} has a member twice"));
@@ -217,10 +219,10 @@ pub(crate) fn left_over(world: &World) -> Vec<String> {
     let mut left = Vec::new();
     for (set, slice) in store.all_slices() {
         let is_open = matches!(slice.fence(), Some(Fence::Open(_))) && set != OnlineSet::Users;
-        if is_open || slice.card() > 0 {
+        let (members, fans) = (slice.card(Group::All), slice.card(Group::Fans));
+        if is_open || members + fans > 0 {
             left.push(format!(
-                "a slice of {set} is left with {} members, and its fence is {:?}",
-                slice.card(),
+                "a slice of {set} is left with {members} members and {fans} fans, and its fence is {:?}",
                 slice.fence()
             ));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use rollcall::base::ids::{OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Group, OnlineSet, SliceId, UserId};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
@@ -252,7 +252,7 @@ async fn meddle(world: &World, fault: &Planned) {
     let Some(live) = lives.get(fault.choice as usize % lives.len().max(1)).copied() else { return };
     let slices = world.truth().lives[live].slices.max(1);
     let index = 1 + (fault.choice >> 8) as u32 % slices;
-    let slice = SliceId { set: OnlineSet::Fans(world.live_id(live)), index, of: slices };
+    let slice = SliceId { set: OnlineSet::Live(world.live_id(live)), index, of: slices };
     let store = &world.network.truth;
     let backup = store.back_up();
     if fault.kind == Kind::OlderSlice {
@@ -269,14 +269,15 @@ async fn meddle(world: &World, fault: &Planned) {
         Kind::LoseSlice => store.lose_slice(&slice),
         Kind::OlderSlice => store.restore_slice(&backup, &slice),
         _ => store.write_as_another_program(&slice, |slice| {
-            let member = slice.members().next().cloned();
+            let group = if fault.choice >> 16 & 1 == 0 { Group::All } else { Group::Fans };
+            let member = slice.members(group).next().cloned();
             if let Some(member) = member.filter(|_| !fault.choice.is_multiple_of(3)) {
-                slice.take_out(&member);
+                slice.take_out(group, &member);
             }
             if fault.choice % 3 != 1
                 && let Ok(stranger) = UserId::parse("stranger")
             {
-                slice.add_stranger(&stranger);
+                slice.add_stranger(group, &stranger);
             }
         }),
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::config::{AttendanceForm, SeenIds};
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::*;
@@ -34,7 +34,7 @@ impl Link {
 
     fn slice(&self, slice: &SliceId) -> usize {
         match &slice.set {
-            OnlineSet::Fans(live) | OnlineSet::Viewers(live) => self.network.node_of((live.to_string(), slice.index)),
+            OnlineSet::Live(live) => self.network.node_of((live.to_string(), slice.index)),
             OnlineSet::Users => self.network.node_of(slice.index),
         }
     }
@@ -139,18 +139,20 @@ calls! {
         [read] read_slice(slice: &SliceId, gateway: &GatewayId) -> SliceReading, at slice(slice);
         [write] sweep(slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis)
             -> Swept, at slice(slice);
-        [write] strays(slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage, at slice(slice);
-        [read] held_page(slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage, at slice(slice);
+        [write] strays(slice: &SliceId, group: Group, cursor: u64, most: usize, strays: Strays)
+            -> StraysPage, at slice(slice);
+        [read] held_page(slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64)
+            -> HeldPage, at slice(slice);
         [write] compare(slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>, at slice(slice);
         [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom)
             -> PutBackPage, at slice(slice);
         [write] drop_times(slice: &SliceId, cursor: u64) -> DroppedTimes, at slice(slice);
-        [write] settle(slice: &SliceId, epoch: Epoch, difference: i64) -> Settled, at slice(slice);
+        [write] settle(slice: &SliceId, epoch: Epoch, surplus: Surplus) -> Settled, at slice(slice);
         [write] drop_foreign_keys(slice: &SliceId, gateway: &GatewayId) -> Vec<String>, at slice(slice);
         [write] close_slice(slice: &SliceId, epoch: Epoch) -> SliceTotals, at slice(slice);
-        [read] is_fan_online(slice: &SliceId, user: &UserId) -> bool, at slice(slice);
-        [read] are_online(slice: &SliceId, users: &[UserId]) -> Vec<bool>, at slice(slice);
-        [read] fans_page(slice: &SliceId, cursor: u64) -> MemberPage, at slice(slice);
+        [read] is_member(slice: &SliceId, group: Group, user: &UserId) -> bool, at slice(slice);
+        [read] are_members(slice: &SliceId, group: Group, users: &[UserId]) -> Vec<bool>, at slice(slice);
+        [read] members_page(slice: &SliceId, group: Group, cursor: u64) -> MemberPage, at slice(slice);
         [read] since_of(slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>, at slice(slice);
         else
         /// The store refuses a call that makes an entry and arrives late, by its own clock.

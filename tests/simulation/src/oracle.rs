@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rollcall::base::ids::{LiveId, OnlineSet};
+use rollcall::base::ids::{Group, LiveId, OnlineSet, UserId};
 use rollcall::presence::figures::Quality;
 use rollcall::store::{LiveRecord, LiveState};
 use tokio::time::{Instant, sleep};
@@ -48,33 +48,34 @@ fn members(world: &World) {
     let slack = world.plan.turn * CALLS_IN_A_ROW;
     let is_older = truth.older_until.is_some_and(|until| now < until);
     for live in 0..world.plan.lives {
-        let set = OnlineSet::Fans(world.live_id(live)).to_string();
-        let present: BTreeSet<User> = match there.get(&set) {
-            Some(members) => members.iter().filter_map(|user| world.user(user)).collect(),
-            None => BTreeSet::new(),
-        };
+        let set = OnlineSet::Live(world.live_id(live));
+        let present: Vec<(Group, BTreeSet<User>)> =
+            set.groups().iter().map(|group| (*group, users(world, there.get(&(set.clone(), *group))))).collect();
         let of_live = &mut truth.lives[live];
-        let known: BTreeSet<User> = of_live.expectations.keys().copied().chain(present.iter().copied()).collect();
+        let everybody = present.iter().flat_map(|(_, users)| users).copied();
+        let known: BTreeSet<User> = of_live.expectations.keys().copied().chain(everybody).collect();
         let nobody = Expectation::default();
         for user in known {
-            let is_there = present.contains(&user);
-            let expectation = match world.is_fan(user, live) {
-                true => of_live.expectations.get(&user).unwrap_or(&nobody),
-                false => &nobody,
-            };
-            // In a closed live nobody has to be there.
-            let is_excused = of_live.changes || world.is_fan_unsure(user, live) || (is_there && is_older);
-            if is_excused || (!is_there && of_live.epoch.is_none()) {
-                continue;
-            }
-            let overdue_by = expectation.judge(now, is_there, &rules).overdue;
-            if let Some(by) = overdue_by.filter(|by| *by > slack) {
-                let what = if is_there { "is still in" } else { "is missing in" };
-                let told = expectation.tell(now);
-                overdue.push(match by {
-                    Duration::MAX => format!("u{user} {what} l{live}, and was never there"),
-                    by => format!("u{user} {what} l{live} {} ms beyond the promise: {told}", by.as_millis()),
-                });
+            for (group, present) in &present {
+                let is_there = present.contains(&user);
+                let is_of_group = *group == Group::All || world.is_fan(user, live);
+                let expectation = of_live.expectations.get(&user).filter(|_| is_of_group).unwrap_or(&nobody);
+                let is_unsure = *group == Group::Fans && world.is_fan_unsure(user, live);
+                // In a closed live nobody has to be there.
+                let is_excused = of_live.changes || is_unsure || (is_there && is_older);
+                if is_excused || (!is_there && of_live.epoch.is_none()) {
+                    continue;
+                }
+                let overdue_by = expectation.judge(now, is_there, &rules).overdue;
+                if let Some(by) = overdue_by.filter(|by| *by > slack) {
+                    let what = if is_there { "is still in" } else { "is missing in" };
+                    let told = expectation.tell(now);
+                    let live = format!("l{live} ({})", group.name());
+                    overdue.push(match by {
+                        Duration::MAX => format!("u{user} {what} {live}, and was never there"),
+                        by => format!("u{user} {what} {live} {} ms beyond the promise: {told}", by.as_millis()),
+                    });
+                }
             }
         }
         let old = now.checked_sub(MEMORY);
@@ -85,6 +86,11 @@ fn members(world: &World) {
     }
     drop(truth);
     overdue.into_iter().for_each(|what| world.found(what));
+}
+
+/// The users of the simulation among these members.
+fn users(world: &World, members: Option<&Vec<UserId>>) -> BTreeSet<User> {
+    members.into_iter().flatten().filter_map(|user| world.user(user)).collect()
 }
 
 /// A live that its back end holds open stays open.

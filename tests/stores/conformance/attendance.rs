@@ -131,7 +131,7 @@ async fn a_part_of_thousands_is_read_page_by_page(store: Arc<dyn Store>) {
 async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
     // Each of four fans is there for 100 ms of both lives, one after the other; a stranger all the time.
     for (name, begin) in [("a", 1_000), ("b", 5_000)] {
-        let slice = SliceId { set: OnlineSet::Viewers(live(name)), index: 1, of: 1 };
+        let slice = SliceId { set: OnlineSet::Live(live(name)), index: 1, of: 1 };
         let mut follows = None;
         for (n, at) in (0..5).map(|n| (n, begin + n as u64 * 100)) {
             for (number, joins, leaves) in [(n * 2 + 1, vec![user(n)], vec![]), (n * 2 + 2, vec![], vec![user(n)])] {
@@ -140,7 +140,9 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                 let slice = slice.clone();
                 let epoch = Epoch(7);
                 let (known, uniques) = (SliceSize::default(), true);
-                let call = Apply { slice, epoch, gateway, number, follows, known, uniques, joins, since, leaves, left };
+                let fans = Vec::new();
+                let call =
+                    Apply { slice, epoch, gateway, number, follows, known, uniques, joins, fans, since, leaves, left };
                 assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
                 follows = Some(number);
             }

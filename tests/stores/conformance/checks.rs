@@ -38,13 +38,14 @@ impl Scene {
     async fn of(store: &Arc<dyn Store>, name: &str) -> Self {
         let record = opened_as(store, &OpenLive { slices: 2, ..wish(name) }).await;
         let (mut a, mut slices) = (Vec::new(), Vec::new());
-        for (n, slice) in record.all_slices().take(2).enumerate() {
+        for (n, slice) in record.all_slices().enumerate() {
             let epoch = record.epoch.0;
             let mut b = Caller { slice: slice.clone(), epoch, ..Caller::new(store, "b") };
             b.registers(&users(1, 4)).await;
             let mut own = Caller { slice: slice.clone(), epoch, number: 5, ..Caller::new(store, "a") };
             let view = own.registers(&users(0, 2 + n)).await;
-            let expected = ExpectedSlice { slice, entry: own.entry, held: view.held, size: view.size };
+            let (held, held_fans) = (view.held, view.held_fans);
+            let expected = ExpectedSlice { slice, entry: own.entry, held, held_fans, size: view.size };
             a.push(own);
             slices.push(expected);
         }
@@ -161,11 +162,13 @@ async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
 async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     let mut scene = Scene::of(&store, "42").await;
     let second = scene.finding(1).await;
-    let wrong: [fn(&mut ExpectedSlice); 4] = [
+    let wrong: [fn(&mut ExpectedSlice); 6] = [
         |slice| slice.entry = Some(5),
         |slice| slice.entry = None,
         |slice| slice.held += 1,
+        |slice| slice.held_fans -= 1,
         |slice| slice.size.card -= 1,
+        |slice| slice.size.fans -= 1,
     ];
     for change in wrong {
         assert_eq!(scene.finds_with(1, change).await, std::slice::from_ref(&second));
@@ -196,7 +199,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
-            slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(card) }],
+            slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, held_fans: 0, size: of_size(card) }],
         };
         let mut findings = whole(found(&store, &[expected]).await.remove(0));
         findings.retain(|finding| matches!(finding, Finding::Slice(..)));
@@ -224,8 +227,9 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let record = opened(&store, &format!("L{n}")).await;
         let removals = u64::from(n % 3 == 0);
         let (live, epoch) = (record.live, record.epoch);
-        let slice = SliceId::of_fans(live.clone(), 1, 1);
-        let slices = vec![ExpectedSlice { slice, entry: None, held: 0, size: of_size(u64::from(n % 5 == 0)) }];
+        let slice = SliceId::of_live(live.clone(), 1, 1);
+        let slices =
+            vec![ExpectedSlice { slice, entry: None, held: 0, held_fans: 0, size: of_size(u64::from(n % 5 == 0)) }];
         let counted = None;
         expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, slices });
     }

@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 
+use rollcall::base::ids::Group;
 use rollcall::store::{
     Burial, CheckLive, Checked, ExpectedSlice, Figures, Lease, LeaseReply, RenewLease, SliceSize, Store, Strays,
+    Surplus,
 };
 
 use super::{Caller, connect, fans, gateway, live, of_size, opened, slice, user, users};
 use crate::redis_server::RedisServer;
+
+const VIEWERS: &str = "{online-fans:42}:viewers";
 
 pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
     let server = RedisServer::start().await;
@@ -19,8 +23,12 @@ pub(super) async fn redis() -> (RedisServer, Arc<dyn Store>) {
 /// Puts members into a slice as the former version did.
 fn former_joins(server: &RedisServer, members: &[&str]) {
     server.cli(&["HSET", "{online-fans:42}:gateways", "former", "1732000000000:17"]);
-    server.cli(&[&["SADD", "{online-fans:42}:held:former"], members].concat());
-    server.cli(&[&["SADD", "online-fans:42"], members].concat());
+    for set in ["{online-fans:42}:held:former", "{online-fans:42}:held-fans:former", VIEWERS, "online-fans:42"] {
+        server.cli(&[&["SADD", set], members].concat());
+    }
+    for member in members {
+        server.cli(&["HSETNX", "{online-fans:42}:since", member, "1"]);
+    }
 }
 
 #[tokio::test]
@@ -32,8 +40,8 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
     former_joins(&server, &["u000002", "u000005"]);
     // The former version does not count.
     let compared = store.compare(&slice(), record.epoch, SliceSize::default()).await.unwrap().unwrap();
-    assert_eq!((compared.size.in_doubt, compared.difference), (true, 1));
-    store.settle(&slice(), record.epoch, 1).await.unwrap();
+    assert_eq!((compared.size.in_doubt, compared.surplus), (true, Surplus { members: 1, fans: 1 }));
+    store.settle(&slice(), record.epoch, compared.surplus).await.unwrap();
     a.leaves(&users(2, 3)).await;
     assert_eq!(fans(&store, &slice()).await, [user(0), user(1), user(2), user(5)], "the former gateway holds two");
 
@@ -46,10 +54,10 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         removals: 0,
         info: 0,
         counted: Some(Figures::default()),
-        slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, size: of_size(4) }],
+        slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, held_fans: 2, size: of_size(4) }],
     };
     assert_eq!(store.check(&gateway("a"), &[expected]).await, [Checked::default()], "and nothing to report");
-    let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
+    let page = store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop).await.unwrap();
     assert_eq!((page.strays, page.size.card, page.held), (0, 4, 4), "whom it holds are no strays");
     let swept = store.sweep(&slice(), &gateway("a"), 100, 0).await.unwrap();
     assert_eq!((swept.released, swept.size.card), (2, 2));
@@ -124,7 +132,7 @@ async fn strays_are_found_and_taken_out_page_by_page() {
     for (how, left) in [(Strays::Count, 2_500), (Strays::Drop, 500), (Strays::Count, 500)] {
         let (mut cursor, mut found) = (0, 0);
         let last = loop {
-            let page = store.strays(&slice(), cursor, 300, how).await.unwrap();
+            let page = store.strays(&slice(), Group::Fans, cursor, 300, how).await.unwrap();
             assert!(page.names.len() <= 10 && page.strays >= page.names.len() as u64);
             assert!(page.names.iter().all(|name| name.as_str().starts_with("stray")), "{:?}", page.names);
             found += page.strays;
@@ -148,6 +156,6 @@ async fn a_member_that_the_slice_lacks_is_told() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 5)).await;
     server.cli(&["SREM", "online-fans:42", "u000003"]);
-    let page = store.held_page(&slice(), &a.name, 0).await.unwrap();
+    let page = store.held_page(&slice(), Group::Fans, &a.name, 0).await.unwrap();
     assert_eq!((page.users.len(), page.missing), (5, users(3, 4)));
 }

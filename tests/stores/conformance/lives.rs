@@ -123,7 +123,7 @@ async fn an_epoch_is_at_least_the_time_in_seconds(store: Arc<dyn Store>) {
 
 async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(store: Arc<dyn Store>) {
     let of_two = OpenLive { slices: 2, ..wish("42") };
-    let (first, second) = (SliceId::of_fans(live("42"), 1, 2), SliceId::of_fans(live("42"), 2, 2));
+    let (first, second) = (SliceId::of_live(live("42"), 1, 2), SliceId::of_live(live("42"), 2, 2));
     let far = Epoch(seconds() + 1_000_000);
     store.close_slice(&second, far).await.unwrap();
     let record = opened_as(&store, &of_two).await;

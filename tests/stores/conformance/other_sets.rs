@@ -1,16 +1,16 @@
-//! The sets besides the fans of a live: all viewers of a live, with the time since when each is there, and the users
-//! online on the platform.
+//! What slices keep besides who is there: since when each viewer of a live is there; and the users online on the
+//! platform, whose slices are apart from those of lives.
 
 use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Store, Strays};
 
-use super::{Caller, fans, gateway, live, of_size, on_each, opened_as, slice, users, wish};
+use super::{Caller, fans, gateway, live, of_size, on_each, opened_as, users, wish};
 
 fn viewers() -> SliceId {
-    SliceId { set: OnlineSet::Viewers(live("42")), index: 1, of: 1 }
+    SliceId { set: OnlineSet::Live(live("42")), index: 1, of: 1 }
 }
 
 fn caller(store: &Arc<dyn Store>, name: &str) -> Caller {
@@ -54,7 +54,7 @@ async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
     let swept = store.sweep(&viewers(), &gateway("a"), 10, 0).await.unwrap();
     assert_eq!((swept.released, swept.size.card), (3, 2));
     assert_eq!(since(&store, &users(0, 4)).await, [None, None, Some(1_000), Some(2_000)]);
-    assert_eq!(store.strays(&viewers(), 0, 10, Strays::Drop).await.unwrap().strays, 0);
+    assert_eq!(store.strays(&viewers(), Group::All, 0, 10, Strays::Drop).await.unwrap().strays, 0);
     store.close_slice(&viewers(), Epoch(1)).await.unwrap();
     assert_eq!(since(&store, &users(0, 4)).await, [None; 4]);
     // The next epoch begins with nobody.
@@ -73,39 +73,37 @@ async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
     assert_eq!(store.read_slice(&viewers(), &gateway("a")).await.unwrap().timed, Some(0));
 }
 
-async fn sets_of_one_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
-    let mut of_fans = Caller::new(&store, "a");
-    of_fans.registers(&users(0, 1)).await;
-    let mut of_viewers = caller(&store, "a");
-    changes(&mut of_viewers, 1, &users(0, 2), &[]).await;
+async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
+    let mut of_live = caller(&store, "a");
+    changes(&mut of_live, 1, &users(0, 2), &[]).await;
     let online = SliceId { set: OnlineSet::Users, index: 7, of: USERS_SLICES };
     let mut of_users = Caller { slice: online.clone(), ..Caller::new(&store, "a") };
     of_users.registers(&users(0, 3)).await;
-    for (slice, there) in [(slice(), 1), (viewers(), 2), (online.clone(), 3)] {
+    for (slice, there) in [(viewers(), 2), (online.clone(), 3)] {
         assert_eq!(fans(&store, &slice).await, users(0, there), "{}", slice.set);
         let are: Vec<bool> = (0..4).map(|n| n < there).collect();
-        assert_eq!(store.are_online(&slice, &users(0, 4)).await.unwrap(), are, "{}", slice.set);
+        assert_eq!(store.are_members(&slice, Group::All, &users(0, 4)).await.unwrap(), are, "{}", slice.set);
     }
-    assert!(store.are_online(&online, &[]).await.unwrap().is_empty());
+    assert!(store.are_members(&online, Group::All, &[]).await.unwrap().is_empty());
     store.close_slice(&viewers(), Epoch(1)).await.unwrap();
-    assert_eq!((of_fans.moves_on().await.size.card, of_users.moves_on().await.size.card), (1, 3));
+    assert_eq!(of_users.moves_on().await.size.card, 3);
 }
 
-async fn a_live_has_slices_of_fans_and_of_viewers(store: Arc<dyn Store>) {
+async fn a_live_has_the_slices_that_it_was_opened_with(store: Arc<dyn Store>) {
     let record = opened_as(&store, &OpenLive { slices: 2, ..wish("42") }).await;
     let named: Vec<(String, u32)> = record.all_slices().map(|slice| (slice.set.to_string(), slice.index)).collect();
-    let of = |set: &str, index| (format!("{set} of 42"), index);
-    assert_eq!(named, [of("fans", 1), of("fans", 2), of("viewers", 1), of("viewers", 2)]);
+    assert_eq!(named, [1, 2].map(|index| ("viewers of 42".to_owned(), index)));
     // The fence of any slice lifts the next epoch.
-    let last = SliceId { set: OnlineSet::Viewers(live("45")), index: 2, of: 2 };
+    let last = SliceId { set: OnlineSet::Live(live("45")), index: 2, of: 2 };
     store.close_slice(&last, Epoch(u64::from(u32::MAX) + 5)).await.unwrap();
     let above = opened_as(&store, &OpenLive { slices: 2, ..wish("45") }).await;
     assert_eq!(above.epoch, Epoch(u64::from(u32::MAX) + 6));
 }
 
 async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
-    let record = opened_as(&store, &wish("42")).await;
-    let mut a = Caller { epoch: record.epoch.0, ..caller(&store, "a") };
+    let record = opened_as(&store, &OpenLive { slices: 2, ..wish("42") }).await;
+    let [first, second] = [1, 2].map(|index| SliceId::of_live(live("42"), index, 2));
+    let mut a = Caller { epoch: record.epoch.0, slice: second.clone(), ..Caller::new(&store, "a") };
     changes(&mut a, 1, &users(0, 2), &[]).await;
     let expect = |card| CheckLive {
         live: record.live.clone(),
@@ -115,8 +113,8 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         info: 0,
         counted: None,
         slices: vec![
-            ExpectedSlice { slice: slice(), entry: None, held: 0, size: of_size(0) },
-            ExpectedSlice { slice: viewers(), entry: Some(1), held: 2, size: of_size(card) },
+            ExpectedSlice { slice: first.clone(), entry: None, held: 0, held_fans: 0, size: of_size(0) },
+            ExpectedSlice { slice: second.clone(), entry: Some(1), held: 2, held_fans: 2, size: of_size(card) },
         ],
     };
     let found = store.check(&gateway("a"), &[expect(2), expect(3)]).await;
@@ -130,7 +128,7 @@ on_each!(
     a_viewer_is_there_since_the_earliest_time_that_a_gateway_says,
     times_go_with_sweeps_strays_and_closes,
     a_whole_batch_has_times,
-    sets_of_one_live_and_of_the_platform_are_apart,
-    a_live_has_slices_of_fans_and_of_viewers,
+    slices_of_a_live_and_of_the_platform_are_apart,
+    a_live_has_the_slices_that_it_was_opened_with,
     a_check_looks_at_all_slices_of_a_live,
 );

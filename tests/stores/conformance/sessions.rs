@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
+use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
 use rollcall::store::{
     ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, SHORT_BREAK, Session, SessionPlace, Span, Stays,
     Store, Strays,
@@ -20,7 +20,7 @@ use super::{Caller, gateway, live, on_each, user, users};
 const SLICES: u32 = 2;
 
 fn viewers(index: u32) -> SliceId {
-    SliceId { set: OnlineSet::Viewers(live("42")), index, of: SLICES }
+    SliceId { set: OnlineSet::Live(live("42")), index, of: SLICES }
 }
 
 fn of(epoch: u64) -> LiveEpoch {
@@ -130,7 +130,7 @@ async fn sweeps_and_strays_end_sessions(store: Arc<dyn Store>) {
     b.changes(2_000, &users(2, 3), &[]).await;
     for index in 1..=SLICES {
         store.sweep(&viewers(index), &gateway("a"), 100, 1_500).await.unwrap();
-        store.strays(&viewers(index), 0, 100, Strays::Drop).await.unwrap();
+        store.strays(&viewers(index), Group::All, 0, 100, Strays::Drop).await.unwrap();
     }
     let ended: Vec<_> = times(&store, 7).await.into_iter().map(|(_, _, left_at)| left_at).collect();
     assert_eq!(ended, [Some(1_500), Some(1_500), None], "the last is at the other gateway");
@@ -178,7 +178,7 @@ async fn sessions_of_another_type_are_removed_so_that_users_can_join_again() {
     let mut a = Gateway::new(&store, "a", 7);
     a.changes(1_000, &users(0, 4), &[]).await;
     for part in &mut a.parts {
-        let slice = format!("{{online-viewers:42_slice{}}}", part.slice.index);
+        let slice = format!("{{online-fans:42_slice{}}}", part.slice.index);
         let keys = [format!("{slice}:sessions@7"), format!("{slice}:stays@7")];
         keys.iter().for_each(|key| drop(server.cli(&["SET", key, "text"])));
         let mut call = part.next(part.entry, &users(4, 5), &[]);

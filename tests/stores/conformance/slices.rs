@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, OnlineSet, SliceId};
+use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{ApplyReply, SlicePart, SliceReading, SliceSize, SliceSurvey, Store};
 
-use super::{Caller, fans, fence, gateway, held, live, of_size, on_each, slice, user, users};
+use super::{Caller, fans, fence, gateway, held, live, members, of_size, on_each, slice, user, users};
 
 on_each!(
     a_fan_who_joins_is_in_and_one_who_leaves_is_out,
@@ -32,6 +32,8 @@ on_each!(
     a_survey_tells_what_each_slice_holds_for_whom,
     every_change_has_a_higher_version,
     a_page_of_what_is_held_misses_nobody_of_a_slice_that_is_whole,
+    a_member_is_a_fan_as_long_as_a_gateway_says_so,
+    who_leaves_is_no_fan,
 );
 
 async fn read(store: &Arc<dyn Store>, name: &str) -> SliceReading {
@@ -46,8 +48,8 @@ async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn Store>) 
     assert_eq!((view.size.card, view.held), (3, 3));
     let view = a.changes(&users(3, 5), &users(0, 1)).await;
     assert_eq!((view.size.card, view.held), (4, 4));
-    assert!(!store.is_fan_online(&slice(), &user(0)).await.unwrap());
-    assert!(store.is_fan_online(&slice(), &user(4)).await.unwrap());
+    assert!(!store.is_member(&slice(), Group::Fans, &user(0)).await.unwrap());
+    assert!(store.is_member(&slice(), Group::Fans, &user(4)).await.unwrap());
     assert_eq!(fans(&store, &slice()).await, users(1, 5));
     assert_eq!(held(&store, &slice(), &a.name).await, users(1, 5));
     assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(1)));
@@ -59,7 +61,7 @@ async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: A
     let view = b.registers(&users(1, 3)).await;
     assert_eq!((view.size.card, view.held), (3, 2));
     assert_eq!(a.leaves(&users(0, 2)).await.size.card, 2);
-    assert!(store.is_fan_online(&slice(), &user(1)).await.unwrap());
+    assert!(store.is_member(&slice(), Group::Fans, &user(1)).await.unwrap());
     assert_eq!(b.leaves(&users(1, 2)).await.size.card, 1);
     assert_eq!(fans(&store, &slice()).await, users(2, 3));
 }
@@ -205,7 +207,7 @@ async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
 }
 
 async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
-    let of = |index, of| SliceId::of_fans(live("42"), index, of);
+    let of = |index, of| SliceId::of_live(live("42"), index, of);
     let mut callers: Vec<Caller> =
         [of(1, 1), of(1, 4), of(2, 4)].map(|slice| Caller { slice, ..Caller::new(&store, "a") }).into();
     for (n, caller) in callers.iter_mut().enumerate() {
@@ -221,12 +223,19 @@ async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
 }
 
 async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
-    let expected =
-        SliceReading { size: SliceSize::default(), fence: None, entry: None, held: 0, timed: None, gateways: vec![] };
+    let expected = SliceReading {
+        size: SliceSize::default(),
+        fence: None,
+        entry: None,
+        held: 0,
+        held_fans: 0,
+        timed: Some(0),
+        gateways: vec![],
+    };
     assert_eq!(read(&store, "a").await, expected);
     assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     assert!(fans(&store, &slice()).await.is_empty());
-    assert!(!store.is_fan_online(&slice(), &user(1)).await.unwrap());
+    assert!(!store.is_member(&slice(), Group::Fans, &user(1)).await.unwrap());
     let swept = store.sweep(&slice(), &gateway("a"), 10, 0).await.unwrap();
     assert_eq!((swept.released, swept.done, swept.size.card), (0, true, 0));
     assert_eq!(read(&store, "a").await, expected);
@@ -265,12 +274,13 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
         fence,
         entry: None,
         held: 0,
-        timed: None,
+        held_fans: 0,
+        timed: Some(4),
         gateways: vec![],
     };
     let of = |entry, held, gateways: &[&str]| {
         let gateways = gateways.iter().map(|name| gateway(name)).collect();
-        SliceReading { entry, held, gateways, ..common.clone() }
+        SliceReading { entry, held, held_fans: held, gateways, ..common.clone() }
     };
     assert_eq!(read(&store, "a").await, of(Some(2), 2, &["b"]));
     assert_eq!(read(&store, "b").await, of(Some(1), 3, &["a"]));
@@ -278,7 +288,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
 }
 
 async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
-    let slices: Vec<_> = SliceId::all(OnlineSet::Fans(live("42")), 256).collect();
+    let slices: Vec<_> = SliceId::all(OnlineSet::Live(live("42")), 256).collect();
     for (slice, name, fans) in [(&slices[3], "a", 2), (&slices[3], "b", 3), (&slices[200], "b", 1)] {
         let mut caller = Caller { slice: slice.clone(), ..Caller::new(&store, name) };
         caller.registers(&users(0, fans)).await;
@@ -286,7 +296,7 @@ async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
     store.close_slice(&slices[5], Epoch(7)).await.unwrap();
     let found = store.survey(&slices).await;
     assert_eq!(found.len(), slices.len());
-    let part = |name, held| SlicePart { gateway: gateway(name), entry: 1, held };
+    let part = |name, held| SlicePart { gateway: gateway(name), entry: 1, held, held_fans: held };
     for (n, found) in found.into_iter().enumerate() {
         let mut found = found.unwrap();
         found.parts.sort_by(|one, other| one.gateway.cmp(&other.gateway));
@@ -296,11 +306,9 @@ async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
             5 => (Some(Fence::Closed(Epoch(7))), 0, Vec::new()),
             _ => (None, 0, Vec::new()),
         };
-        assert_eq!(
-            found,
-            SliceSurvey { fence, card, leaves: 0, timed: None, may_be_in_doubt: false, parts },
-            "slice {n}"
-        );
+        let (fans, timed) = (card, Some(card));
+        let expected = SliceSurvey { fence, card, fans, leaves: 0, timed, may_be_in_doubt: false, parts };
+        assert_eq!(found, expected, "slice {n}");
     }
 }
 
@@ -328,6 +336,54 @@ async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {
 async fn a_page_of_what_is_held_misses_nobody_of_a_slice_that_is_whole(store: Arc<dyn Store>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 5)).await;
-    let page = store.held_page(&slice(), &a.name, 0).await.unwrap();
+    let page = store.held_page(&slice(), Group::Fans, &a.name, 0).await.unwrap();
     assert_eq!((page.users.len(), page.missing, page.next), (5, Vec::new(), None));
+}
+
+/// A call that says of these users that they are there and no fans.
+async fn are_no_fans(caller: &mut Caller, users: &[UserId]) -> SliceSize {
+    let mut call = caller.next(caller.entry, users, &[]);
+    call.joins = std::mem::take(&mut call.fans);
+    let ApplyReply::Done(view) = caller.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
+    caller.entry = Some(caller.number);
+    view.size
+}
+
+/// Members and fans of the slice, as the sets have them.
+async fn both(store: &Arc<dyn Store>) -> [Vec<UserId>; 2] {
+    [members(store, &slice(), Group::All).await, fans(store, &slice()).await]
+}
+
+async fn a_member_is_a_fan_as_long_as_a_gateway_says_so(store: Arc<dyn Store>) {
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
+    let size = are_no_fans(&mut a, &users(0, 3)).await;
+    assert_eq!((size.card, size.fans), (3, 0));
+    let size = b.registers(&users(1, 2)).await.size;
+    assert_eq!((size.card, size.fans, both(&store).await), (3, 1, [users(0, 3), users(1, 2)]));
+    // The answer of a fan check is one more change of the same member.
+    let view = a.joins(&users(0, 2)).await;
+    assert_eq!((view.size.card, view.size.fans, view.held, view.held_fans), (3, 2, 3, 2));
+    let size = are_no_fans(&mut a, &users(0, 2)).await;
+    assert_eq!((size.card, size.fans), (3, 1), "one of them is a fan by the other gateway");
+    assert_eq!(both(&store).await, [users(0, 3), users(1, 2)]);
+    let size = are_no_fans(&mut b, &users(1, 2)).await;
+    assert_eq!((size.card, size.fans, size.leaves), (3, 0, 0), "nobody left");
+    assert!(!size.in_doubt);
+    let reading = read(&store, "a").await;
+    assert_eq!((reading.held, reading.held_fans, reading.size.in_doubt), (3, 0, false));
+}
+
+async fn who_leaves_is_no_fan(store: Arc<dyn Store>) {
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
+    a.registers(&users(0, 4)).await;
+    are_no_fans(&mut b, &users(2, 6)).await;
+    // Two of them stay with the other gateway, which does not call them fans.
+    let view = a.leaves(&users(1, 4)).await;
+    assert_eq!((view.size.card, view.size.fans, view.held_fans), (5, 1, 1));
+    assert_eq!(both(&store).await, [[users(0, 1), users(2, 6)].concat(), users(0, 1)]);
+    let swept = store.sweep(&slice(), &a.name, 10, 0).await.unwrap();
+    assert_eq!((swept.size.card, swept.size.fans, swept.size.in_doubt), (4, 0, false));
+    assert_eq!(both(&store).await, [users(2, 6), vec![]]);
+    let totals = store.close_slice(&slice(), Epoch(1)).await.unwrap();
+    assert_eq!((totals.uniques.viewers, totals.uniques.fans), (6, 4));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, GatewayId, SliceId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId};
 use rollcall::store::{ApplyReply, Holders, Store, Strays};
 
 use super::{Caller, fans, fence, gateway, held, live, on_each, slice, users};
@@ -88,7 +88,7 @@ async fn a_look_for_strays_takes_nobody_out_whom_a_gateway_holds(store: Arc<dyn 
     for strays in [Strays::Count, Strays::Drop] {
         let (mut cursor, mut pages) = (0, 0);
         loop {
-            let page = store.strays(&slice(), cursor, 1_000, strays).await.unwrap();
+            let page = store.strays(&slice(), Group::Fans, cursor, 1_000, strays).await.unwrap();
             assert_eq!((page.strays, page.names, page.size.card, page.held), (0, Vec::new(), 2_600, 2_700));
             pages += 1;
             let Some(next) = page.next else { break };
@@ -104,7 +104,7 @@ async fn a_look_for_strays_goes_in_pages_of_any_size(store: Arc<dyn Store>) {
     for most in [50, 300] {
         let (mut cursor, mut pages) = (0, 0);
         loop {
-            let page = store.strays(&slice(), cursor, most, Strays::Count).await.unwrap();
+            let page = store.strays(&slice(), Group::Fans, cursor, most, Strays::Count).await.unwrap();
             pages += 1;
             let Some(next) = page.next else { break };
             cursor = next;
@@ -114,15 +114,15 @@ async fn a_look_for_strays_goes_in_pages_of_any_size(store: Arc<dyn Store>) {
 }
 
 async fn a_slice_that_nobody_used_has_no_strays(store: Arc<dyn Store>) {
-    let unused = SliceId::of_fans(live("43"), 1, 1);
-    let page = store.strays(&unused, 0, 1_000, Strays::Drop).await.unwrap();
+    let unused = SliceId::of_live(live("43"), 1, 1);
+    let page = store.strays(&unused, Group::Fans, 0, 1_000, Strays::Drop).await.unwrap();
     assert_eq!((page.strays, page.next, page.size.card, page.held), (0, None, 0, 0));
 }
 
 async fn many_small_slices_are_compared_with_what_gateways_hold_together(store: Arc<dyn Store>) {
     filled(&store, "a", 0, 300).await;
     filled(&store, "b", 200, 500).await;
-    let (unused, [a, b, x]) = (SliceId::of_fans(live("43"), 1, 1), ["a", "b", "x"].map(gateway));
+    let (unused, [a, b, x]) = (SliceId::of_live(live("43"), 1, 1), ["a", "b", "x"].map(gateway));
     let held_by = |slice: SliceId, gateways: &[&GatewayId]| {
         let gateways = gateways.iter().map(|&gateway| gateway.clone()).collect();
         Holders { slice, gateways, overlap: true }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rollcall::base::ids::{Epoch, GatewayId, SliceId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{
     Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures, Finding,
@@ -18,7 +18,7 @@ use rollcall::store::{
 };
 
 use super::agree_on;
-use crate::conformance::{LONG, fans, finish_close, gateway, held, live, memory, user, wish};
+use crate::conformance::{LONG, fans, finish_close, gateway, held, live, members, memory, user, wish};
 
 const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
 const SLICES: u32 = 2;
@@ -182,7 +182,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 fn slice(place: usize) -> SliceId {
-    SliceId::of_fans(live("42"), place as u32 + 1, SLICES)
+    SliceId::of_live(live("42"), place as u32 + 1, SLICES)
 }
 
 fn sorted<T: ToString>(all: impl IntoIterator<Item = T>) -> Vec<String> {
@@ -239,17 +239,20 @@ impl Side {
     }
 
     fn reading(&self, reading: &SliceReading) -> String {
-        let SliceReading { size, fence, entry, held, gateways, .. } = reading;
+        let SliceReading { size, fence, entry, held, held_fans, gateways, .. } = reading;
         let fence = fence.map(|fence| match fence {
             Fence::Open(epoch) => format!("open {}", self.name(epoch)),
             Fence::Closed(epoch) => format!("closed {}", self.name(epoch)),
         });
-        format!("{} {} {fence:?} {entry:?} {held} {:?}", size.card, size.in_doubt, sorted(gateways))
+        let size = (size.card, size.fans, size.in_doubt);
+        format!("{size:?} {fence:?} {entry:?} {held} {held_fans} {:?}", sorted(gateways))
     }
 
     fn applied(&self, reply: &ApplyReply) -> String {
         match reply {
-            ApplyReply::Done(view) => format!("done {} {}", view.size.card, view.held),
+            ApplyReply::Done(view) => {
+                format!("done {} {} {} {}", view.size.card, view.size.fans, view.held, view.held_fans)
+            }
             ApplyReply::Newer(epoch) => format!("newer {}", self.name(*epoch)),
             other => format!("{other:?}"),
         }
@@ -310,6 +313,7 @@ impl Side {
             let reading = self.store.read_slice(&slice(place), &me).await.unwrap();
             slices.push(ExpectedSlice {
                 slice: slice(place),
+                held_fans: reading.held_fans,
                 entry: if wrong == Wrong::Entry { reading.entry.map_or(Some(1), |_| None) } else { reading.entry },
                 held: reading.held + off(Wrong::Held),
                 size: SliceSize { card: reading.size.card + off(Wrong::Card), ..reading.size },
@@ -414,13 +418,25 @@ impl Side {
                     Follows::Other => Some(entry.unwrap_or(0) + 1),
                 };
                 self.number += 1;
-                let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
+                let [joins, leaves]: [Vec<UserId>; 2] =
+                    [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
-                let since = Vec::new();
-                let slice = slice(*place);
-                let (known, uniques) = (SliceSize::default(), true);
-                let call =
-                    Apply { slice, epoch, gateway, number, follows, known, uniques, joins, since, leaves, left: None };
+                // Each second call calls its users fans.
+                let (joins, fans) = if number.is_multiple_of(2) { (joins, Vec::new()) } else { (Vec::new(), joins) };
+                let call = Apply {
+                    slice: slice(*place),
+                    epoch,
+                    gateway,
+                    number,
+                    follows,
+                    known: SliceSize::default(),
+                    uniques: true,
+                    since: vec![1; joins.len() + fans.len()],
+                    joins,
+                    fans,
+                    leaves,
+                    left: None,
+                };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)
@@ -438,8 +454,12 @@ impl Side {
                 format!("{} {} {}", swept.released, swept.done, swept.size.card)
             }
             Step::Strays { slice: place } => {
-                let page = self.store.strays(&slice(*place), 0, 100, Strays::Drop).await.unwrap();
-                format!("{} {} {} {:?}", page.strays, page.size.card, page.held, page.next)
+                let mut said = String::new();
+                for group in [Group::All, Group::Fans] {
+                    let page = self.store.strays(&slice(*place), group, 0, 100, Strays::Drop).await.unwrap();
+                    said += &format!("{} {} {} {:?} ", page.strays, page.size.card, page.held, page.next);
+                }
+                said
             }
             Step::Renew { gateway: who, held, burials } => self.renew(*who, *held, burials).await,
             Step::End { gateway: who } => {
@@ -458,6 +478,7 @@ impl Side {
             let reading = self.store.read_slice(&slice(place), &gateway("nobody")).await.unwrap();
             all.push(self.reading(&reading));
             all.push(format!("{:?}", fans(&self.store, &slice(place)).await));
+            all.push(format!("{:?}", members(&self.store, &slice(place), Group::All).await));
             for who in GATEWAYS {
                 all.push(format!("{:?}", held(&self.store, &slice(place), &gateway(who)).await));
             }

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rollcall::base::ids::{Epoch, UserId};
+use rollcall::base::ids::{Epoch, Group, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{Apply, ApplyReply, SliceSize, Store, Strays};
 
 use super::{Redis, agree_on};
-use crate::conformance::{fans, fence, gateway, held, memory, slice, user};
+use crate::conformance::{fans, fence, gateway, held, members, memory, slice, user};
 
 const GATEWAYS: [&str; 3] = ["a", "b", "c"];
 
@@ -98,7 +98,7 @@ fn steps(loses_sets: bool) -> impl Strategy<Value = Step> {
 /// What an answer says, without its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
-    Done { card: usize, held: usize },
+    Done { card: usize, fans: usize, held: usize, held_fans: usize },
     Refused(ApplyReply),
     Swept { released: usize, done: bool, card: usize },
     Reading { card: usize, fence: Option<Fence>, entry: Option<u64>, held: usize, gateways: BTreeSet<String> },
@@ -112,15 +112,25 @@ struct Model {
     fence: Option<Fence>,
     entries: BTreeMap<String, u64>,
     held: BTreeMap<String, BTreeSet<UserId>>,
+    /// Those of them whom a gateway calls fans.
+    held_fans: BTreeMap<String, BTreeSet<UserId>>,
     /// Users whom gateways hold and the set has lost.
     missing: BTreeSet<UserId>,
+    /// The same of fans.
+    missing_fans: BTreeSet<UserId>,
     /// How many came and did not leave. While members are missing, those who come are taken for them.
     counted: usize,
+    /// The same of fans.
+    counted_fans: usize,
 }
 
 impl Model {
     fn union(&self) -> BTreeSet<UserId> {
         self.held.values().flatten().filter(|user| !self.missing.contains(*user)).cloned().collect()
+    }
+
+    fn fans(&self) -> BTreeSet<UserId> {
+        self.held_fans.values().flatten().filter(|user| !self.missing_fans.contains(*user)).cloned().collect()
     }
 
     fn entry(&self, name: &str, epoch: u64) -> Option<u64> {
@@ -150,28 +160,39 @@ impl Model {
         if fenced < call.epoch.0 {
             self.begins(Fence::Open(call.epoch));
         }
-        let before = self.union();
-        self.missing.retain(|user| !call.joins.contains(user));
+        let before = self.there();
+        self.missing.retain(|user| !call.present().any(|there| there == user));
+        self.missing_fans.retain(|user| !call.fans.contains(user));
         self.entries.insert(me.clone(), call.number);
-        let mine = self.held.entry(me).or_default();
-        mine.extend(call.joins.iter().cloned());
+        let mine = self.held.entry(me.clone()).or_default();
+        mine.extend(call.present().cloned());
         mine.retain(|user| !call.leaves.contains(user));
         let held = mine.len();
+        let mine = self.held_fans.entry(me).or_default();
+        mine.extend(call.fans.iter().cloned());
+        mine.retain(|user| !call.leaves.contains(user) && !call.joins.contains(user));
+        let held_fans = mine.len();
         self.forget_missing();
         self.count(&before);
-        Said::Done { card: self.counted, held }
+        Said::Done { card: self.counted, fans: self.counted_fans, held, held_fans }
     }
 
-    fn count(&mut self, before: &BTreeSet<UserId>) {
-        let now = self.union();
-        let (came, left) = (now.difference(before).count(), before.difference(&now).count());
-        let missing = self.counted.saturating_sub(before.len());
-        self.counted = (self.counted + came.saturating_sub(missing)).saturating_sub(left);
+    /// The members and the fans.
+    fn there(&self) -> [BTreeSet<UserId>; 2] {
+        [self.union(), self.fans()]
+    }
+
+    fn count(&mut self, before: &[BTreeSet<UserId>; 2]) {
+        let now = self.there();
+        self.counted = counted(self.counted, &before[0], &now[0]);
+        self.counted_fans = counted(self.counted_fans, &before[1], &now[1]);
     }
 
     fn forget_missing(&mut self) {
         let held: BTreeSet<UserId> = self.held.values().flatten().cloned().collect();
         self.missing.retain(|user| held.contains(user));
+        let held: BTreeSet<UserId> = self.held_fans.values().flatten().cloned().collect();
+        self.missing_fans.retain(|user| held.contains(user));
     }
 
     fn close(&mut self, epoch: u64) {
@@ -179,6 +200,13 @@ impl Model {
             self.begins(Fence::Closed(Epoch(epoch)));
         }
     }
+}
+
+/// How many there are by the count, after a change.
+fn counted(counted: usize, before: &BTreeSet<UserId>, now: &BTreeSet<UserId>) -> usize {
+    let (came, left) = (now.difference(before).count(), before.difference(now).count());
+    let missing = counted.saturating_sub(before.len());
+    (counted + came.saturating_sub(missing)).saturating_sub(left)
 }
 
 /// Whose turn it is, and what has been sent so far.
@@ -194,6 +222,8 @@ impl Sent {
         self.numbers[from] += 1;
         let [joins, leaves]: [Vec<UserId>; 2] = users.map(|users| users.iter().map(|n| user(*n)).collect());
         let (epoch, number) = (Epoch(self.epoch.saturating_sub(behind)), self.numbers[from]);
+        // Each third call calls its users no fans.
+        let (joins, fans) = if number.is_multiple_of(3) { (joins, Vec::new()) } else { (Vec::new(), joins) };
         let call = Apply {
             slice: slice(),
             epoch,
@@ -202,8 +232,9 @@ impl Sent {
             follows,
             known: SliceSize::default(),
             uniques: true,
+            since: vec![1; joins.len() + fans.len()],
             joins,
-            since: Vec::new(),
+            fans,
             left: None,
             leaves,
         };
@@ -213,7 +244,7 @@ impl Sent {
 }
 
 enum Ask {
-    Apply(Apply),
+    Apply(Box<Apply>),
     Sweep(usize, usize),
     Close(u64),
     Read(usize),
@@ -224,7 +255,12 @@ impl Ask {
     async fn of(&self, store: &Arc<dyn Store>) -> Said {
         match self {
             Self::Apply(call) => match store.apply(call).await.unwrap() {
-                ApplyReply::Done(view) => Said::Done { card: view.size.card as usize, held: view.held as usize },
+                ApplyReply::Done(view) => Said::Done {
+                    card: view.size.card as usize,
+                    fans: view.size.fans as usize,
+                    held: view.held as usize,
+                    held_fans: view.held_fans as usize,
+                },
                 refused => Said::Refused(refused),
             },
             Self::Sweep(who, most) => {
@@ -247,7 +283,8 @@ impl Ask {
                 }
             }
             Self::Look => {
-                let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
+                store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop).await.unwrap();
+                let page = store.strays(&slice(), Group::All, 0, 1_000, Strays::Drop).await.unwrap();
                 Said::Looked { card: page.size.card as usize, held: page.held as usize, strays: page.strays as usize }
             }
         }
@@ -259,12 +296,13 @@ impl Ask {
             Self::Apply(call) => model.apply(call),
             Self::Sweep(who, most) => {
                 let name = GATEWAYS[*who];
-                let there = model.union();
+                let there = model.there();
                 let before = model.held.remove(name).unwrap_or_default();
                 let released = before.len().min(*most);
                 let left: BTreeSet<UserId> = left.unwrap_or_default().into_iter().collect();
                 assert!(left.is_subset(&before) && left.len() == before.len() - released);
                 let done = left.is_empty();
+                model.held_fans.entry(name.to_owned()).or_default().retain(|user| left.contains(user));
                 if done {
                     model.entries.remove(name);
                 } else {
@@ -316,7 +354,9 @@ impl Side {
 
     async fn holds_what_the_model_holds(&self) -> Result<(), TestCaseError> {
         let union: Vec<UserId> = self.model.union().into_iter().collect();
-        prop_assert_eq!(&fans(&self.store, &slice()).await, &union, "{}'s fans", self.name);
+        prop_assert_eq!(&members(&self.store, &slice(), Group::All).await, &union, "{}'s members", self.name);
+        let all_fans: Vec<UserId> = self.model.fans().into_iter().collect();
+        prop_assert_eq!(&fans(&self.store, &slice()).await, &all_fans, "{}'s fans", self.name);
         for who in GATEWAYS {
             let expected: Vec<UserId> = self.model.held.get(who).into_iter().flatten().cloned().collect();
             let there = held(&self.store, &slice(), &gateway(who)).await;
@@ -348,7 +388,7 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
         let ask = match step {
             Step::Call { gateway, behind, follows, joins, leaves } => {
                 let follows = entry(&sides, *gateway, sent.epoch - behind, *follows);
-                Ask::Apply(sent.call((*gateway, *behind), follows, [joins, leaves]))
+                Ask::Apply(Box::new(sent.call((*gateway, *behind), follows, [joins, leaves])))
             }
             Step::Delayed { gateway, follows, joins } => {
                 let follows = entry(&sides, *gateway, sent.epoch, *follows);
@@ -356,7 +396,7 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
                 continue;
             }
             Step::Late { .. } if sent.calls.is_empty() => continue,
-            Step::Late { which } => Ask::Apply(which.get(&sent.calls).clone()),
+            Step::Late { which } => Ask::Apply(Box::new(which.get(&sent.calls).clone())),
             Step::Sweep { gateway, most } => Ask::Sweep(*gateway, *most),
             Step::Close { behind } => Ask::Close(sent.epoch - behind),
             Step::Reopen => {
@@ -376,9 +416,10 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
                 continue;
             }
             Step::LoseSet => {
-                redis.server.cli(&["DEL", "online-fans:42"]);
+                redis.server.cli(&["DEL", "online-fans:42", "{online-fans:42}:viewers"]);
                 let model = &mut sides[0].model;
                 model.missing = model.held.values().flatten().cloned().collect();
+                model.missing_fans = model.held_fans.values().flatten().cloned().collect();
                 continue;
             }
         };

@@ -211,7 +211,7 @@ async fn change(
     (index, number): (u32, u64),
     (users, joins): (&[UserId], bool),
 ) -> anyhow::Result<()> {
-    let slice = SliceId { set: OnlineSet::Viewers(LiveId::parse("42")?), index, of: 2 };
+    let slice = SliceId { set: OnlineSet::Live(LiveId::parse("42")?), index, of: 2 };
     let gateway = GatewayId::parse("gw-a")?;
     let read = store.read_slice(&slice, &gateway).await?;
     let now = unix_now();
@@ -227,6 +227,7 @@ async fn change(
         left: Some(vec![now; leaves.len()]),
         slice,
         joins,
+        fans: Vec::new(),
         leaves,
     };
     ensure!(matches!(store.apply(&call).await?, ApplyReply::Done(_)), "a change was refused");

@@ -42,7 +42,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         // gateways only.
         let gateway = bench.programs.gateway(&redis).await?;
         let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
-        dashboard.shows(0, fans as u64).await?;
+        dashboard.shows(fans as u64, fans as u64).await?;
 
         let sent = gateway.metric("rollcall_store_calls_total").await?;
         let reads = read_counts(gateway.server.addr, bench.pick(2.0, 0.2)).await?;
@@ -71,7 +71,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 /// Users 0 to `fans`, by their slices of live 0.
 fn fans_by_slice(fans: usize) -> anyhow::Result<Vec<(SliceId, Vec<UserId>)>> {
     let live = LiveId::parse(&live(0))?;
-    let slice = |index| (SliceId::of_fans(live.clone(), index, SLICES), Vec::new());
+    let slice = |index| (SliceId::of_live(live.clone(), index, SLICES), Vec::new());
     let mut slices: Vec<_> = (1..=SLICES).map(slice).collect();
     for number in 0..fans {
         let user = UserId::parse(&user(number))?;

@@ -25,7 +25,10 @@ impl Holder {
         let mut lease = None;
         for (slice, users) in slices {
             lease = Some(renew(store, &gateway, lease).await?);
-            for (number, joins) in (1..).zip(users.chunks(MAX_BATCH)) {
+            for (number, users) in (1..).zip(users.chunks(MAX_BATCH)) {
+                let users = users.to_vec();
+                // Who is held in a live is a fan there.
+                let (joins, fans) = if slice.live().is_some() { (Vec::new(), users) } else { (users, Vec::new()) };
                 let call = Apply {
                     slice: slice.clone(),
                     epoch,
@@ -34,8 +37,9 @@ impl Holder {
                     follows: (number > 1).then_some(number - 1),
                     known: SliceSize::default(),
                     uniques: false,
-                    joins: joins.to_vec(),
-                    since: Vec::new(),
+                    joins,
+                    since: vec![1; fans.len()],
+                    fans,
                     left: None,
                     leaves: Vec::new(),
                 };

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 
 use super::fault::{Fault, Mark};
-use crate::chaos::keys::{held_keys, online_keys, slice_keys, viewer_keys};
+use crate::chaos::keys::{held_keys, online_keys, slice_keys};
 use crate::chaos::store::Store;
 use crate::chaos::support::foreign::{Meddling, back_up, tidy};
 use crate::chaos::testbed::Testbed;
@@ -33,14 +33,14 @@ impl Writes {
         Self { rng: StdRng::seed_from_u64(chance.to_bits()), keys: Vec::new(), at: Instant::now() }
     }
 
-    /// A key of a random slice: of a live's fans or viewers, or of the users online; the slice itself in half of all
-    /// cases.
+    /// A key of a random slice, of a live or of the users online; one of its sets in half of all cases.
     fn some_key(&mut self, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
         let slice = self.some_slice(testbed)?;
         match self.rng.random_range(0..6) {
             0 => Some((self.some_of(&held_keys(&testbed.store, &slice))?, Meddling::ALL)),
             1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
             2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
+            3 if slice.starts_with("online-fans:") => Some((format!("{{{slice}}}:viewers"), Meddling::ALL)),
             _ => Some((slice, Meddling::ALL)),
         }
     }
@@ -55,9 +55,7 @@ impl Writes {
         state.epoch(live)?;
         let id = state.live_id(live);
         let slices = state.truth().lives[live].slices;
-        let of_viewers = self.rng.random();
-        let keys = if of_viewers { viewer_keys(&id, slices) } else { slice_keys(&id, slices) };
-        self.some_of(&keys)
+        self.some_of(&slice_keys(&id, slices))
     }
 
     fn some_of(&mut self, keys: &[String]) -> Option<String> {

@@ -1,22 +1,24 @@
 -- One gateway's change to one slice.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 different users
---       6 since when members are there, if the set keeps it; last seen, if they are the users of the platform
---       7 stays  8 sessions, both if the live has attendance
+-- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
+--       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
+--       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
+--       10 stays  11 sessions, both if the live has attendance
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
---       8 lifetime of sessions, s  9 text | u32 of the users of the platform, otherwise empty  10 count of joins
---       11 count of leaves  12 the newest version that the gateway knows of the slice in this epoch, or 0
---       13 how many came by then, and 14 how many left  15 1 if different users are counted, or empty
---       16 lifetime of the totals, s
---       17… joins, then, if the set keeps since when they are there, as many times in ms, then leaves, then, if it is
---       known when they were there last, as many times in ms
--- Returns  {'done', held, members, how many left, version, 1 while the slice is in doubt} | {'closed'} | {'newer', epoch}
---           | {'old'} | {'unknown'} | {'late', now in ms}
+--       8 prefix of held fans  9 lifetime of sessions, s  10 text | u32 of the users of the platform, otherwise empty
+--       11 count of joins of those who are no fans  12 of fans  13 count of leaves
+--       14 the newest version that the gateway knows of the slice in this epoch, or 0; by then 15 how many came,
+--       16 how many left, and 17 how many fans were there  18 1 if different users are counted, or empty
+--       19 lifetime of the totals, s
+--       20… joins, fans last, then, if the set keeps since when they are there, as many times in ms, then leaves, then,
+--       if it is known when they were there last, as many times in ms
+-- Returns  {'done', held, held fans, SIZE…} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'}
+--          | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
 -- the earlier time stays.
-local function note_since(slice, since, joins, last_join)
-  local there = redis.call('SMISMEMBER', slice, unpack(joins))
+local function note_since(members, since, joins, last_join)
+  local there = redis.call('SMISMEMBER', members, unpack(joins))
   local known = redis.call('HMGET', since, unpack(joins))
   local fields = {}
   for i, user in ipairs(joins) do
@@ -42,8 +44,8 @@ local function forget_last_seen(seen, form, users)
 end
 
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local form = ARGV[9]
-local since, seen = since_or_seen(KEYS[6], form)
+local form, counts_users = ARGV[10], ARGV[18] ~= ''
+local since, seen = since_or_seen(KEYS[5], form)
 local fence = read_fence(KEYS[4])
 if fence.epoch > epoch then
   return { 'newer', whole(fence.epoch) }
@@ -64,44 +66,60 @@ elseif entry ~= follows then
   return { 'old' }
 end
 
-local before_joins = 16
-local last_join = before_joins + tonumber(ARGV[10])
-local last_time = since and last_join + tonumber(ARGV[10]) or last_join
-local last_leave = last_time + tonumber(ARGV[11])
+local before_joins = 19
+local last_viewer = before_joins + tonumber(ARGV[11])
+local last_join = last_viewer + tonumber(ARGV[12])
+local last_time = since and last_join + last_join - before_joins or last_join
+local last_leave = last_time + tonumber(ARGV[13])
+local joins = { unpack(ARGV, before_joins + 1, last_join) }
 local leaves = { unpack(ARGV, last_time + 1, last_leave) }
-if last_join == before_joins or #leaves > 0 then
+if #joins == 0 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
-local size = begins and 0 or redis.call('SCARD', KEYS[1])
+local size = begins and { members = 0, fans = 0 } or sizes(KEYS[1], KEYS[6])
 if begins then
-  fence = { phase = 'open', epoch = epoch, version = fence.version, joins = 0, leaves = 0 }
+  fence = { phase = 'open', epoch = epoch, version = fence.version, joins = 0, leaves = 0, fans = 0 }
 end
-compare_size(fence, size, { version = tonumber(ARGV[12]), joins = tonumber(ARGV[13]), leaves = tonumber(ARGV[14]) })
+compare_sizes(fence, size, known_from(14))
 if begins then
   -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
-  move_on(KEYS[4], fence, ARGV[16])
-  wipe(KEYS[1], KEYS[3], ARGV[7], { KEYS[5], since })
+  move_on(KEYS[4], fence, ARGV[19])
+  wipe({ KEYS[1], since, unpack(KEYS, 6, 9) }, KEYS[3], { ARGV[7], ARGV[8] })
 end
 redis.call('HSET', KEYS[3], me, number)
 -- The sessions that begin with this call have this number.
 local id = next_version(fence.version)
-local came, left = 0, 0
-if last_join > before_joins then
-  local joins = { unpack(ARGV, before_joins + 1, last_join) }
+local came, left = { members = 0, fans = 0 }, { members = 0, fans = 0 }
+if #joins > 0 then
   if since then
     note_since(KEYS[1], since, joins, last_join)
   end
-  if KEYS[7] then
-    begin_stays(KEYS[7], KEYS[8], id, joins, function(i) return tonumber(ARGV[last_join + i]) end)
+  if KEYS[10] then
+    begin_stays(KEYS[10], KEYS[11], id, joins, function(i) return tonumber(ARGV[last_join + i]) end)
   end
   redis.call('SADD', KEYS[2], unpack(joins))
-  came = redis.call('SADD', KEYS[1], unpack(joins))
-  if ARGV[15] ~= '' then
-    redis.call('PFADD', KEYS[5], unpack(joins))
-  end
+  came.members = redis.call('SADD', KEYS[1], unpack(joins))
   if seen then
     forget_last_seen(seen, form, joins)
+  end
+end
+if KEYS[6] then
+  local fans = { unpack(ARGV, last_viewer + 1, last_join) }
+  if #fans > 0 then
+    redis.call('SADD', KEYS[7], unpack(fans))
+    came.fans = redis.call('SADD', KEYS[6], unpack(fans))
+    if counts_users then
+      redis.call('PFADD', KEYS[9], unpack(fans))
+    end
+  end
+  local others = { unpack(ARGV, before_joins + 1, last_viewer) }
+  for _, user in ipairs(leaves) do
+    others[#others + 1] = user
+  end
+  left.fans = drop_fans(KEYS[6], KEYS[7], KEYS[3], ARGV[8], others)
+  if counts_users and #joins > 0 then
+    redis.call('PFADD', KEYS[8], unpack(joins))
   end
 end
 if #leaves > 0 then
@@ -109,15 +127,18 @@ if #leaves > 0 then
   for i, user in ipairs(leaves) do
     last_here[user] = tonumber(ARGV[last_leave + i])
   end
-  local ended = on_end(KEYS[7], seen, form, function(user) return last_here[user] or clock() end)
-  left = drop_unheld(KEYS[1], KEYS[3], ARGV[7], since, leaves, ended)
+  local ended = on_end(KEYS[10], seen, form, function(user) return last_here[user] or clock() end)
+  left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[7], since, leaves, ended)
 end
 count_change(fence, size, came, left)
-move_on(KEYS[4], fence, ARGV[16])
-redis.call('EXPIRE', KEYS[5], ARGV[16])
+move_on(KEYS[4], fence, ARGV[19])
+local lifetimes = {
+  ARGV[6], ARGV[6], ARGV[6], nil, since and ARGV[6], ARGV[6], ARGV[6], ARGV[19], ARGV[19], ARGV[9], ARGV[9],
+}
 for i, key in ipairs(KEYS) do
-  if i < 4 or i > 5 and key ~= seen then
-    redis.call('EXPIRE', key, i < 7 and ARGV[6] or ARGV[8])
+  if lifetimes[i] then
+    redis.call('EXPIRE', key, lifetimes[i])
   end
 end
-return { 'done', redis.call('SCARD', KEYS[2]), size_of(fence) }
+local held_fans = KEYS[7] and redis.call('SCARD', KEYS[7]) or 0
+return { 'done', redis.call('SCARD', KEYS[2]), held_fans, size_of(fence) }

@@ -1,8 +1,9 @@
 -- Removes keys of a slice that another program put in the place of ours: keys of another type, and a fence that says
 -- nothing.
--- KEYS  1 slice  2 the held set of the calling gateway, which may have no entry  3 gateways  4 fence
---       5 different users  6 since when members are there, if the set keeps it
--- ARGV  1 prefix of held sets  2 prefix of stays, or empty  3 prefix of sessions
+-- KEYS  1 members  2 the held set of the calling gateway, which may have no entry  3 gateways  4 fence
+--       of a live:  5 since when members are there  6 fans  7 the gateway's held fans  8 different viewers
+--       9 different fans
+-- ARGV  1 prefix of held sets  2 prefix of held fans  3 prefix of stays, or empty  4 prefix of sessions
 -- Returns  the keys that were removed…
 local removed = {}
 local function drop_unless(key, wanted)
@@ -16,25 +17,30 @@ drop_unless(KEYS[1], 'set')
 drop_unless(KEYS[2], 'set')
 drop_unless(KEYS[3], 'hash')
 drop_unless(KEYS[4], 'string')
--- What is no HyperLogLog has no count.
-if type(redis.pcall('PFCOUNT', KEYS[5])) == 'table' then
-  redis.call('UNLINK', KEYS[5])
-  removed[#removed + 1] = KEYS[5]
-end
-if KEYS[6] then
-  drop_unless(KEYS[6], 'hash')
+if KEYS[5] then
+  drop_unless(KEYS[5], 'hash')
+  drop_unless(KEYS[6], 'set')
+  drop_unless(KEYS[7], 'set')
+  for _, key in ipairs({ KEYS[8], KEYS[9] }) do
+    -- What is no HyperLogLog has no count.
+    if type(redis.pcall('PFCOUNT', key)) == 'table' then
+      redis.call('UNLINK', key)
+      removed[#removed + 1] = key
+    end
+  end
 end
 for _, gateway in ipairs(redis.call('HKEYS', KEYS[3])) do
   drop_unless(ARGV[1] .. gateway, 'set')
+  drop_unless(ARGV[2] .. gateway, 'set')
 end
 local readable, fence = pcall(function() return read_fence(KEYS[4]) end)
 if not readable then
   redis.call('UNLINK', KEYS[4])
   removed[#removed + 1] = KEYS[4]
 elseif fence.phase == 'open' then
-  if ARGV[2] ~= '' then
-    drop_unless(ARGV[2] .. whole(fence.epoch), 'hash')
-    drop_unless(ARGV[3] .. whole(fence.epoch), 'zset')
+  if ARGV[3] ~= '' then
+    drop_unless(ARGV[3] .. whole(fence.epoch), 'hash')
+    drop_unless(ARGV[4] .. whole(fence.epoch), 'zset')
   end
   -- A script that one of the keys made fail may have done half of its work.
   if #removed > 0 then

@@ -1,7 +1,8 @@
--- A page of the members that a gateway holds, and those of them that the slice lacks, or of whom it lacks the time.
--- KEYS  1 slice  2 the gateway's held set  3 since when members are there, if the set keeps it
+-- A page of the users of a group whom a gateway holds, and those of them that the slice lacks, or of whom it lacks the
+-- time.
+-- KEYS  1 the group's set  2 the gateway's held set of the group  3 since when members are there, if the set keeps it
 -- ARGV  1 cursor  2 members of a page
--- Returns  {next cursor, {members…}, {those that the slice lacks…}}
+-- Returns  {next cursor, {users…}, {those that the slice lacks…}}
 local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
 local members, missing = page[2], {}
 for first = 1, #members, 1000 do

@@ -30,30 +30,31 @@ local function publish(channel, message, answer)
   return answer
 end
 
--- The fence of a slice: 'open:<epoch>:<version>:<joins>-<leaves>', with ':<not before>' behind it while the slice is in
--- doubt, or 'closed:<epoch>:<joins>-<leaves>:<different users>'. The scripts count who came to the slice and who left it,
--- over all gateways, so it has as many members as came and did not leave. `not_before` is when the doubt may end, ms.
--- Without a fence `phase` is nil.
+-- The fence of a slice: 'open:<epoch>:<version>:<joins>-<leaves>:<fans>', with ':<not before>' behind it while the slice
+-- is in doubt, or 'closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>'. The scripts count who came to
+-- the slice and who left it, over all gateways, so it has as many members as came and did not leave, and they count the
+-- fans among them. `not_before` is when the doubt may end, ms. Without a fence `phase` is nil.
 local function read_fence(key)
   local value = redis.call('GET', key)
   if not value then
-    return { epoch = 0, version = 0, joins = 0, leaves = 0 }
+    return { epoch = 0, version = 0, joins = 0, leaves = 0, fans = 0 }
   end
-  local epoch, version, joins, leaves, not_before = string.match(value, '^open:(%d+):(%d+):(%d+)-(%d+):?(%d*)$')
+  local epoch, version, joins, leaves, fans, not_before =
+    string.match(value, '^open:(%d+):(%d+):(%d+)-(%d+):(%d+):?(%d*)$')
   if epoch then
     return {
       phase = 'open', epoch = tonumber(epoch), version = tonumber(version), joins = tonumber(joins),
-      leaves = tonumber(leaves), not_before = tonumber(not_before),
+      leaves = tonumber(leaves), fans = tonumber(fans), not_before = tonumber(not_before),
     }
   end
-  local uniques
-  epoch, joins, leaves, uniques = string.match(value, '^closed:(%d+):(%d+)-(%d+):(%d+)$')
+  local viewers
+  epoch, joins, leaves, viewers, fans = string.match(value, '^closed:(%d+):(%d+)-(%d+):(%d+):(%d+)$')
   if not epoch then
     nonsense('fence')
   end
   return {
-    phase = 'closed', epoch = tonumber(epoch), version = 0, joins = tonumber(joins), leaves = tonumber(leaves),
-    uniques = tonumber(uniques),
+    phase = 'closed', epoch = tonumber(epoch), version = 0, joins = tonumber(joins), leaves = tonumber(leaves), fans = 0,
+    unique_viewers = tonumber(viewers), unique_fans = tonumber(fans),
   }
 end
 
@@ -69,16 +70,31 @@ local function counted(fence)
   return fence.joins - fence.leaves
 end
 
--- Begins a doubt if a slice with this open fence has another size than the scripts counted: another program wrote to it.
+-- How many members a slice has, and how many of them are fans. A set without fans has no key for them.
+local function sizes(members, fans)
+  return { members = redis.call('SCARD', members), fans = fans and redis.call('SCARD', fans) or 0 }
+end
+
+-- What a gateway knows of a slice, in arguments from `first` on: its version in this epoch, or 0, and how many came, how
+-- many left and how many fans were there by then.
+local function known_from(first)
+  return {
+    version = tonumber(ARGV[first]), joins = tonumber(ARGV[first + 1]), leaves = tonumber(ARGV[first + 2]),
+    fans = tonumber(ARGV[first + 3]),
+  }
+end
+
+-- Begins a doubt if a slice with this open fence has other sizes than the scripts counted: another program wrote to it.
 -- A version that is older than the one `known` to a gateway says more: the store lost writes. Every gateway then has to
 -- find that out and to write again whom it holds, which takes up to 10 s. Who came and left by then stays counted.
-local function compare_size(fence, size, known)
+local function compare_sizes(fence, size, known)
   if known and known.version > fence.version then
     fence.not_before = clock() + 10000
     -- The next version is newer than every one that gateways know, even if the clock is behind.
     fence.version = known.version
     fence.joins, fence.leaves = math.max(fence.joins, known.joins), math.max(fence.leaves, known.leaves)
-  elseif counted(fence) ~= size then
+    fence.fans = known.fans
+  elseif counted(fence) ~= size.members or fence.fans ~= size.fans then
     fence.not_before = fence.not_before or 0
   end
   if fence.not_before then
@@ -87,13 +103,15 @@ local function compare_size(fence, size, known)
   end
 end
 
--- Counts members who came to a slice of this size and who left it. While members are missing, those who come are taken
--- for them: they were counted before.
+-- Counts members who came to a slice that had this size before, and who left it. While members are missing, those who
+-- come are taken for them: they were counted before. So it is with fans.
 local function count_change(fence, size, came, left)
-  local missing = math.max(0, counted(fence) - size)
-  fence.joins = fence.joins + math.max(0, came - missing)
+  local missing = math.max(0, counted(fence) - size.members)
+  local missing_fans = math.max(0, fence.fans - size.fans)
+  fence.joins = fence.joins + math.max(0, came.members - missing)
   -- Another program may have put somebody there who came to a gateway later, and was not counted.
-  fence.leaves = math.min(fence.joins, fence.leaves + left)
+  fence.leaves = math.min(fence.joins, fence.leaves + left.members)
+  fence.fans = math.max(0, fence.fans + math.max(0, came.fans - missing_fans) - left.fans)
 end
 
 -- Writes an open fence with the next version. Without a lifetime it keeps the one that it has.
@@ -101,6 +119,7 @@ local function move_on(key, fence, lifetime)
   local version = next_version(fence.version)
   fence.version = tonumber(version)
   local value = 'open:' .. whole(fence.epoch) .. ':' .. version .. ':' .. whole(fence.joins) .. '-' .. whole(fence.leaves)
+    .. ':' .. whole(fence.fans)
   if fence.not_before then
     value = value .. ':' .. whole(fence.not_before)
   end
@@ -111,12 +130,13 @@ local function move_on(key, fence, lifetime)
   end
 end
 
--- The size of a slice, as scripts answer it: members, how many left, version, 1 while the slice is in doubt.
+-- The size of a slice, as scripts answer it, SIZE in their heads: members, fans, how many left, version, 1 while the
+-- slice is in doubt.
 local function size_of(fence)
   if fence.phase ~= 'open' then
-    return '0', '0', whole(fence.version), 0
+    return '0', '0', '0', whole(fence.version), 0
   end
-  return whole(counted(fence)), whole(fence.leaves), whole(fence.version), fence.not_before and 1 or 0
+  return whole(counted(fence)), whole(fence.fans), whole(fence.leaves), whole(fence.version), fence.not_before and 1 or 0
 end
 
 -- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries
@@ -251,8 +271,8 @@ local function note_last_seen(seen, form, users, at)
   end
 end
 
--- The last key of a script that removes members: since when they are there or, with a form of ids, last seen of the
--- users of the platform. Returns both; one of them is nil.
+-- A key of a script that removes members: since when they are there or, with a form of ids, last seen of the users of
+-- the platform. Returns both; one of them is nil.
 local function since_or_seen(key, form)
   if form ~= '' then
     return nil, key
@@ -270,10 +290,10 @@ local function on_end(stays, seen, form, at)
   end
 end
 
--- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it.
--- `ended`, unless it is nil, is told of them. Returns how many were there.
-local function drop_members(slice, since, gone, ended)
-  local removed = redis.call('SREM', slice, unpack(gone))
+-- Removes users, at most 1,000, from a set of the slice. `since`, as in the other functions, is nil unless the set keeps
+-- it. `ended`, unless it is nil, is told of them. Returns how many were there.
+local function drop_members(set, since, gone, ended)
+  local removed = redis.call('SREM', set, unpack(gone))
   if since then
     redis.call('HDEL', since, unpack(gone))
   end
@@ -283,19 +303,41 @@ local function drop_members(slice, since, gone, ended)
   return removed
 end
 
--- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds. Returns how many were there.
-local function drop_unheld(slice, gateways, prefix, since, gone, ended)
+-- Removes those of `gone`, at most 1,000, from a set of the slice whom no gateway holds. Returns how many were there.
+local function drop_unheld(set, gateways, prefix, since, gone, ended)
   gone = unheld(gateways, prefix, gone)
-  return #gone > 0 and drop_members(slice, since, gone, ended) or 0
+  return #gone > 0 and drop_members(set, since, gone, ended) or 0
 end
 
--- Empties a slice, whatever its size; Redis frees the memory in the background.
-local function wipe(slice, gateways, prefix, others)
-  local keys = { slice, gateways, unpack(others) }
-  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
-    keys[#keys + 1] = prefix .. gateway
+-- Takes users, at most 1,000, out of the fans whom a gateway holds, and those out of the fans of the slice who are fans
+-- by no gateway. Returns how many fans the slice has less.
+local function drop_fans(fans, held_fans, gateways, prefix, users)
+  if #users == 0 or redis.call('EXISTS', held_fans) == 0 then
+    return 0
   end
-  redis.call('UNLINK', unpack(keys))
+  local gone = {}
+  for i, is_fan in ipairs(redis.call('SMISMEMBER', held_fans, unpack(users))) do
+    if is_fan == 1 then
+      gone[#gone + 1] = users[i]
+    end
+  end
+  if #gone == 0 then
+    return 0
+  end
+  redis.call('SREM', held_fans, unpack(gone))
+  return drop_unheld(fans, gateways, prefix, nil, gone)
+end
+
+-- Empties a slice, whatever its size: these keys and the held sets of all gateways, whose prefixes are given. Redis
+-- frees the memory in the background.
+local function wipe(keys, gateways, prefixes)
+  local all = { gateways, unpack(keys) }
+  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
+    for _, prefix in ipairs(prefixes) do
+      all[#all + 1] = prefix .. gateway
+    end
+  end
+  redis.call('UNLINK', unpack(all))
 end
 
 -- A record as the flat list of its fields, behind a word.

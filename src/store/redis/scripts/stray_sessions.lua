@@ -1,5 +1,5 @@
 -- Looks through a page of an open epoch for users of whom the slice and the sessions say different things.
--- KEYS  1 slice  2 stays  3 fence
+-- KEYS  1 members  2 stays  3 fence
 -- ARGV  1 epoch  2 cursor  3 members or fields of a page
 --       4 missing: members without an open session | ghosts: open sessions of users who are not in the slice
 --         | end: the same, and ends them

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, SliceSize, Slices, Strays};
@@ -32,7 +32,8 @@ impl Scripted {
         let entries = (0..batch.shape.gateways - 1).flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
         let enter = |(other, slice): (usize, usize)| async move {
             let gateway = self.peers[other].clone();
-            self.apply(&Apply { gateway, joins: vec![UserId::parse("other")?], ..self.join(slice, batch)? }, 1).await
+            let (fans, since) = (vec![UserId::parse("other")?], vec![1]);
+            self.apply(&Apply { gateway, fans, since, ..self.join(slice, batch)? }, 1).await
         };
         stream::iter(entries.map(enter)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
         Ok(())
@@ -58,19 +59,20 @@ impl Scripted {
                 ensure!(reading.held == members, "{reading:?}");
             }
             Work::HeldPage => {
-                let page = self.store.held_page(&slice, &self.me, 0).await?;
+                let page = self.store.held_page(&slice, Group::Fans, &self.me, 0).await?;
                 ensure!(page.next.is_some() || page.users.len() >= batch.shape.members, "{page:?}");
             }
             Work::CheckPage => {
-                let page = self.store.strays(&slice, 0, MAX_BATCH, Strays::Count).await?;
+                let page = self.store.strays(&slice, Group::Fans, 0, MAX_BATCH, Strays::Count).await?;
                 ensure!(page.size.card == members + 1 && page.strays == 0, "{page:?}");
             }
             Work::FanCheck => {
-                let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.joins).await?;
+                let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.fans).await?;
                 ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
             }
             Work::Leave => {
-                let leave = Apply { number: 3, follows: Some(1), joins: vec![], leaves: join.joins.clone(), ..join };
+                let (fans, since, leaves) = (vec![], vec![], join.fans.clone());
+                let leave = Apply { number: 3, follows: Some(1), fans, since, leaves, ..join };
                 self.apply(&leave, 0).await?;
             }
             Work::Sweep => {
@@ -92,8 +94,9 @@ impl Scripted {
             follows: None,
             known: SliceSize::default(),
             uniques: false,
-            joins: users.collect::<Result<_, _>>()?,
-            since: Vec::new(),
+            joins: Vec::new(),
+            fans: users.collect::<Result<_, _>>()?,
+            since: vec![1; batch.shape.members],
             left: None,
             leaves: vec![],
         })
@@ -111,5 +114,5 @@ impl Scripted {
 }
 
 fn slice(number: usize) -> anyhow::Result<SliceId> {
-    Ok(SliceId::of_fans(LiveId::parse(&live(number))?, 1, 1))
+    Ok(SliceId::of_live(LiveId::parse(&live(number))?, 1, 1))
 }
