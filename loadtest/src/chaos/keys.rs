@@ -143,8 +143,9 @@ mod tests {
         ] {
             assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
         }
-        for held in ["{online-fans:chaos-l0_slice1}:held:gw-a", "{online-fans:chaos-l0_slice1}:held-fans:gw-a"] {
-            assert_eq!(judge(held, &lives), Judged::Held("online-fans:chaos-l0_slice1", "viewers"));
+        for (companion, group) in [("held", "viewers"), ("held-fans", "fans")] {
+            let key = format!("{{online-fans:chaos-l0_slice1}}:{companion}:gw-a");
+            assert_eq!(judge(&key, &lives), Judged::Held("online-fans:chaos-l0_slice1", group));
         }
         for key in [
             "online-fans:chaos-l0",
