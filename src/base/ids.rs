@@ -19,9 +19,6 @@ pub(crate) const MAX_SLICES: u32 = 256;
 /// The slices of [`OnlineSet::Users`].
 pub const USERS_SLICES: u32 = 64;
 
-/// The slices of [`OnlineSet::Streamers`].
-pub const STREAMERS_SLICES: u32 = 16;
-
 /// Why a string is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
@@ -247,8 +244,6 @@ pub enum OnlineSet {
     Live(LiveId),
     /// All users on the platform. This set is always open, in one epoch, and has [`USERS_SLICES`] slices.
     Users,
-    /// The streamers with a socket. This set is always open, in one epoch, and has [`STREAMERS_SLICES`] slices.
-    Streamers,
 }
 
 impl OnlineSet {
@@ -256,7 +251,7 @@ impl OnlineSet {
     pub fn live(&self) -> Option<&LiveId> {
         match self {
             Self::Live(live) => Some(live),
-            Self::Users | Self::Streamers => None,
+            Self::Users => None,
         }
     }
 
@@ -271,7 +266,6 @@ impl fmt::Display for OnlineSet {
         match self {
             Self::Live(live) => write!(f, "viewers of {live}"),
             Self::Users => f.write_str("users"),
-            Self::Streamers => f.write_str("streamers"),
         }
     }
 }
@@ -281,7 +275,7 @@ impl fmt::Display for OnlineSet {
 pub enum Group {
     /// All of them.
     All,
-    /// Those who follow the streamer. Only lives have such a group.
+    /// Those who follow the streamer. Users of the platform have no such group.
     Fans,
 }
 
@@ -290,7 +284,7 @@ impl OnlineSet {
     pub fn groups(&self) -> &'static [Group] {
         match self {
             Self::Live(_) => &[Group::All, Group::Fans],
-            Self::Users | Self::Streamers => &[Group::All],
+            Self::Users => &[Group::All],
         }
     }
 }
@@ -305,8 +299,8 @@ impl Group {
     }
 }
 
-/// The one epoch of the sets that belong to no live.
-pub const PLATFORM_EPOCH: Epoch = Epoch(1);
+/// The one epoch of [`OnlineSet::Users`].
+pub const USERS_EPOCH: Epoch = Epoch(1);
 
 /// One of the slices of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

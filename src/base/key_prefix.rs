@@ -11,7 +11,7 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 12] = [
+const BEGINNINGS: [&str; 13] = [
     "online-fans:",
     "last-seen:",
     "live:",
@@ -23,6 +23,7 @@ const BEGINNINGS: [&str; 12] = [
     "list:",
     "past-lives:",
     "statuses:",
+    "rollcall:streamer:",
     "rollcall:changes:",
 ];
 

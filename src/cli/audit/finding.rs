@@ -253,7 +253,6 @@ impl fmt::Display for Subject {
             let of = match slice.set {
                 OnlineSet::Live(_) => "",
                 OnlineSet::Users => " users online",
-                OnlineSet::Streamers => " streamers",
             };
             write!(f, "{of} slice {}", slice.index)?;
         }
