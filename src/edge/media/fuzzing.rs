@@ -1,0 +1,34 @@
+//! What the fuzzer runs of the callbacks: the adapters and the signatures, for every kind of server.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::signature::{Callback, check};
+use super::{LONGEST, read};
+use crate::base::media_kind::MediaKind;
+use crate::base::secret::Secret;
+use crate::base::stream_event::StreamSession;
+
+/// The first byte chooses the kind of server. The rest is the body, and once more the signature.
+pub(crate) fn callback(bytes: &[u8]) {
+    let Some((&choice, body)) = bytes.split_first() else { return };
+    let (kind, _) = MediaKind::ALL[usize::from(choice) % MediaKind::ALL.len()];
+    if let Ok(Some(event)) = read(kind, body) {
+        let (StreamSession::Unique(session) | StreamSession::Reused(session)) = &event.session;
+        assert!((1..=LONGEST).contains(&session.len()));
+        assert!((1..=LONGEST).contains(&event.stream.reveal().len()));
+        assert_eq!(read(kind, body), Ok(Some(event.clone())));
+    }
+    never_believed(kind, body);
+}
+
+/// Nobody who does not know the secret finds a signature.
+fn never_believed(kind: MediaKind, body: &[u8]) {
+    const NAMES: [&str; 4] = ["x-ome-signature", "authorization", "mux-signature", "cf-webhook-auth"];
+    let value = HeaderValue::from_bytes(body).unwrap_or(HeaderValue::from_static("t=1700000000,v1=00"));
+    let headers: HeaderMap = NAMES.iter().map(|name| (HeaderName::from_static(name), value.clone())).collect();
+    let callback = Callback { headers: &headers, query_secret: std::str::from_utf8(body).ok(), body };
+    let secret = Secret::new("Qm9vLCBhIHNlY3JldCBvZiB0aGUgZnV6emVy");
+    check(kind, &secret, callback, Duration::from_secs(1_700_000_000)).unwrap_err();
+}
