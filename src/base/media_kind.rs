@@ -21,7 +21,7 @@ pub enum MediaKind {
     Cloudflare,
     /// MediaMTX: its HTTP authentication, and `curl` in its run-on hooks.
     MediaMtx,
-    /// Any other program, in the JSON that `docs/media-servers.md` shows.
+    /// Any other program, in the JSON that `edge/media/json.rs` shows.
     Generic,
 }
 

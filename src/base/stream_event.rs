@@ -1,5 +1,5 @@
 //! What a media server said of a stream, whatever the kind of the server. The adapters of `edge/media` read it from
-//! callbacks, and `presence/streams.rs` decides what it means for a live.
+//! callbacks.
 
 use super::secret::Secret;
 

@@ -1,6 +1,6 @@
 //! The servers that send forms: nginx-rtmp, and the `curl` in MediaMTX's hooks.
 
-use super::{Unreadable, credential, event, named, with_query};
+use super::fields::{Unreadable, credential, event, named, with_query};
 use crate::base::stream_event::{StreamEvent, StreamNews, StreamSession};
 
 /// The fields in their order, which a publisher's own arguments follow.

@@ -3,7 +3,7 @@
 use reqwest::Url;
 use serde_json::Value;
 
-use super::{Unreadable, credential, event, named, with_query};
+use super::fields::{Unreadable, credential, event, named, with_query};
 use crate::base::secret::Secret;
 use crate::base::stream_event::{StreamEvent, StreamNews, StreamSession};
 
