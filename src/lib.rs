@@ -78,7 +78,6 @@
 //! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
-//! | what did a media server say of a stream? | `edge/media.rs`; `edge/media/signature.rs` for whether it did |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |

@@ -9,5 +9,4 @@ pub(crate) mod fields;
 pub mod http;
 pub(crate) mod keep_alive;
 pub mod listener;
-pub mod media;
 pub(crate) mod reload;
