@@ -79,7 +79,7 @@
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
-//! | is the streamer connected? | `presence/streamers.rs` |
+//! | has the streamer left? | `presence/absent_streamers.rs` |
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |

@@ -19,6 +19,9 @@ pub(crate) const MAX_SLICES: u32 = 256;
 /// The slices of [`OnlineSet::Users`].
 pub const USERS_SLICES: u32 = 64;
 
+/// The slices of [`OnlineSet::Streamers`].
+pub const STREAMERS_SLICES: u32 = 16;
+
 /// Why a string is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
@@ -244,6 +247,8 @@ pub enum OnlineSet {
     Live(LiveId),
     /// All users on the platform. This set is always open, in one epoch, and has [`USERS_SLICES`] slices.
     Users,
+    /// The streamers with a socket. This set is always open, in one epoch, and has [`STREAMERS_SLICES`] slices.
+    Streamers,
 }
 
 impl OnlineSet {
@@ -251,7 +256,7 @@ impl OnlineSet {
     pub fn live(&self) -> Option<&LiveId> {
         match self {
             Self::Live(live) => Some(live),
-            Self::Users => None,
+            Self::Users | Self::Streamers => None,
         }
     }
 
@@ -266,6 +271,7 @@ impl fmt::Display for OnlineSet {
         match self {
             Self::Live(live) => write!(f, "viewers of {live}"),
             Self::Users => f.write_str("users"),
+            Self::Streamers => f.write_str("streamers"),
         }
     }
 }
@@ -275,7 +281,7 @@ impl fmt::Display for OnlineSet {
 pub enum Group {
     /// All of them.
     All,
-    /// Those who follow the streamer. Users of the platform have no such group.
+    /// Those who follow the streamer. Only lives have such a group.
     Fans,
 }
 
@@ -284,7 +290,7 @@ impl OnlineSet {
     pub fn groups(&self) -> &'static [Group] {
         match self {
             Self::Live(_) => &[Group::All, Group::Fans],
-            Self::Users => &[Group::All],
+            Self::Users | Self::Streamers => &[Group::All],
         }
     }
 }
@@ -299,8 +305,8 @@ impl Group {
     }
 }
 
-/// The one epoch of [`OnlineSet::Users`].
-pub const USERS_EPOCH: Epoch = Epoch(1);
+/// The one epoch of the sets that belong to no live.
+pub const PLATFORM_EPOCH: Epoch = Epoch(1);
 
 /// One of the slices of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 13] = [
+const BEGINNINGS: [&str; 12] = [
     "online-fans:",
     "last-seen:",
     "live:",
@@ -23,7 +23,6 @@ const BEGINNINGS: [&str; 13] = [
     "list:",
     "past-lives:",
     "statuses:",
-    "rollcall:streamer:",
     "rollcall:changes:",
 ];
 

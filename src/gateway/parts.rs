@@ -24,9 +24,9 @@ use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
 use crate::presence::Rooms;
+use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
@@ -59,7 +59,6 @@ use crate::sync::removals::Remover;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::seen::{self, SeenUsers};
 use crate::sync::streamer_timeout::StreamerTimeout;
-use crate::sync::streamers::StreamerPresence;
 use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
@@ -92,7 +91,6 @@ pub struct Parts {
     pub recorder: CountsRecorder,
     pub flusher: Arc<Flusher>,
     pub lease: LeaseKeeper,
-    pub streamer_presence: StreamerPresence,
     pub whereabouts: WhereaboutsTeller,
     pub friends: FriendsTask,
     pub changed_records: Arc<ChangedRecords>,
@@ -132,13 +130,13 @@ impl Parts {
         let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
         let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
-        let streamers = Arc::<Streamers>::default();
+        let absent_streamers = Arc::<AbsentStreamers>::default();
         let whereabouts = config.track_online.then(Arc::<Whereabouts>::default);
         let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), checks.clone(), clock));
 
         // peers and dashboards
         let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));
-        let subscriber = share!(Subscriber { store, rooms, gateways, checks, streamers, metrics, clock });
+        let subscriber = share!(Subscriber { store, rooms, gateways, checks, absent_streamers, metrics, clock });
         let publisher = Arc::new(share!(Publisher { rooms, gateways, outbox, checks, store, metrics, clock, flush }));
         let counts = share!(CountsTask { rooms, store, trust, metrics, clock, flush });
 
@@ -150,7 +148,7 @@ impl Parts {
             rooms,
             gateways,
             checks,
-            streamers,
+            absent_streamers,
             outbox,
             feeds,
             metrics,
@@ -192,12 +190,14 @@ impl Parts {
             events: count_events.clone(),
         });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
-            streamers,
-            gateways,
+            absent_streamers,
+            rooms,
             store,
             lives,
+            outbox,
             clock,
             lease,
+            silence: *timeout,
             timeout: config.streamer_timeout,
         }));
         let fan_source = fans::open(config, store, metrics)?;
@@ -231,33 +231,14 @@ impl Parts {
             lease_refresh,
             resync_limit,
             mender,
+            streamer_timeout,
             fan_events,
         }));
         let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
-        let lease_keeper = share!(LeaseKeeper {
-            gateways,
-            store,
-            rooms,
-            checks,
-            streamers,
-            seen,
-            metrics,
-            clock,
-            refresh: *lease_refresh
-        });
-        let streamer_presence = share!(StreamerPresence {
-            streamers,
-            gateways,
-            rooms,
-            store,
-            outbox,
-            clock,
-            timeout,
-            streamer_timeout: config.streamer_timeout,
-        });
+        let lease_keeper =
+            share!(LeaseKeeper { gateways, store, rooms, checks, seen, metrics, clock, refresh: *lease_refresh });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
-        let upkeep =
-            share!(Upkeep { rooms, gateways, checks, streamers, store, checker, seen, metrics, clock, fans, fan_ttl });
+        let upkeep = share!(Upkeep { rooms, gateways, checks, store, checker, seen, metrics, clock, fans, fan_ttl });
         let whereabouts_teller = share!(WhereaboutsTeller {
             whereabouts,
             gateways,
@@ -296,7 +277,7 @@ impl Parts {
             users: users,
             attendance: share!(AttendanceUpkeep { store, clock, form: config.attendance }),
             gateways,
-            streamers,
+            absent_streamers,
             store,
             lives,
             sweeper,
@@ -310,7 +291,6 @@ impl Parts {
             lease,
             lease_refresh,
             check_every,
-            track_online: config.track_online,
             count_events,
             events_kept,
         });
@@ -319,7 +299,6 @@ impl Parts {
         let sessions = Arc::new(share!(SessionContext {
             rooms,
             lives,
-            streamers,
             user_sockets: UserSockets::new(config.sockets_per_user),
             budgets,
             whereabouts,
@@ -373,7 +352,6 @@ impl Parts {
             recorder,
             flusher,
             lease: lease_keeper,
-            streamer_presence,
             whereabouts: whereabouts_teller,
             friends,
             changed_records,

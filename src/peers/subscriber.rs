@@ -12,9 +12,9 @@ use super::message::{self, Counts, PeerMessage, Received};
 use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
+use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
 use crate::store::{BusEvent, Channel, LiveRecord, SliceSize, Store};
@@ -27,7 +27,7 @@ pub struct Subscriber {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
-    pub streamers: Arc<Streamers>,
+    pub absent_streamers: Arc<AbsentStreamers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -121,7 +121,7 @@ impl Subscriber {
                 self.rooms.follows_changed(&user);
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
-                self.streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));
+                self.absent_streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));
             }
             (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => self.take_survey(&gateways, &lives),
             (Channel::Live(live), PeerMessage::Counts(counts)) => {

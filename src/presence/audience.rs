@@ -1,4 +1,4 @@
-//! What slices belong to: the room of a live, or the platform. The flusher, the checker and the sweeper treat both
+//! What slices belong to: the room of a live, or a set of the platform. The flusher, the checker and the sweeper treat both
 //! alike, and ask here where they differ. Never awaits.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::platform::Platform;
 use super::room::Room;
 use super::slice::{ReadSize, Slice};
 use crate::base::clock::{Millis, UnixMillis};
-use crate::base::ids::{Epoch, SliceId, USERS_EPOCH, UserId};
+use crate::base::ids::{Epoch, PLATFORM_EPOCH, SliceId, UserId};
 use crate::store::{MAX_BATCH, SESSIONS_A_CALL};
 
 /// Whose slices they are.
@@ -57,7 +57,7 @@ impl Audience {
     pub fn epoch(&self) -> Epoch {
         match self {
             Self::Room(room) => room.record.epoch,
-            Self::Platform(_) => USERS_EPOCH,
+            Self::Platform(_) => PLATFORM_EPOCH,
         }
     }
 

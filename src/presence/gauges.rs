@@ -6,7 +6,8 @@ use crate::base::clock::Millis;
 use crate::base::metrics::Metrics;
 
 pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
-    let (platform, rooms) = (&rooms.platform, rooms.all());
+    let platforms: Vec<_> = rooms.platforms().cloned().collect();
+    let (users, rooms) = (&rooms.users, rooms.all());
     let (mut members, mut fans, mut unchecked, mut drift) = (0, 0, 0, 0);
     for room in &rooms {
         members += room.own_viewers().viewers;
@@ -18,9 +19,10 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
             unchecked += room.unchecked(place);
         }
     }
-    let platform = platform.as_ref();
-    drift += platform.map_or(0, |platform| platform.slices().iter().map(|slice| slice.lock().drift()).sum());
-    metrics.online_users.set(platform.map_or(0, |platform| platform.here()) as i64);
+    for platform in platforms {
+        drift += platform.slices().iter().map(|slice| slice.lock().drift()).sum::<usize>();
+    }
+    metrics.online_users.set(users.as_ref().map_or(0, |users| users.here()) as i64);
     metrics.lives.set(rooms.len() as i64);
     metrics.members.set(members as i64);
     metrics.fans.set(fans as i64);

@@ -6,6 +6,7 @@
 //! session may find a room that ends before the session joins it; the room itself refuses that join, so a closed live
 //! never gets a member.
 
+pub(crate) mod absent_streamers;
 pub(crate) mod acks;
 pub mod attendance;
 pub(crate) mod audience;
@@ -35,7 +36,6 @@ mod seating;
 mod seats;
 pub(crate) mod slice;
 pub(crate) mod slice_state;
-pub(crate) mod streamers;
 pub(crate) mod tally;
 pub(crate) mod throttle;
 pub(crate) mod told_peers;

@@ -1,7 +1,8 @@
-//! The users who are online on the platform through this gateway: those with a socket, whether or not it joined a live,
-//! and those whose connection broke a moment ago. Their set in the store is always open, in one epoch.
+//! The users of the platform who are in a set through this gateway, whether or not they joined a live: those online, who
+//! have a socket or whose connection broke a moment ago, and the streamers with a socket. Such a set in the store is
+//! always open, in one epoch.
 //!
-//! The store also notes when users were last seen. The call that takes users out of the set notes it, and the call that
+//! Of users online the store also notes when they were last seen. The call that takes users out of the set notes it, and the call that
 //! puts them in forgets it, in one step: so everybody is in one of the two. A call of its own notes the others: those
 //! who came and went between two calls, and those who left while the store lost the set or came back with older data.
 //! Never awaits.
@@ -13,16 +14,17 @@ use parking_lot::Mutex;
 use super::desired_state::Standing;
 use super::slice::{ReadSize, SetSize, Slice};
 use crate::base::clock::Millis;
-use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
 use crate::store::{MAX_BATCH, SliceSize};
 
 /// The most users of one slice whose times wait for the store. While the store is away, a further user who leaves the
 /// set counts as seen when the call takes the user out; a further user who came and went meanwhile is not noted.
 const MAX_SEEN: usize = 65_536;
 
-/// The users online on the platform.
+/// The users of the platform in one set.
 #[derive(Debug)]
 pub struct Platform {
+    set: OnlineSet,
     /// By slice.
     users: Box<[Mutex<Users>]>,
     slices: Box<[Slice]>,
@@ -46,10 +48,25 @@ struct Here {
 }
 
 impl Platform {
-    pub fn new(now: Millis) -> Self {
-        let slices = SliceId::all(OnlineSet::Users, USERS_SLICES).map(|id| Slice::new(id, now));
-        let users = (0..USERS_SLICES).map(|_| Mutex::default());
-        Self { users: users.collect(), slices: slices.collect(), online: SetSize::default() }
+    /// The users online.
+    pub fn of_users(now: Millis) -> Self {
+        Self::new(OnlineSet::Users, USERS_SLICES, now)
+    }
+
+    /// The streamers with a socket.
+    pub fn of_streamers(now: Millis) -> Self {
+        Self::new(OnlineSet::Streamers, STREAMERS_SLICES, now)
+    }
+
+    fn new(set: OnlineSet, of: u32, now: Millis) -> Self {
+        let slices = SliceId::all(set.clone(), of).map(|id| Slice::new(id, now));
+        let users = (0..of).map(|_| Mutex::default());
+        Self { set, users: users.collect(), slices: slices.collect(), online: SetSize::default() }
+    }
+
+    /// Which set it is.
+    pub fn set(&self) -> &OnlineSet {
+        &self.set
     }
 
     pub fn slices(&self) -> &[Slice] {
@@ -57,13 +74,18 @@ impl Platform {
     }
 
     /// The place of a user's slice in [`Platform::slices`].
-    pub fn place_of(user: &UserId) -> usize {
-        user.slice_index(USERS_SLICES) as usize - 1
+    pub fn place_of(&self, user: &UserId) -> usize {
+        user.slice_index(self.slices.len() as u32) as usize - 1
+    }
+
+    /// Whether a user is here.
+    pub fn is_here(&self, user: &UserId) -> bool {
+        self.users[self.place_of(user)].lock().here.contains_key(user)
     }
 
     /// Notes a socket of a user.
     pub fn enter(&self, user: &UserId) {
-        let place = Self::place_of(user);
+        let place = self.place_of(user);
         let mut users = self.users[place].lock();
         let here = users.here.entry(user.clone()).or_default();
         here.sockets += 1;
@@ -75,7 +97,7 @@ impl Platform {
 
     /// Forgets a socket of a user, which was last heard at `heard`.
     pub fn leave(&self, user: &UserId, heard: Millis) {
-        let place = Self::place_of(user);
+        let place = self.place_of(user);
         let mut users = self.users[place].lock();
         let Some(here) = users.here.get_mut(user) else { return };
         here.sockets -= 1;
@@ -239,8 +261,9 @@ mod tests {
 
     #[test]
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
-        let (platform, user) = (Platform::new(0), user("u1"));
-        let place = Platform::place_of(&user);
+        let platform = Platform::of_users(0);
+        let user = user("u1");
+        let place = platform.place_of(&user);
         platform.enter(&user);
         platform.enter(&user);
         assert_eq!(flush(&platform, place), []);
@@ -256,8 +279,9 @@ mod tests {
 
     #[test]
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
-        let (platform, user) = (Platform::new(0), user("u1"));
-        let place = Platform::place_of(&user);
+        let platform = Platform::of_users(0);
+        let user = user("u1");
+        let place = platform.place_of(&user);
         platform.enter(&user);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
@@ -271,8 +295,9 @@ mod tests {
 
     #[test]
     fn a_visit_during_the_call_that_ends_the_one_before_is_noted() {
-        let (platform, user) = (Platform::new(0), user("u1"));
-        let place = Platform::place_of(&user);
+        let platform = Platform::of_users(0);
+        let user = user("u1");
+        let place = platform.place_of(&user);
         platform.enter(&user);
         flush(&platform, place);
         platform.leave(&user, 70);
@@ -291,8 +316,8 @@ mod tests {
 
     #[test]
     fn whoever_left_while_the_store_lost_the_set_is_noted() {
-        let platform = Platform::new(0);
-        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
+        let platform = Platform::of_users(0);
+        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
             platform.enter(user);
@@ -320,8 +345,8 @@ mod tests {
 
     #[test]
     fn users_who_wait_are_taken_in_batches_and_bounded() {
-        let platform = Platform::new(0);
-        let mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
+        let platform = Platform::of_users(0);
+        let mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
         for user in mine.take(MAX_SEEN + 1) {
             platform.note_seen(0, vec![(user, 1)]);
         }

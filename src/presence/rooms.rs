@@ -20,10 +20,12 @@ use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 use crate::store::{Info, LiveRecord, SliceSize};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rooms {
-    /// `None` if the gateway does not track who is online on the platform.
-    pub platform: Option<Arc<Platform>>,
+    /// The users online on the platform; `None` if the gateway does not track them.
+    pub users: Option<Arc<Platform>>,
+    /// The streamers with a socket here.
+    pub streamers: Arc<Platform>,
     by_live: DashMap<LiveId, Arc<Room>>,
     by_streamer: DashMap<UserId, DashSet<LiveId>>,
     terms: RoomTerms,
@@ -61,9 +63,23 @@ pub enum Installed {
 
 impl Rooms {
     pub fn new(config: &Config, own: Arc<OwnLease>, now: Millis) -> Self {
-        let platform = config.track_online.then(|| Arc::new(Platform::new(now)));
-        let terms = RoomTerms { fan_source: config.fan_source, uniques: config.uniques, own };
-        Self { terms, platform, ..Self::default() }
+        Self {
+            users: config.track_online.then(|| Arc::new(Platform::of_users(now))),
+            streamers: Arc::new(Platform::of_streamers(now)),
+            by_live: DashMap::default(),
+            by_streamer: DashMap::default(),
+            terms: RoomTerms { fan_source: config.fan_source, uniques: config.uniques, own },
+            to_flush: Queue::default(),
+            to_ask: Queue::default(),
+            in_doubt: Queue::default(),
+            to_count: Queue::default(),
+            to_publish: Queue::default(),
+            to_record: Queue::default(),
+            to_befriend: Queue::default(),
+            askers: DashMap::default(),
+            follows: Arc::default(),
+            recent_follows: RecentFollows::default(),
+        }
     }
 
     /// A room of an open live, with nobody in it, for [`Self::install`].
@@ -263,18 +279,21 @@ impl Rooms {
         self.publish(room);
     }
 
-    /// Notes a socket of a user who counts as online on the platform.
-    pub fn enter_platform(&self, user: &UserId) {
-        let Some(platform) = &self.platform else { return };
+    /// The sets of users of the platform.
+    pub fn platforms(&self) -> impl Iterator<Item = &Arc<Platform>> {
+        self.users.iter().chain([&self.streamers])
+    }
+
+    /// Notes a socket of a user who is in a set of the platform.
+    pub fn enter(&self, platform: &Arc<Platform>, user: &UserId) {
         platform.enter(user);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), platform.place_of(user));
     }
 
     /// Forgets such a socket, which was last heard at `heard`.
-    pub fn leave_platform(&self, user: &UserId, heard: Millis) {
-        let Some(platform) = &self.platform else { return };
+    pub fn leave(&self, platform: &Arc<Platform>, user: &UserId, heard: Millis) {
         platform.leave(user, heard);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), platform.place_of(user));
     }
 
     fn flush_if_dirty(&self, audience: &Audience, place: usize) {
@@ -366,10 +385,11 @@ impl Rooms {
     /// Has what this gateway holds of the platform looked at again: another gateway found what only another program can
     /// have written.
     pub fn look_again_at_platform(&self) {
-        let Some(platform) = &self.platform else { return };
-        for (place, slice) in platform.slices().iter().enumerate() {
-            slice.lock().look_again();
-            self.flush(Audience::Platform(platform.clone()), place);
+        for platform in self.platforms() {
+            for (place, slice) in platform.slices().iter().enumerate() {
+                slice.lock().look_again();
+                self.flush(Audience::Platform(platform.clone()), place);
+            }
         }
     }
 
@@ -400,16 +420,16 @@ impl Rooms {
     /// Takes all users of this gateway out of the store.
     pub fn want_nobody(&self, now: Millis) {
         self.all().iter().for_each(|room| room.want_nobody());
-        self.platform.iter().for_each(|platform| platform.want_nobody(now));
+        self.platforms().for_each(|platform| platform.want_nobody(now));
         for audience in self.audiences() {
             (0..audience.slices().len()).for_each(|place| self.flush_if_dirty(&audience, place));
         }
     }
 
-    /// Every room, and the platform.
+    /// Every room, and every set of the platform.
     pub fn audiences(&self) -> Vec<Audience> {
-        let platform = self.platform.iter().cloned().map(Audience::Platform);
-        self.all().into_iter().map(Audience::Room).chain(platform).collect()
+        let platforms = self.platforms().cloned().map(Audience::Platform);
+        self.all().into_iter().map(Audience::Room).chain(platforms).collect()
     }
 }
 
@@ -442,6 +462,10 @@ mod tests {
         }
     }
 
+    fn rooms() -> Rooms {
+        Rooms::new(&Config::default(), Arc::default(), 0)
+    }
+
     fn install(rooms: &Rooms, record: LiveRecord) -> Arc<Room> {
         match rooms.install(rooms.prepare(record, KnownBans::default(), 0)) {
             Installed::New(room, _) => room,
@@ -452,7 +476,7 @@ mod tests {
     #[test]
     fn a_socket_that_does_not_count_says_nothing_of_when_its_user_is_here() {
         let terms = Terms { attendance: true, ..Terms::default() };
-        let room = install(&Rooms::default(), LiveRecord { terms, ..record() });
+        let room = install(&rooms(), LiveRecord { terms, ..record() });
         let plain = testing::conn("u1");
         let hidden = Arc::new(Conn::new(Identity { counted: false, ..plain.identity.clone() }, 900));
         let user = std::slice::from_ref(&plain.identity.user);
@@ -472,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
-        let rooms = Rooms::default();
+        let rooms = rooms();
         let room = install(&rooms, record());
         let slice = &room.slices()[0];
         let before = slice.size().version;

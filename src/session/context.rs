@@ -12,7 +12,6 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
@@ -22,7 +21,6 @@ use crate::sync::lives::Lives;
 pub(crate) struct SessionContext {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) lives: Arc<Lives>,
-    pub(crate) streamers: Arc<Streamers>,
     pub(crate) user_sockets: UserSockets,
     /// What each user may ask of the store.
     pub(crate) budgets: Arc<UserBudgets>,

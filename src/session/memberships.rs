@@ -51,6 +51,8 @@ pub(super) struct Memberships {
     seat: Option<Seat>,
     /// Whether the socket makes its user online on the platform.
     online: bool,
+    /// Whether the socket is one of a streamer.
+    streams: bool,
     /// Whether the socket asked for the friends in the joined live.
     asks_friends: bool,
     listening: Vec<Listening>,
@@ -63,7 +65,6 @@ pub(super) struct Memberships {
 
 impl Memberships {
     pub(super) fn new(context: Arc<SessionContext>, conn: Arc<Conn>) -> Self {
-        context.streamers.admit(&conn);
         if context.user_sockets.admit(&conn) {
             Metrics::count(&context.metrics.limited, "sockets_per_user");
         }
@@ -72,6 +73,7 @@ impl Memberships {
             conn,
             seat: None,
             online: false,
+            streams: false,
             asks_friends: false,
             listening: Vec::new(),
             seq: 0,
@@ -81,18 +83,35 @@ impl Memberships {
         memberships
     }
 
-    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure.
+    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure; and a streamer, if
+    /// the socket is a streamer's.
     fn enter_platform(&mut self) {
-        let Self { context, conn, .. } = self;
-        if !self.online && conn.identity.counted && conn.role() != Role::Service {
-            context.rooms.enter_platform(&conn.identity.user);
+        let (rooms, conn) = (self.context.rooms.clone(), self.conn.clone());
+        let (user, role) = (&conn.identity.user, conn.role());
+        let counts = conn.identity.counted && role != Role::Service;
+        if let Some(users) = rooms.users.as_ref().filter(|_| counts && !self.online) {
+            rooms.enter(users, user);
             self.online = true;
+        }
+        if role != Role::Streamer {
+            self.stop_streaming();
+        } else if !self.streams {
+            rooms.enter(&rooms.streamers, user);
+            self.streams = true;
+        }
+    }
+
+    /// The user is no streamer any more through this socket.
+    pub(super) fn stop_streaming(&mut self) {
+        if std::mem::take(&mut self.streams) {
+            let (rooms, conn) = (&self.context.rooms, &self.conn);
+            rooms.leave(&rooms.streamers, &conn.identity.user, conn.last_heard());
         }
     }
 
     /// Whether the gateway must keep the user for a while if the connection breaks.
     pub(super) fn is_present(&self) -> bool {
-        self.seat.is_some() || (self.online && self.context.rooms.platform.is_some())
+        self.seat.is_some() || self.online
     }
 
     pub(super) fn seat(&self) -> Option<&Seat> {
@@ -171,14 +190,10 @@ impl Memberships {
     /// Goes on with a new token of the same user.
     pub(super) fn refresh(&mut self, claims: Arc<Claims>) {
         let (context, conn) = (&self.context, &self.conn);
-        let (before, role) = (conn.role(), claims.role);
+        let role = claims.role;
         let end = context.end_of(&claims);
         let allowed = claims.clone();
         conn.hold_token(claims, end);
-        if before != role {
-            context.streamers.forget(conn);
-            context.streamers.admit(conn);
-        }
         self.enter_platform();
         let (context, conn) = (&self.context, &self.conn);
         if let Some(Seat { room, .. }) = &self.seat {
@@ -299,9 +314,10 @@ impl Drop for Memberships {
     fn drop(&mut self) {
         self.leave(Close::label_of(self.ended));
         self.keep_seat_only();
-        self.context.streamers.forget(&self.conn);
-        if self.online {
-            self.context.rooms.leave_platform(&self.conn.identity.user, self.conn.last_heard());
+        self.stop_streaming();
+        let (rooms, conn) = (&self.context.rooms, &self.conn);
+        if let Some(users) = rooms.users.as_ref().filter(|_| self.online) {
+            rooms.leave(users, &conn.identity.user, conn.last_heard());
         }
         self.conn.close();
     }

@@ -359,7 +359,7 @@ impl<S: Transport> Session<S> {
                 memberships.conn.set_away();
                 drop(connection);
                 memberships.keep_seat_only();
-                context.streamers.forget(&memberships.conn);
+                memberships.stop_streaming();
                 absence(&context, &mut memberships).await;
             }
             Close::Drain => {

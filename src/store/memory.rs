@@ -32,7 +32,7 @@ mod timelines;
 mod user_slice;
 mod users;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -52,12 +52,12 @@ use super::bus::Subscriptions;
 use super::slice::Slice;
 use super::{Health, LeaseTable, LiveEpoch, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, USERS_SLICES, UserId};
+use crate::base::ids::{Epoch, USERS_SLICES, UserId};
 #[cfg(test)]
 use {
     crate::base::ids::{Group, LiveId, OnlineSet},
     crate::store::LiveRecord,
-    std::collections::BTreeMap,
+    std::collections::{BTreeMap, BTreeSet},
 };
 
 /// How long a closed slice remembers that it is closed.
@@ -76,8 +76,6 @@ pub struct MemoryStore {
     /// Closed slices in the order in which they are due to be forgotten.
     forgetting: Mutex<VecDeque<(UnixMillis, Place, Epoch)>>,
     leases: Mutex<LeaseTable>,
-    /// The gateways on which each streamer has a socket.
-    streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     /// The lives that streamers opened.
     claims: Mutex<HashMap<UserId, claimed_lives::ClaimedLives>>,
     graph: Mutex<Graph>,
@@ -104,7 +102,6 @@ impl MemoryStore {
             slices: DashMap::new(),
             forgetting: Mutex::default(),
             leases: Mutex::default(),
-            streamers: Mutex::default(),
             claims: Mutex::default(),
             graph: Mutex::default(),
             attendance: Mutex::default(),

@@ -92,7 +92,7 @@ pub use slices::{
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
-pub use streamers::{ClaimLimits, Claimed, Presence, Streamers};
+pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use sums::{Arrived, Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use whereabouts::{Chain, MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};

@@ -1,6 +1,4 @@
-//! The boundary for streamers: on which gateways a streamer is connected, and how many lives the streamer has open. A
-//! gateway writes when a streamer's first socket opens there and when the last one closes. Callers ignore the fields of
-//! dead gateways.
+//! The boundary for the lives that streamers open: how many a streamer has open.
 
 use std::time::Duration;
 
@@ -8,16 +6,7 @@ use async_trait::async_trait;
 
 use super::StoreResult;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, LiveId, UserId};
-
-/// Whether a streamer has a socket on a gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Presence {
-    /// At least one.
-    Here,
-    /// None.
-    Gone,
-}
+use crate::base::ids::{LiveId, UserId};
 
 /// How many lives a streamer may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,15 +38,9 @@ impl ClaimLimits {
     }
 }
 
-/// The gateways to which streamers are connected, and the lives that they opened.
+/// The lives that streamers opened.
 #[async_trait]
 pub trait Streamers {
-    /// Notes whether a streamer has a socket on a gateway.
-    async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()>;
-
-    /// The gateways that noted a socket of the streamer, the dead among them.
-    async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>>;
-
     /// Claims an open live for a streamer, before it is opened. A live that is claimed already takes no more room, but
     /// counts as one more opening.
     async fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> StoreResult<Claimed>;

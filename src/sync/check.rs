@@ -344,7 +344,7 @@ impl Checker {
         }
     }
 
-    /// Checks the set of the users online on the platform. It has no record, and other gateways do not tell its sizes.
+    /// Checks a set of users of the platform. It has no record, and other gateways do not tell its sizes.
     pub async fn check_platform(&self, platform: Arc<Platform>) {
         let own = self.gateways.own.incarnation();
         let audience = Audience::Platform(platform);

@@ -19,7 +19,7 @@ use tracing::Instrument;
 
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
-use crate::base::ids::GatewayId;
+use crate::base::ids::{GatewayId, OnlineSet};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
 use crate::peers::Outbox;
@@ -35,6 +35,7 @@ use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 use crate::sync::mend::Mender;
 use crate::sync::resync_limit::ResyncLimit;
+use crate::sync::streamer_timeout::StreamerTimeout;
 
 /// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they wait for a node that
 /// hangs, and the slices on other nodes must not wait behind them.
@@ -82,6 +83,7 @@ pub struct Flusher {
     pub lease_refresh: Duration,
     pub resync_limit: Arc<ResyncLimit>,
     pub mender: Arc<Mender>,
+    pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
 }
@@ -273,12 +275,17 @@ impl Flusher {
         if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
-    /// Notes in the store when users of the platform were seen whom no change of the set notes.
+    /// Notes when users of the platform were seen whom no change of the set notes: users online in the store, streamers
+    /// for their timeouts.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
             let seen = platform.take_seen(place);
             if seen.is_empty() {
                 return Ok(());
+            }
+            if *platform.set() == OnlineSet::Streamers {
+                seen.iter().for_each(|(streamer, at)| self.streamer_timeout.left(streamer, Some(*at)));
+                continue;
             }
             let told: Vec<_> = seen.iter().map(|(user, at)| (user.clone(), self.unix(*at))).collect();
             if let Err(why) = self.store.note_seen(&told, Duration::ZERO).await {
@@ -368,6 +375,11 @@ impl Flusher {
                 self.metrics.flushed_members.inc_by(draft.len() as u64);
                 audience.note_left_told(place, &draft.leaves, left.as_deref());
                 self.rooms.note_size(audience, place, view.size, self.clock.now());
+                if slice.id.set == OnlineSet::Streamers {
+                    let heard = left.unwrap_or_default();
+                    let gone = draft.leaves.iter().zip(heard);
+                    gone.for_each(|(streamer, heard)| self.streamer_timeout.left(streamer, heard));
+                }
                 if verdict == Verdict::Settled {
                     self.rooms.note_proven(audience, place, asked);
                 }
@@ -396,7 +408,7 @@ impl Flusher {
     async fn fence_says_over(&self, audience: &Audience) -> StoreResult<()> {
         match audience {
             Audience::Room(room) => self.keeper.fence_says_over(room).await,
-            Audience::Platform(_) => Err(StoreError::Nonsense("a fence ends the set of users online".to_owned())),
+            Audience::Platform(_) => Err(StoreError::Nonsense("a fence ends a set of the platform".to_owned())),
         }
     }
 

@@ -15,7 +15,6 @@ use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
 use crate::store::{Health, Lease, LeaseReply, RenewLease, Store};
 use crate::sync::seen::SeenUsers;
 
@@ -27,7 +26,6 @@ pub struct LeaseKeeper {
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub checks: Arc<Checks>,
-    pub streamers: Arc<Streamers>,
     pub seen: Arc<SeenUsers>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
@@ -90,7 +88,6 @@ impl LeaseKeeper {
                 // The lease may be one of older data with which the store came back.
                 self.checks.doubt_all();
                 self.rooms.tell_all_again();
-                self.streamers.tell_all_again();
                 // The first renewal under a new id is made at once.
                 return Duration::ZERO;
             }
@@ -105,7 +102,6 @@ impl LeaseKeeper {
             self.metrics.lease_lost.inc();
             self.checks.doubt_all();
             self.seen.forget();
-            self.streamers.tell_all_again();
         }
         self.gateways.own.note_renewal(asked);
         let were_unproven = self.gateways.own.are_peers_unproven();

@@ -23,7 +23,6 @@ pub mod removals;
 pub mod resync_limit;
 pub mod seen;
 pub mod streamer_timeout;
-pub mod streamers;
 pub mod sweep;
 pub mod upkeep;
 pub mod user_upkeep;

@@ -10,19 +10,23 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, LiveId};
-use crate::presence::gateways::Gateways;
-use crate::presence::streamers::{Absence, Streamers};
+use crate::base::ids::{Group, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, UserId};
+use crate::peers::Outbox;
+use crate::presence::Rooms;
+use crate::presence::absent_streamers::{Absence, AbsentStreamers};
 use crate::store::{CloseReason, LiveRecord, LiveState, Store, StoreResult};
 use crate::sync::lives::Lives;
 
 pub struct StreamerTimeout {
-    pub streamers: Arc<Streamers>,
-    pub gateways: Arc<Gateways>,
+    pub absent_streamers: Arc<AbsentStreamers>,
+    pub rooms: Arc<Rooms>,
     pub store: Arc<dyn Store>,
     pub lives: Arc<Lives>,
+    pub outbox: Arc<Outbox>,
     pub clock: Clock,
     pub lease: Duration,
+    /// A socket that is silent for this long is closed.
+    pub silence: Duration,
     /// For lives that their streamers open; `None`: for ever.
     pub timeout: Option<Duration>,
 }
@@ -30,10 +34,10 @@ pub struct StreamerTimeout {
 impl StreamerTimeout {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            let next = self.streamers.next_look();
+            let next = self.absent_streamers.next_look();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.streamers.departures() => {}
+                () = self.absent_streamers.departures() => {}
                 () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
             }
             self.judge_all().await;
@@ -42,7 +46,7 @@ impl StreamerTimeout {
 
     async fn judge_all(&self) {
         let now = self.clock.now();
-        for (live, absence) in self.streamers.looks_due(now) {
+        for (live, absence) in self.absent_streamers.looks_due(now) {
             let next = match self.settle(&live, &absence, now).await {
                 Ok(None) => None,
                 // The store was away: a gateway to which the streamer is connected has a lease's time to say so.
@@ -53,7 +57,7 @@ impl StreamerTimeout {
                     Some((now + millis(self.lease) / 3, true))
                 }
             };
-            self.streamers.looked(&live, &absence, next, now);
+            self.absent_streamers.looked(&live, &absence, next, now);
         }
     }
 
@@ -82,16 +86,27 @@ impl StreamerTimeout {
 
     /// Whether a live's streamer is connected to a living gateway.
     pub async fn is_connected(&self, record: &LiveRecord) -> StoreResult<bool> {
-        if self.streamers.is_here(&record.streamer) {
+        let streamer = &record.streamer;
+        if self.rooms.streamers.is_here(streamer) {
             return Ok(true);
         }
-        let told = self.store.streamer_gateways(&record.streamer).await?;
-        let roster = self.gateways.roster();
-        // This gateway's field in the streamer's hash is outdated: the streamer has no socket here.
-        let counts = |gateway: &&GatewayId| !self.gateways.own.is_own(gateway) && !roster.dead.contains(*gateway);
-        for unknown in told.iter().filter(counts).filter(|gateway| roster.is_unknown(gateway)) {
-            self.gateways.note_unlisted(unknown, self.clock.now());
+        let slice = SliceId::of_user(OnlineSet::Streamers, streamer, STREAMERS_SLICES);
+        self.store.is_member(&slice, Group::All, streamer).await
+    }
+
+    /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer left this gateway,
+    /// and the store knows. Without a time at which the streamer was last heard, the whole timeout begins now.
+    pub fn left(&self, streamer: &UserId, heard: Option<Millis>) {
+        let of_streamer = self.rooms.of_streamer(streamer).into_iter();
+        let lives: Vec<LiveId> = of_streamer
+            .filter(|room| self.timeout_of(&room.record).is_some())
+            .map(|room| room.record.live.clone())
+            .collect();
+        if !lives.is_empty() {
+            let now = self.clock.now();
+            let silent = heard.map_or(0, |heard| now.saturating_sub(heard).min(millis(self.silence)));
+            self.absent_streamers.left(&lives, now.saturating_sub(silent));
+            self.outbox.streamer_gone(&lives, silent);
         }
-        Ok(told.iter().any(|gateway| counts(&gateway)))
     }
 }

@@ -120,7 +120,7 @@ impl Sweeper {
         Ok(searched)
     }
 
-    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote to the users online.
+    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote to a set of the platform.
     pub(super) fn tell_platform(&self, slice: &SliceId) {
         if slice.live().is_none() {
             self.outbox.doubt_platform();
@@ -137,9 +137,9 @@ impl Sweeper {
     /// Where this gateway has a slice, if it does.
     fn place_of(&self, slice: &SliceId) -> Option<(Audience, usize)> {
         let audience = match slice.live() {
-            Some(live) => self.rooms.get(live).map(Audience::Room),
-            None => self.rooms.platform.clone().map(Audience::Platform),
-        }?;
+            Some(live) => Audience::Room(self.rooms.get(live)?),
+            None => Audience::Platform(self.rooms.platforms().find(|platform| *platform.set() == slice.set)?.clone()),
+        };
         let place = audience.place_of(slice)?;
         Some((audience, place))
     }

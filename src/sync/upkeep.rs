@@ -14,7 +14,6 @@ use crate::base::metrics::Metrics;
 use crate::presence::checks::{Checks, Due, TICK};
 use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
 use crate::presence::{Audience, Room, Rooms};
 use crate::store::{Doubt, Health, LiveEpoch, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
@@ -36,7 +35,6 @@ pub struct Upkeep {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
-    pub streamers: Arc<Streamers>,
     pub store: Arc<dyn Store>,
     pub checker: Arc<Checker>,
     pub seen: Arc<SeenUsers>,
@@ -133,9 +131,9 @@ impl Upkeep {
                 let checker = self.checker.clone();
                 retries.spawn(async move { checker.check_ended(lives).await });
             }
-            if let Some(platform) = self.rooms.platform.as_ref().filter(|_| self.checks.platform.take(now)) {
+            if self.checks.platform.take(now) {
                 self.checks.platform_checked();
-                if present == Health::Up {
+                for platform in self.rooms.platforms().filter(|_| present == Health::Up) {
                     let (checker, platform) = (self.checker.clone(), platform.clone());
                     calls.spawn(async move { checker.check_platform(platform).await });
                 }
@@ -164,7 +162,6 @@ impl Upkeep {
                 self.metrics.store_up.set(1);
                 self.gateways.doubt();
                 self.checks.doubt_all();
-                self.streamers.tell_all_again();
             }
         }
     }
@@ -192,11 +189,10 @@ impl Upkeep {
                 || room.slices().iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
         });
         self.checks.doubt(rooms);
-        let platform = self.rooms.platform.iter().flat_map(|platform| platform.slices());
-        if platform.into_iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id))) {
+        let mut slices = self.rooms.platforms().flat_map(|platform| platform.slices());
+        if slices.any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id))) {
             self.checks.platform.by(self.clock.now());
         }
-        self.streamers.tell_all_again();
     }
 
     /// Notes in which slots messages of some gateway do not arrive. Rooms there are checked soon, and often until the
@@ -226,7 +222,7 @@ impl Upkeep {
             return false;
         }
         let owes = room.owes_peers() || room.counting.queued.is_set();
-        let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
+        let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
             leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
             self.checks.recheck_ended(room);

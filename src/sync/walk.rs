@@ -1,4 +1,4 @@
-//! The walk over all open lives, and the set of users online on the platform. One gateway at a time walks, once per
+//! The walk over all open lives, and the sets of users of the platform. One gateway at a time walks, once per
 //! `check-every` and at once after a burial. The walk tells all gateways what it found, so that they need not look too.
 //! It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
 //! have an entry without a lease, finds lives whose streamer is gone, and removes strays. It also finishes changes of
@@ -14,12 +14,12 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, USERS_EPOCH, USERS_SLICES};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, PLATFORM_EPOCH, SliceId};
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
+use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
-use crate::presence::streamers::Streamers;
 use crate::store::{
     CALL_DEADLINE, Counted, Fence, Figures, Holders, LATEST_ENTRY, ListedLive, LiveRecord, LiveState, MAX_BATCH,
     SliceSize, SliceSurvey, Store, StoreError, StoreResult, both,
@@ -58,7 +58,7 @@ enum Occasion {
 
 pub struct Walk {
     pub gateways: Arc<Gateways>,
-    pub streamers: Arc<Streamers>,
+    pub absent_streamers: Arc<AbsentStreamers>,
     pub store: Arc<dyn Store>,
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
@@ -75,7 +75,6 @@ pub struct Walk {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub check_every: Duration,
-    pub track_online: bool,
     /// `None` if counts are no events.
     pub count_events: Option<Arc<CountEvents>>,
     /// About how many events the stream keeps.
@@ -149,7 +148,7 @@ impl Walk {
 
     async fn take_turn(&self, memory: &mut WalkState) {
         match self.keep_turn().await {
-            Ok(true) => self.streamers.judge_all(true),
+            Ok(true) => self.absent_streamers.judge_all(true),
             Ok(false) => return self.lose_turn(memory),
             Err(why) => return tracing::debug!(error = %why, "the turn to walk was not taken"),
         }
@@ -210,7 +209,7 @@ impl Walk {
     /// Forgets what was known: a gateway that gets the turn back walks at once and sweeps all the dead.
     fn lose_turn(&self, memory: &mut WalkState) {
         *memory = WalkState { round: memory.round, ..WalkState::default() };
-        self.streamers.judge_all(false);
+        self.absent_streamers.judge_all(false);
         self.gateways.forget_unswept();
     }
 
@@ -391,17 +390,16 @@ impl Walk {
         }
     }
 
-    /// Sweeps the users whom dead gateways hold online on the platform.
+    /// Sweeps the users whom dead gateways hold in sets of the platform.
     async fn look_after_platform(&self, memory: &mut WalkState, occasion: Occasion) {
-        if !self.track_online {
-            return;
-        }
-        let slices: Vec<SliceId> = SliceId::all(OnlineSet::Users, USERS_SLICES).collect();
+        let platforms = self.sweeper.rooms.platforms();
+        let slices: Vec<SliceId> =
+            platforms.flat_map(|platform| platform.slices()).map(|slice| slice.id.clone()).collect();
         let read: Vec<_> = slices.iter().cloned().zip(self.store.survey(&slices).await).collect();
         let looked: Vec<StoreResult<WalkedSlice>> = stream::iter(read)
             .map(|(slice, found)| async move {
                 let found = self.read_or_repair(&slice, found).await?;
-                self.look_after_slice(slice, USERS_EPOCH, found).await
+                self.look_after_slice(slice, PLATFORM_EPOCH, found).await
             })
             .buffer_unordered(AT_A_TIME)
             .collect()
@@ -416,7 +414,7 @@ impl Walk {
         }
         memory.platform_failed = swept.as_ref().is_err_and(StoreError::is_worth_a_retry);
         if let Err(why) = swept {
-            tracing::debug!(error = %why, "could not look after the users online on the platform");
+            tracing::debug!(error = %why, "could not look after the users of the platform");
         }
         if occasion == Occasion::Regular {
             if !memory.round.is_multiple_of(STRAYS_ROUNDS) {
@@ -552,9 +550,9 @@ impl Walk {
     async fn judge_streamer(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.streamer_timeout.timeout_of(record).is_some() {
             if self.streamer_timeout.is_connected(record).await? {
-                self.streamers.found_present(&record.live);
+                self.absent_streamers.found_present(&record.live);
             } else {
-                self.streamers.found_absent(&record.live, self.clock.now());
+                self.absent_streamers.found_absent(&record.live, self.clock.now());
             }
         }
         Ok(())
@@ -621,6 +619,7 @@ impl WalkedSlice {
 mod tests {
     use super::*;
     use crate::base::ids::UserId;
+    use crate::base::ids::{OnlineSet, USERS_SLICES};
     use crate::config::Config;
     use crate::gateway::parts::Parts;
     use crate::store::{Lease, Leases, LiveStore, OpenedBy, Slices, Terms};
@@ -655,7 +654,7 @@ mod tests {
         (0..10).for_each(|n| store.comes("42", &format!("u{n}")));
 
         let mut memory = WalkState::default();
-        store.fails_once("streamer_gateways", 0);
+        store.fails_once("is_member", 0);
         store.loses(&slices[0]);
         parts.walk.take_turn(&mut memory).await;
         assert_eq!(cards(&store, slices[1..2].iter().cloned()).await, [0]);

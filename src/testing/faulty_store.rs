@@ -389,8 +389,6 @@ impl Checks for FaultyStore {
 
 answered_by_the_embedded_store! {
     Streamers {
-        fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> ();
-        fn streamer_gateways(&self, streamer: &UserId) -> Vec<GatewayId>;
         fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> Claimed;
         fn release_live(&self, streamer: &UserId, live: &LiveId, until: UnixMillis) -> ();
     }

@@ -21,9 +21,9 @@ use rollcall::store::{
     ExpectedSlice, FanoutJobs, FanoutTask, Figures, FinishClose, FinishedChanges, Followed, Follows, HeldFrom, History,
     Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
     MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post,
-    Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn,
-    Sessions, SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, Summary, TellWhereabouts,
-    Terms, Timeline, Timelines, Uniques, UserLists, Whereabouts, WriteInfo, find_attendees,
+    Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
+    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Summary, TellWhereabouts, Terms, Timeline,
+    Timelines, Uniques, UserLists, Whereabouts, WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -87,8 +87,9 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let record = lives(store, redis, prefix).await;
     slices(store, &record, OnlineSet::Live(record.live.clone())).await;
     slices(store, &record, OnlineSet::Users).await;
+    slices(store, &record, OnlineSet::Streamers).await;
     store.note_seen(&[(user("u1"), 1)], Duration::ZERO).await.unwrap();
-    gateways(store, &record).await;
+    gateways(store).await;
     moderation(store, &record).await;
     words(store, (redis, prefix), &record.live).await;
     follows(store).await;
@@ -217,17 +218,14 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.close_slice(&slice, record.epoch).await.unwrap();
 }
 
-/// What a gateway says of itself: that it lives, and which streamers are there.
-async fn gateways(store: &RedisStore, record: &LiveRecord) {
+/// What a gateway says of itself: that it lives.
+async fn gateways(store: &RedisStore) {
     let (one, gone) = (GatewayId::random(), GatewayId::random());
     let first = RenewLease { gateway: one.clone(), held: None, number: 1, burials: Vec::new() };
     let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else { panic!("renewed") };
     let burials = vec![Burial { gateway: gone.clone(), count: None }];
     store.renew_lease(&RenewLease { held: Some(leases.own), number: 2, burials, ..first }).await.unwrap();
 
-    store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
-    assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));
-    store.note_streamer(&record.streamer, &one, Presence::Gone).await.unwrap();
     assert!(store.take_walk_turn(&one, Duration::from_secs(4), &HashSet::new()).await.unwrap());
     store.end_lease(&one).await.unwrap();
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{
+    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
+};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::{exit, metrics, process};
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -130,7 +132,6 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.live(&live),
         keys.removals(&live),
         keys.bans(&live),
-        keys.streamer(&user),
         keys.channel(&Channel::Gateways),
         keys.channel(&Channel::Live(live.clone())),
         keys.channel(&Channel::Moves(live.clone())),
@@ -144,6 +145,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.fence(&only),
         keys.since(&only),
         keys.slice(&SliceId { set: OnlineSet::Users, index: 3, of: USERS_SLICES }),
+        keys.slice(&SliceId { set: OnlineSet::Streamers, index: 3, of: STREAMERS_SLICES }),
         keys.last_seen(3),
         keys.whereabouts(3),
         keys.last_seen_ids(),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{Epoch, Group};
+use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId};
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, Presence,
-    RenewLease, Store,
+    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, RenewLease,
+    Store,
 };
 
 use crate::conformance::{
@@ -159,16 +159,26 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
 async fn what_gateways_say_of_themselves_expires() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
+    let slice = SliceId { set: OnlineSet::Streamers, index: 7, of: STREAMERS_SLICES };
+    Caller { slice, ..Caller::new(&store, "a") }.registers(&[user(9)]).await;
     let renewal = RenewLease { gateway: gateway("a"), held: None, number: 1, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
     store.end_lease(&gateway("b")).await.unwrap();
-    assert_eq!(keys(&server), ["rollcall:leases", "rollcall:streamer:u000009"]);
-    assert_eq!(server.cli(&["HGETALL", "rollcall:streamer:u000009"]), "a\n1");
+    let of_streamers = ["{online-streamers_slice7}:gateways", "{online-streamers_slice7}:held:a"];
+    let fence = "{online-streamers_slice7}:fence";
+    assert_eq!(keys(&server), ["online-streamers_slice7", "rollcall:leases", fence, of_streamers[0], of_streamers[1]]);
+    assert_eq!(server.cli(&["SMEMBERS", "online-streamers_slice7"]), "u000009");
     let born = leases.own.born;
     assert_eq!(server.cli(&["HGET", "rollcall:leases", "a"]), format!("{born}:{born}:1"));
     assert!(server.cli(&["HGET", "rollcall:leases", "b"]).starts_with("dead:"));
-    for (key, hours) in [("rollcall:streamer:u000009", 6), ("rollcall:leases", 48)] {
+    let lifetimes = [
+        ("online-streamers_slice7", 6),
+        (of_streamers[0], 6),
+        (of_streamers[1], 6),
+        (fence, 720),
+        ("rollcall:leases", 48),
+    ];
+    for (key, hours) in lifetimes {
         assert!((hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)), "{key}");
     }
 }

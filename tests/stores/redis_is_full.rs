@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{Group, SliceId};
+use rollcall::base::ids::{Group, OnlineSet, STREAMERS_SLICES, SliceId};
 use rollcall::store::{
     Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask, Figures, Job, LeaseReply,
-    LiveRecord, LiveState, Peaks, Presence, RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays,
-    Timeline,
+    LiveRecord, LiveState, Peaks, RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays, Timeline,
 };
 
 use crate::conformance::{
@@ -74,9 +73,11 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!(store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop).await.unwrap().size.card, 7);
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
-    for presence in [Presence::Here, Presence::Gone] {
-        store.note_streamer(&user(1), &gateway("a"), presence).await.unwrap();
-    }
+    // A live must not end because nobody could note that its streamer is there.
+    let streamers = SliceId { set: OnlineSet::Streamers, index: 7, of: STREAMERS_SLICES };
+    let mut of_streamers = Caller { slice: streamers, ..Caller::new(&store, "a") };
+    of_streamers.registers(&users(1, 2)).await;
+    assert_eq!(of_streamers.leaves(&users(1, 2)).await.held, 0);
     assert!(store.take_walk_turn(&gateway("a"), LONG, &HashSet::new()).await.unwrap());
     assert!(store.take_walk_turn(&gateway("a"), Duration::from_secs(60), &HashSet::new()).await.unwrap());
 

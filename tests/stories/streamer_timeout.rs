@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use rollcall::base::ids::{OnlineSet, STREAMERS_SLICES, SliceId, UserId};
 use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
@@ -197,21 +198,30 @@ async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() 
 /// doubt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
-    const PRESENCE: &str = "rollcall:streamer:s1";
+    let slice = SliceId::of_user(OnlineSet::Streamers, &UserId::parse("s1").unwrap(), STREAMERS_SLICES).index;
+    let set = format!("online-streamers_slice{slice}");
     within_deadline(async {
         let redis = Redis::start().await;
         let world = World::beside(redis.clone(), short).await;
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
-        let gateways = || async { redis.ask(&["HKEYS", PRESENCE]).await };
-        until("the streamer is told of", PATIENCE, || async { same(gateways().await.as_array().unwrap().len(), 1) })
-            .await;
-        let gateway = gateways().await[0].as_str().unwrap().to_owned();
+        let members = || async { redis.ask(&["SMEMBERS", &set]).await };
+        until("the streamer is told of", PATIENCE, || async { same(members().await, serde_json::json!(["s1"])) }).await;
+        let keys: Vec<String> = redis.keys(&format!("*{set}*")).await.into_iter().collect();
+        let mut copies = Vec::new();
+        for key in &keys {
+            copies.push((key, format!("copy-of-{key}")));
+        }
+        for (key, copy) in &copies {
+            redis.ask(&["COPY", key, copy]).await;
+        }
         streamer.close().await;
-        until("the leaving is told", PATIENCE, || async { same(gateways().await, serde_json::json!([])) }).await;
-        redis.ask(&["HSET", PRESENCE, &gateway, "1"]).await;
+        until("the leaving is told", PATIENCE, || async { same(members().await, serde_json::json!([])) }).await;
+        for (key, copy) in &copies {
+            redis.ask(&["COPY", copy, key, "REPLACE"]).await;
+        }
         redis.ask(&["DEL", "rollcall:leases"]).await;
-        until("the leaving is told once more", PATIENCE, || async { same(gateways().await, serde_json::json!([])) })
+        until("the leaving is told once more", PATIENCE, || async { same(members().await, serde_json::json!([])) })
             .await;
         becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
     })

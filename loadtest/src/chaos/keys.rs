@@ -77,7 +77,7 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
 
 /// Keys whose name has a gateway's id in it, and hashes of gateways' entries that do.
 const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
-    for _, pattern in ipairs({ '*:gateways', '*:viewers', 'rollcall:streamer:*' }) do \
+    for _, pattern in ipairs({ '*:gateways', '*:viewers' }) do \
       for _, key in ipairs(redis.call('KEYS', pattern)) do \
         local words = redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or {} \
         for _, word in ipairs(words) do \

@@ -44,8 +44,8 @@ pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
             Stays::For(ATTENDANCE_TTL)
         }
         // The set of the users online never closes: an entry stays while its gateway lives.
-        "{online-users}:fence" => Stays::For(TOTALS_TTL),
-        "{online-users}:gateways" | "{online-users}:lives" => Stays::For(SLICE_TTL),
+        "{online-users}:fence" | "{online-streamers}:fence" => Stays::For(TOTALS_TTL),
+        "{online-users}:gateways" | "{online-users}:lives" | "{online-streamers}:gateways" => Stays::For(SLICE_TTL),
         "rollcall:leases" => Stays::For(LEASES_TTL),
         // Two lease refreshes, however long these are.
         "rollcall:sweeper" => Stays::For(SLICE_TTL),
@@ -81,7 +81,7 @@ mod tests {
             ("{live:chaos-l0}:history@1795370295", "{live:}:history@"),
             ("attendance:chaos-l0@1795370295:{p7}", "attendance:"),
             ("last-seen:{online-users_slice12}", "last-seen:"),
-            ("rollcall:streamer:chaos-s1", "rollcall:streamer:"),
+            ("{online-streamers_slice3}:fence", "{online-streamers}:fence"),
             ("rollcall:leases", "rollcall:leases"),
             ("{rollcall:events}:sender", "{rollcall:events}:sender"),
         ] {

@@ -253,6 +253,7 @@ impl fmt::Display for Subject {
             let of = match slice.set {
                 OnlineSet::Live(_) => "",
                 OnlineSet::Users => " users online",
+                OnlineSet::Streamers => " streamers",
             };
             write!(f, "{of} slice {}", slice.index)?;
         }

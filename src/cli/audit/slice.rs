@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Holding, Inspection, Inspector, slices_of};
-use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, USERS_EPOCH, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, PLATFORM_EPOCH, SliceId, UserId};
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::{Fence, LiveRecord, LiveState, MAX_BATCH, Slices, StoreResult, Strays};
@@ -56,7 +56,7 @@ impl Inspector<'_> {
                 let open = record.filter(|record| record.state == LiveState::Open);
                 (record, open.filter(|record| slices_of(record).any(|due| due == *slice)).map(|record| record.epoch))
             }
-            Expected::AlwaysOpen => (None, Some(USERS_EPOCH)),
+            Expected::AlwaysOpen => (None, Some(PLATFORM_EPOCH)),
         };
         if let Some(epoch) = due {
             match slice.set {
@@ -65,6 +65,7 @@ impl Inspector<'_> {
                     seen.fans = inside.fans;
                 }
                 OnlineSet::Users => seen.users_online = inside.card,
+                OnlineSet::Streamers => {}
             }
             if inside.fence == Some(Fence::Open(epoch)) || used && inside.fence.is_none() {
                 self.check_gateways(slice, &without_entry, &mut seen);

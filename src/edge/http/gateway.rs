@@ -65,6 +65,8 @@ pub(crate) enum SetName {
     Live,
     /// All users on the platform.
     Users,
+    /// The streamers with a socket.
+    Streamers,
 }
 
 impl From<&OnlineSet> for SetName {
@@ -72,6 +74,7 @@ impl From<&OnlineSet> for SetName {
         match set {
             OnlineSet::Live(_) => Self::Live,
             OnlineSet::Users => Self::Users,
+            OnlineSet::Streamers => Self::Streamers,
         }
     }
 }
@@ -82,6 +85,7 @@ impl SliceHeld {
         let set = match self.set {
             SetName::Live => OnlineSet::Live(LiveId::parse(self.live_id.as_deref()?).ok()?),
             SetName::Users => OnlineSet::Users,
+            SetName::Streamers => OnlineSet::Streamers,
         };
         Some(SliceId { set, index: self.slice, of: self.slices })
     }

@@ -1,7 +1,7 @@
 //! What happens to a store from outside, for tests: it is looked at, copied, set back to a copy, written to by another
 //! program, and its clock is stepped. No gateway calls this.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 use super::event_log::EventLog;
@@ -23,7 +23,6 @@ pub struct Backup {
     slices: Vec<(Place, Slice)>,
     forgetting: VecDeque<(UnixMillis, Place, Epoch)>,
     leases: LeaseTable,
-    streamers: HashMap<UserId, BTreeSet<GatewayId>>,
     claims: HashMap<UserId, claimed_lives::ClaimedLives>,
     attendance: HashMap<LiveEpoch, attended::Kept>,
     feeds: Feeds,
@@ -40,7 +39,6 @@ impl MemoryStore {
             slices: self.slices.iter().map(|slice| (slice.key().clone(), slice.value().clone())).collect(),
             forgetting: self.forgetting.lock().clone(),
             leases: self.leases.lock().clone(),
-            streamers: self.streamers.lock().clone(),
             claims: self.claims.lock().clone(),
             attendance: self.attendance.lock().clone(),
             feeds: self.feeds.lock().clone(),
@@ -59,7 +57,6 @@ impl MemoryStore {
         }
         *self.forgetting.lock() = backup.forgetting;
         *self.leases.lock() = backup.leases;
-        *self.streamers.lock() = backup.streamers;
         *self.claims.lock() = backup.claims;
         *self.attendance.lock() = backup.attendance;
         *self.feeds.lock() = backup.feeds;

@@ -11,14 +11,16 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use crate::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{
+    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
+};
 use crate::base::key_prefix::KeyPrefix;
 use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// How long keys of gateways outlive their last write: slices with their companions, streamers.
+/// How long keys of gateways outlive their last write: slices with their companions.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
 /// How long a closed slice's fence outlives the close.
@@ -48,6 +50,7 @@ const EVENTS: &str = "rollcall:events";
 
 const FANS: &str = "online-fans:";
 const USERS: &str = "online-users";
+const STREAMERS: &str = "online-streamers";
 
 /// The end of a slice's key: its number, unless it is the only one.
 struct Suffix<'a>(&'a SliceId);
@@ -169,11 +172,6 @@ impl Keys {
         format!("{}:{{{number}}}", self.canary())
     }
 
-    /// HASH: gateway → `1`, for each gateway on which a streamer has a socket.
-    pub fn streamer(&self, streamer: &UserId) -> String {
-        self.key(format_args!("rollcall:streamer:{streamer}"))
-    }
-
     /// HASH, contract: the record of a live.
     ///
     /// | field | what |
@@ -235,12 +233,13 @@ impl Keys {
         self.beside(&list, "open")
     }
 
-    /// SET, contract: the fans in a slice of a live, or the users online in a slice of the platform. One key for a live
+    /// SET, contract: the fans in a slice of a live, or the users in a slice of a set of the platform. One key for a live
     /// of one slice, numbered from 1 otherwise. All other keys of the slice lie beside it.
     pub fn slice(&self, slice: &SliceId) -> String {
         match &slice.set {
             OnlineSet::Live(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
             OnlineSet::Users => self.key(format_args!("{USERS}{}", Suffix(slice))),
+            OnlineSet::Streamers => self.key(format_args!("{STREAMERS}{}", Suffix(slice))),
         }
     }
 
@@ -248,7 +247,7 @@ impl Keys {
     pub fn members(&self, slice: &SliceId, group: Group) -> String {
         match (&slice.set, group) {
             (OnlineSet::Live(_), Group::All) => self.beside(&self.slice(slice), "viewers"),
-            (OnlineSet::Live(_), Group::Fans) | (OnlineSet::Users, _) => self.slice(slice),
+            (OnlineSet::Live(_), Group::Fans) | (OnlineSet::Users | OnlineSet::Streamers, _) => self.slice(slice),
         }
     }
 
@@ -663,14 +662,13 @@ impl Keys {
     pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
         let epoch = Epoch(0);
         let of = LiveEpoch { live: live.clone(), epoch };
-        let sets = [OnlineSet::Live(live.clone()), OnlineSet::Users];
+        let sets = [OnlineSet::Live(live.clone()), OnlineSet::Users, OnlineSet::Streamers];
         let mut keys = vec![
             self.lives(),
             self.top(Rank::Viewers),
             self.walker(),
             self.leases(),
             self.canary(),
-            self.streamer(user),
             self.live(live),
             self.removals(live),
             self.attended(&of),
@@ -695,7 +693,7 @@ impl Keys {
         ];
         keys.extend(self.past_lives(user));
         for set in sets {
-            let of = if set == OnlineSet::Users { USERS_SLICES } else { 1 };
+            let of = if set.live().is_some() { 1 } else { USERS_SLICES };
             let slice = SliceId { set, index: 1, of };
             keys.extend([self.slice(&slice), self.members(&slice, Group::All), self.fence(&slice)]);
         }
@@ -747,10 +745,16 @@ fn plain_kind(name: &str) -> String {
     name[words..].find(':').map_or_else(|| name.to_owned(), |end| format!("{}*", &name[..=words + end]))
 }
 
+/// The sets of the platform: what their keys begin with, and how many slices they have.
+const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] =
+    [(USERS, OnlineSet::Users, USERS_SLICES), (STREAMERS, OnlineSet::Streamers, STREAMERS_SLICES)];
+
 fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
-    if let Some(suffix) = key.strip_prefix(USERS) {
-        let index = read_index(suffix.strip_prefix("_slice")?)?;
-        return (1..=USERS_SLICES).contains(&index).then_some((OnlineSet::Users, Some(index)));
+    for (name, set, of) in PLATFORM_SETS {
+        if let Some(suffix) = key.strip_prefix(name) {
+            let index = read_index(suffix.strip_prefix("_slice")?)?;
+            return (1..=of).contains(&index).then_some((set, Some(index)));
+        }
     }
     let name = key.strip_prefix(FANS)?;
     if let Ok(live) = LiveId::parse(name) {
@@ -843,7 +847,12 @@ mod tests {
             (keys.history(&LiveEpoch { live: live_id.clone(), epoch: Epoch(7) }), of_live(LiveKey::History(Epoch(7)))),
         ];
         let all = OnlineSet::Live(live_id.clone());
-        let ids = [(&all, 1, 1), (&all, 12, 16), (&OnlineSet::Users, 64, USERS_SLICES)];
+        let ids = [
+            (&all, 1, 1),
+            (&all, 12, 16),
+            (&OnlineSet::Users, 64, USERS_SLICES),
+            (&OnlineSet::Streamers, 16, STREAMERS_SLICES),
+        ];
         for (set, index, of) in ids {
             let slice_id = SliceId { set: set.clone(), index, of };
             let number = (of > 1).then_some(index);

@@ -61,7 +61,6 @@ scripts! {
     LEASE = "lease.lua",
     END_LEASE = "end_lease.lua",
     NOW = "now.lua",
-    STREAMER = "streamer.lua",
     CLAIM_LIVE = "claim_live.lua",
     RELEASE_LIVE = "release_live.lua",
     CLOSE = "close.lua",

@@ -122,9 +122,9 @@ impl LivesParts {
         let ((), installed, began, ()) = tokio::join!(told, installed, began, shown);
         installed?;
         began?;
-        if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
+        if created && record.terms.streamer_timeout.is_some() && !self.rooms.streamers.is_here(&record.streamer) {
             // The time begins now, and not when the next walk finds the streamer gone.
-            self.streamers.found_absent(&record.live, self.clock.now());
+            self.absent_streamers.found_absent(&record.live, self.clock.now());
         }
         Ok(Opened { record, created })
     }

@@ -11,9 +11,9 @@ use crate::base::clock::Clock;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
+use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
 use crate::store::{ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult};
 use crate::sync::feeds::Feeds;
@@ -27,7 +27,7 @@ pub struct LivesParts {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
-    pub streamers: Arc<Streamers>,
+    pub absent_streamers: Arc<AbsentStreamers>,
     pub outbox: Arc<Outbox>,
     pub feeds: Arc<Feeds>,
     pub metrics: Arc<Metrics>,

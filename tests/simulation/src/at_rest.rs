@@ -218,7 +218,7 @@ pub(crate) fn left_over(world: &World) -> Vec<String> {
     let store = &world.network.truth;
     let mut left = Vec::new();
     for (set, slice) in store.all_slices() {
-        let is_open = matches!(slice.fence(), Some(Fence::Open(_))) && set != OnlineSet::Users;
+        let is_open = matches!(slice.fence(), Some(Fence::Open(_))) && set.live().is_some();
         let (members, fans) = (slice.card(Group::All), slice.card(Group::Fans));
         if is_open || members + fans > 0 {
             left.push(format!(

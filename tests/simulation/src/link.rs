@@ -36,6 +36,7 @@ impl Link {
         match &slice.set {
             OnlineSet::Live(live) => self.network.node_of((live.to_string(), slice.index)),
             OnlineSet::Users => self.network.node_of(slice.index),
+            OnlineSet::Streamers => self.network.node_of(("streamers", slice.index)),
         }
     }
 
@@ -251,8 +252,6 @@ impl Link {
 
 calls! {
     Streamers {
-        [write] note_streamer(streamer: &UserId, gateway: &GatewayId, presence: Presence) -> (), at user(streamer);
-        [read] streamer_gateways(streamer: &UserId) -> Vec<GatewayId>, at user(streamer);
         [write] claim_live(streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> Claimed, at user(streamer);
         [write] release_live(streamer: &UserId, live: &LiveId, until: UnixMillis) -> (), at user(streamer);
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
 use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Store, Strays};
 
 use super::{Caller, fans, gateway, live, of_size, on_each, opened_as, users, wish};
@@ -77,9 +77,11 @@ async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
     let mut of_live = caller(&store, "a");
     changes(&mut of_live, 1, &users(0, 2), &[]).await;
     let online = SliceId { set: OnlineSet::Users, index: 7, of: USERS_SLICES };
+    let streamers = SliceId { set: OnlineSet::Streamers, index: 7, of: STREAMERS_SLICES };
     let mut of_users = Caller { slice: online.clone(), ..Caller::new(&store, "a") };
     of_users.registers(&users(0, 3)).await;
-    for (slice, there) in [(viewers(), 2), (online.clone(), 3)] {
+    Caller { slice: streamers.clone(), ..Caller::new(&store, "a") }.registers(&users(0, 1)).await;
+    for (slice, there) in [(viewers(), 2), (online.clone(), 3), (streamers, 1)] {
         assert_eq!(fans(&store, &slice).await, users(0, there), "{}", slice.set);
         let are: Vec<bool> = (0..4).map(|n| n < there).collect();
         assert_eq!(store.are_members(&slice, Group::All, &users(0, 4)).await.unwrap(), are, "{}", slice.set);

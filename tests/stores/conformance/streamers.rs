@@ -1,15 +1,12 @@
-//! On which gateways a streamer is connected.
+//! How many lives a streamer may open.
 
 use std::sync::Arc;
 
-use rollcall::base::ids::GatewayId;
-use rollcall::store::{ClaimLimits, Claimed, Presence, Store};
+use rollcall::store::{ClaimLimits, Claimed, Store};
 
-use super::{gateway, live, on_each, user};
+use super::{live, on_each, user};
 
 on_each!(
-    a_streamer_is_where_it_was_noted_and_not_noted_gone,
-    streamers_are_apart,
     a_streamer_claims_so_many_lives_and_a_release_makes_room,
     a_streamer_opens_so_many_lives_a_day_whatever_becomes_of_them,
 );
@@ -48,30 +45,4 @@ async fn a_streamer_opens_so_many_lives_a_day_whatever_becomes_of_them(store: Ar
     let hours = wait.as_secs_f64() / 3_600.0;
     assert!((7.9..=8.0).contains(&hours), "{hours} hours until the next");
     assert_eq!(claims(&store, 2, "c", three).await, Claimed::Yes, "another streamer");
-}
-
-async fn gateways(store: &Arc<dyn Store>, n: usize) -> Vec<GatewayId> {
-    let mut names = store.streamer_gateways(&user(n)).await.unwrap();
-    names.sort();
-    names
-}
-
-async fn a_streamer_is_where_it_was_noted_and_not_noted_gone(store: Arc<dyn Store>) {
-    assert_eq!(gateways(&store, 1).await, vec![]);
-    for name in ["b", "a", "b"] {
-        store.note_streamer(&user(1), &gateway(name), Presence::Here).await.unwrap();
-    }
-    assert_eq!(gateways(&store, 1).await, [gateway("a"), gateway("b")]);
-    for name in ["b", "b", "never"] {
-        store.note_streamer(&user(1), &gateway(name), Presence::Gone).await.unwrap();
-        assert_eq!(gateways(&store, 1).await, [gateway("a")]);
-    }
-    store.note_streamer(&user(1), &gateway("a"), Presence::Gone).await.unwrap();
-    assert_eq!(gateways(&store, 1).await, vec![]);
-}
-
-async fn streamers_are_apart(store: Arc<dyn Store>) {
-    store.note_streamer(&user(1), &gateway("a"), Presence::Here).await.unwrap();
-    store.note_streamer(&user(2), &gateway("b"), Presence::Here).await.unwrap();
-    assert_eq!((gateways(&store, 1).await, gateways(&store, 2).await), (vec![gateway("a")], vec![gateway("b")]));
 }

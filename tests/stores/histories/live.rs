@@ -13,8 +13,8 @@ use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{
     Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures, Finding,
-    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
-    SliceSize, Standing, Store, Strays,
+    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, RemoveUser, RenewLease, SliceReading, SliceSize,
+    Standing, Store, Strays,
 };
 
 use super::agree_on;
@@ -58,11 +58,6 @@ enum Step {
     },
     Turn {
         gateway: usize,
-    },
-    Note {
-        streamer: usize,
-        gateway: usize,
-        here: bool,
     },
     Apply {
         gateway: usize,
@@ -169,8 +164,6 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => Just(Step::Delist),
         2 => (0..4_usize).prop_map(|user| Step::Remove { user }),
         1 => who().prop_map(|gateway| Step::Turn { gateway }),
-        3 => (8..10_usize, who(), any::<bool>())
-            .prop_map(|(streamer, gateway, here)| Step::Note { streamer, gateway, here }),
         14 => apply,
         2 => any::<prop::sample::Index>().prop_map(|which| Step::Late { which }),
         2 => (who(), slice()).prop_map(|(gateway, slice)| Step::Sweep { gateway, slice }),
@@ -403,11 +396,6 @@ impl Side {
                     self.store.take_walk_turn(&gateway(GATEWAYS[*who]), LONG, &HashSet::new()).await.unwrap()
                 )
             }
-            Step::Note { streamer, gateway: who, here } => {
-                let presence = if *here { Presence::Here } else { Presence::Gone };
-                let noted = self.store.note_streamer(&user(*streamer), &gateway(GATEWAYS[*who]), presence).await;
-                format!("{:?}", noted.unwrap())
-            }
             Step::Apply { gateway: who, slice: place, behind, follows, joins, leaves } => {
                 let Some(_) = self.epochs.len().checked_sub(1 + behind) else { return String::new() };
                 let gateway = gateway(GATEWAYS[*who]);
@@ -482,9 +470,6 @@ impl Side {
             for who in GATEWAYS {
                 all.push(format!("{:?}", held(&self.store, &slice(place), &gateway(who)).await));
             }
-        }
-        for streamer in [8, 9] {
-            all.push(format!("{:?}", sorted(self.store.streamer_gateways(&user(streamer)).await.unwrap())));
         }
         all.join("\n")
     }

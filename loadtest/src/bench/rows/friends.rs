@@ -9,7 +9,7 @@ use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use reqwest::Method;
 use rollcall::base::clock::unix_now;
-use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH, USERS_SLICES, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
@@ -35,7 +35,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let gateway = bench.programs.gateway_with(&redis, None, &["--track-online", "on"]).await?;
     let users = bench.pick(1_000_000, 5_000);
     let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-    let _holder = Holder::start(&store, USERS_EPOCH, users_by_slice(users)).await?;
+    let _holder = Holder::start(&store, PLATFORM_EPOCH, users_by_slice(users)).await?;
     seed(&redis, &gateway, &store, users).await?;
     for _ in 0..bench.rounds.min(3) {
         let asked = Asked { gateway: &gateway, redis: &redis, times: bench.pick(2_000, 50) };

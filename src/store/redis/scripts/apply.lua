@@ -73,8 +73,10 @@ local last_time = since and last_join + last_join - before_joins or last_join
 local last_leave = last_time + tonumber(ARGV[13])
 local joins = { unpack(ARGV, before_joins + 1, last_join) }
 local leaves = { unpack(ARGV, last_time + 1, last_leave) }
-if #joins == 0 or #leaves > 0 then
-  -- This write comes first: a full Redis accepts it (see prelude.lua).
+local is_of_streamers = not KEYS[5]
+if #joins == 0 or #leaves > 0 or is_of_streamers then
+  -- This write comes first: a full Redis accepts it (see prelude.lua). A live must not end because nobody could note
+  -- that its streamer is there, and streamers are few.
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
 local size = begins and { members = 0, fans = 0 } or sizes(KEYS[1], KEYS[6])
