@@ -81,7 +81,7 @@
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | has the streamer left? | `presence/absent_streamers.rs` |
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
-//! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
+//! | in which live is a user? | `presence/platform.rs`, told to the store by `sync/flush.rs` |
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |
 //! | where are the first join and the last leave known? | `begin_stays` in `store/redis/scripts/prelude.lua` |
 //! | which friends are online? | `store/friends.rs` |

@@ -260,9 +260,10 @@ impl OnlineSet {
         }
     }
 
-    /// Whether the store keeps since when each user is in the set.
-    pub fn keeps_since(&self) -> bool {
-        matches!(self, Self::Live(_))
+    /// Whether the store notes something of each user of the set: of a viewer since when, of a user of the platform in
+    /// which lives.
+    pub fn keeps_notes(&self) -> bool {
+        matches!(self, Self::Live(_) | Self::Users)
     }
 }
 

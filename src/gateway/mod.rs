@@ -260,7 +260,6 @@ async fn run(
     flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
     // In the last stage, because the last flush needs the lease.
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
-    flusher.spawn("whereabouts", &failed, parts.whereabouts.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("friends", &failed, parts.friends.run(readers.stop.clone()));
     readers.spawn("counts recorder", &failed, parts.recorder.run(readers.stop.clone()));

@@ -30,7 +30,6 @@ use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
-use crate::presence::whereabouts::Whereabouts;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
@@ -63,7 +62,6 @@ use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
 use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
-use crate::sync::whereabouts::WhereaboutsTeller;
 
 /// A struct of shared parts: a field without a value is a clone of the variable with its name.
 macro_rules! share {
@@ -91,7 +89,6 @@ pub struct Parts {
     pub recorder: CountsRecorder,
     pub flusher: Arc<Flusher>,
     pub lease: LeaseKeeper,
-    pub whereabouts: WhereaboutsTeller,
     pub friends: FriendsTask,
     pub changed_records: Arc<ChangedRecords>,
     pub upkeep: Upkeep,
@@ -131,7 +128,6 @@ impl Parts {
         let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let absent_streamers = Arc::<AbsentStreamers>::default();
-        let whereabouts = config.track_online.then(Arc::<Whereabouts>::default);
         let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), checks.clone(), clock));
 
         // peers and dashboards
@@ -239,18 +235,6 @@ impl Parts {
             share!(LeaseKeeper { gateways, store, rooms, checks, seen, metrics, clock, refresh: *lease_refresh });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
         let upkeep = share!(Upkeep { rooms, gateways, checks, store, checker, seen, metrics, clock, fans, fan_ttl });
-        let whereabouts_teller = share!(WhereaboutsTeller {
-            whereabouts,
-            gateways,
-            rooms,
-            outbox,
-            store,
-            flush,
-            check_every,
-            clock,
-            resync_limit,
-            metrics
-        });
         let budgets = Arc::new(UserBudgets::new(config.user_rate));
         let friends = share!(FriendsTask {
             rooms,
@@ -262,16 +246,9 @@ impl Parts {
             clock,
             doubts_from: AtomicU64::new(0),
         });
-        let users = whereabouts.as_ref().map(|_| {
-            share!(UserUpkeep {
-                gateways,
-                store,
-                clock,
-                remember: config.remember,
-                ids: config.last_seen_ids,
-                search: Mutex::default(),
-            })
-        });
+        let users = config
+            .track_online
+            .then(|| share!(UserUpkeep { store, clock, remember: config.remember, ids: config.last_seen_ids }));
         let follows = Arc::new(share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }));
         let walk = share!(Walk {
             users: users,
@@ -301,7 +278,6 @@ impl Parts {
             lives,
             user_sockets: UserSockets::new(config.sockets_per_user),
             budgets,
-            whereabouts,
             gateways,
             trust,
             reaper: Arc::new(Reaper::new(config, clock)),
@@ -352,7 +328,6 @@ impl Parts {
             recorder,
             flusher,
             lease: lease_keeper,
-            whereabouts: whereabouts_teller,
             friends,
             changed_records,
             upkeep,

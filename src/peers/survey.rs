@@ -127,7 +127,7 @@ impl Subscriber {
                     // The walk tells nothing of lives with slices in doubt, and no versions.
                     let version = expected.size.version;
                     let size = SliceSize { card: *card, fans: *fans, leaves: *leaves, version, in_doubt: false };
-                    expected.is_met(&FoundSlice { entry, held, held_fans, size, timed: None })
+                    expected.is_met(&FoundSlice { entry, held, held_fans, size, noted: None })
                 })
             })
     }
@@ -170,7 +170,7 @@ mod tests {
             card: u64::MAX,
             fans: u64::MAX,
             leaves: u64::MAX,
-            timed: None,
+            noted: None,
             may_be_in_doubt: false,
             parts: gateways.iter().map(part).collect(),
         };

@@ -44,7 +44,7 @@ impl AbsentStreamers {
         self.someone_left.notify_one();
     }
 
-    /// As [`AbsentStreamers::left`], told by a peer. The gateway that walks judges these streamers too, in case the peer
+    /// As [`AbsentStreamers::left`], told by a peer. The gateway that walks judges these too, in case the peer
     /// dies.
     pub fn peer_says_left(&self, lives: &[LiveId], since: Millis) {
         if self.judges_all.load(Ordering::Relaxed) {

@@ -1,10 +1,10 @@
-//! What slices belong to: the room of a live, or a set of the platform. The flusher, the checker and the sweeper treat both
-//! alike, and ask here where they differ. Never awaits.
+//! What slices belong to: the room of a live, or a set of the platform. The flusher, the checker and the sweeper treat
+//! both alike, and ask here where they differ. Never awaits.
 
 use std::sync::Arc;
 
-use super::desired_state::CallLimit;
-use super::platform::Platform;
+use super::desired_state::{CallLimit, Draft};
+use super::platform::{Platform, Telling};
 use super::room::Room;
 use super::slice::{ReadSize, Slice};
 use crate::base::clock::{Millis, UnixMillis};
@@ -85,9 +85,24 @@ impl Audience {
         }
     }
 
-    /// Since when these users are in the set of the slice at this place; empty if the set does not keep it.
+    /// Since when these users are in the slice at this place, of a live; empty for the others.
     pub fn since<'a>(&self, place: usize, users: impl Iterator<Item = &'a UserId>, now: UnixMillis) -> Vec<UnixMillis> {
         self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
+    }
+
+    /// What a call about the slice at this place tells of the lives in which users of the platform are.
+    pub fn telling(&self, place: usize, draft: &Draft) -> Telling {
+        match self {
+            Self::Room(_) => Telling::default(),
+            Self::Platform(platform) => platform.telling(place, &draft.joins, &draft.leaves),
+        }
+    }
+
+    /// Takes back what a call should have told.
+    pub fn not_told(&self, place: usize, telling: Telling) {
+        if let Self::Platform(platform) = self {
+            platform.not_told(place, telling);
+        }
     }
 
     /// When these users were here last, for a set whose members' ends are noted; `None` for the others, and for a user

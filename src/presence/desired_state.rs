@@ -33,8 +33,8 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum InStore {
     Known(Standing),
-    /// A call about this user had no answer; the store may have applied it, or may apply it later. Before, it held the
-    /// user so.
+    /// A call about this user had no answer, so the store may have applied it, or may apply it later; or what the store
+    /// notes of the user is out of date. When that was known last, the store held the user so.
     Unsure(Standing),
     /// The answer to the call in flight decides. Before, the store held the user so.
     InFlight(Standing),
@@ -227,6 +227,16 @@ impl DesiredState {
             Some(_) => {}
         }
         true
+    }
+
+    /// Has the store told of a user again: what it should note of the user has changed. Does nothing for a user whom
+    /// the store does not hold: a call that adds the user tells it all.
+    pub fn tell_again(&mut self, user: &UserId) {
+        let standing = self.standing(user);
+        let in_store = self.unsettled.get(user).copied().unwrap_or(InStore::Known(standing));
+        if in_store != InStore::Known(Standing::Gone) {
+            self.unsettled.insert(user.clone(), InStore::Unsure(in_store.before()));
+        }
     }
 
     /// How the store should hold a user for this gateway.
@@ -426,7 +436,10 @@ impl DesiredState {
             }
         };
         for (user, standing) in draft.users() {
-            if self.standing(user) == standing {
+            let has_new_notes = self.unsettled.get(user).is_some_and(|in_store| in_store.is_unsure());
+            if has_new_notes {
+                self.unsettled.insert(user.clone(), InStore::Unsure(standing));
+            } else if self.standing(user) == standing {
                 self.unsettled.remove(user);
             } else {
                 self.unsettled.insert(user.clone(), InStore::Known(standing));
@@ -481,20 +494,6 @@ impl DesiredState {
         self.unsettled = self.wanted.iter().map(gone).collect();
     }
 
-    /// Sends users again whom this gateway's held sets have and the slice's sets lack. Returns how many of them are
-    /// wanted and were settled before.
-    pub fn resend(&mut self, users: &[UserId]) -> usize {
-        let mut again = 0;
-        for user in users.iter().filter(|user| self.wanted.contains(*user)) {
-            // Not known to be gone: the store counts them as held.
-            if !self.unsettled.contains_key(user) {
-                self.unsettled.insert(user.clone(), InStore::Unsure(self.standing(user)));
-                again += 1;
-            }
-        }
-        again
-    }
-
     /// Takes in what the store holds for this gateway. `entry` was read first, then `held`, while no call was in
     /// flight. The next calls settle what differs. One call is made in any case, so that the store refuses every
     /// earlier call that may still arrive. Returns how many of the users that differ were not unsettled already.
@@ -522,6 +521,18 @@ impl DesiredState {
                 difference.extra += is_new;
             }
             self.unsettled.insert(user.clone(), in_store);
+        }
+        for user in &held.missing {
+            if !self.unsettled.contains_key(user) {
+                // Not known to be gone: the store counts the user as held.
+                let standing = self.standing(user);
+                self.unsettled.insert(user.clone(), InStore::Unsure(standing));
+                let is_new = usize::from(!known.contains_key(user));
+                match standing {
+                    Standing::Gone => difference.extra += is_new,
+                    Standing::Member | Standing::Fan => difference.missing += is_new,
+                }
+            }
         }
         difference
     }
@@ -784,12 +795,34 @@ mod tests {
     fn a_user_who_is_held_and_missing_in_the_slice_is_sent_again() {
         let mut desired = holding(&[1, 2]);
         desired.require_read_back();
-        desired.reconcile(Some(1), &held(&[1, 2]));
-        assert_eq!(desired.resend(&[user(2), user(9)]), 1, "an unwanted user is not sent");
+        let held = HeldMembers { missing: vec![user(2), user(9)], ..held(&[1, 2]) };
+        assert_eq!(desired.reconcile(Some(1), &held), Difference { missing: 1, extra: 1 });
         let again = next(&mut desired).unwrap();
-        assert_eq!((again.joins.clone(), again.leaves.len()), (vec![user(2)], 0));
+        assert_eq!((again.joins.clone(), again.leaves.clone()), (vec![user(2)], vec![user(9)]));
         assert_eq!(desired.answered(&again, &done(2)), Verdict::Settled);
         assert!(!desired.is_dirty());
+    }
+
+    #[test]
+    fn a_user_of_whom_something_else_is_to_be_noted_is_sent_again() {
+        let mut desired = holding(&[1]);
+        desired.tell_again(&user(2));
+        assert!(!desired.is_dirty(), "the store does not hold that one");
+        desired.tell_again(&user(1));
+        let again = next(&mut desired).unwrap();
+        assert_eq!(again.joins, [user(1)]);
+        // It changes once more, while the call is under way.
+        desired.tell_again(&user(1));
+        assert_eq!(desired.answered(&again, &done(1)), Verdict::Settled);
+        let again = next(&mut desired).unwrap();
+        assert_eq!(again.joins, [user(1)]);
+        assert_eq!(desired.answered(&again, &done(1)), Verdict::Settled);
+        assert!(!desired.is_dirty());
+        // The user goes and comes back before the store heard of it.
+        desired.want(&user(1), Standing::Gone);
+        desired.tell_again(&user(1));
+        desired.want(&user(1), Standing::Member);
+        assert_eq!(next(&mut desired).unwrap().joins, [user(1)]);
     }
 
     #[test]

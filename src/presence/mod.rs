@@ -44,7 +44,6 @@ pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod user_budgets;
 pub(crate) mod user_sockets;
-pub(crate) mod whereabouts;
 
 pub(crate) use audience::Audience;
 pub(crate) use platform::Platform;

@@ -1,25 +1,42 @@
-//! The users of the platform who are in a set through this gateway, whether or not they joined a live: those online, who
-//! have a socket or whose connection broke a moment ago, and the streamers with a socket. Such a set in the store is
-//! always open, in one epoch.
+//! The users of the platform who are in a set through this gateway, whether or not they joined a live: those online,
+//! who have a socket or whose connection broke a moment ago, and the streamers with a socket. Such a set in the store
+//! is always open, in one epoch.
 //!
-//! Of users online the store also notes when they were last seen. The call that takes users out of the set notes it, and the call that
-//! puts them in forgets it, in one step: so everybody is in one of the two. A call of its own notes the others: those
-//! who came and went between two calls, and those who left while the store lost the set or came back with older data.
-//! Never awaits.
+//! Of users online the store also notes when they were last seen. The call that takes users out of the set notes it,
+//! and the call that puts them in forgets it, in one step: so everybody is in one of the two. A call of its own notes
+//! the others: those who came and went between two calls, and those who left while the store lost the set or came back
+//! with older data.
+//!
+//! It notes in which lives each user online is, too. Once a call has said that a user came to a live or left it,
+//! gateways with viewers who asked for their friends there hear of it ([`Telling::moved`]). Never awaits.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::desired_state::Standing;
 use super::slice::{ReadSize, SetSize, Slice};
 use crate::base::clock::Millis;
-use crate::base::ids::{OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
-use crate::store::{MAX_BATCH, SliceSize};
+use crate::base::ids::{LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
+use crate::store::{MAX_BATCH, MAX_LIVES, SliceSize};
 
 /// The most users of one slice whose times wait for the store. While the store is away, a further user who leaves the
 /// set counts as seen when the call takes the user out; a further user who came and went meanwhile is not noted.
 const MAX_SEEN: usize = 65_536;
+
+/// What the store notes of the lives in which the users of a slice are.
+#[derive(Debug, Default)]
+pub struct SaidLives {
+    /// The users of whom this gateway said something, each with the lives.
+    pub here: HashMap<UserId, Vec<LiveId>>,
+    /// The users of whom a gateway without an entry said something.
+    pub nobodys: Vec<UserId>,
+}
+
+/// So many lives to which a user came, or which the user left, are remembered until the store knows. Beyond that,
+/// anybody counts as moved.
+const MOST_MOVED: usize = 64;
 
 /// The users of the platform in one set.
 #[derive(Debug)]
@@ -30,6 +47,8 @@ pub struct Platform {
     slices: Box<[Slice]>,
     /// The sum of the slices' sizes.
     online: SetSize,
+    /// The place of the slice that is read back next.
+    read_back_next: AtomicUsize,
 }
 
 /// The users of one slice.
@@ -38,6 +57,21 @@ struct Users {
     here: HashMap<UserId, Here>,
     /// When those who went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
+    /// The live of each seat of a user, the one joined last at the end.
+    lives: HashMap<UserId, Vec<LiveId>>,
+    /// The lives that a user came to or left, until the store knows.
+    moved: HashMap<UserId, Vec<LiveId>>,
+    /// Some of that was forgotten, or the store lost where users are: anybody may have moved.
+    anybody_moved: bool,
+}
+
+/// What one call tells of the lives in which users are.
+#[derive(Debug, Default)]
+pub struct Telling {
+    /// Of each user who is there, the lives on this gateway, the one joined last at the end.
+    pub lives: Vec<Vec<LiveId>>,
+    /// The lives to which users came, or which they left, as the store knows after the call.
+    pub moved: Vec<(LiveId, UserId)>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +95,13 @@ impl Platform {
     fn new(set: OnlineSet, of: u32, now: Millis) -> Self {
         let slices = SliceId::all(set.clone(), of).map(|id| Slice::new(id, now));
         let users = (0..of).map(|_| Mutex::default());
-        Self { set, users: users.collect(), slices: slices.collect(), online: SetSize::default() }
+        Self {
+            set,
+            users: users.collect(),
+            slices: slices.collect(),
+            online: SetSize::default(),
+            read_back_next: AtomicUsize::new(0),
+        }
     }
 
     /// Which set it is.
@@ -110,9 +150,102 @@ impl Platform {
         users.note_seen(user, heard);
         let mut state = self.slices[place].lock();
         state.want(user, Standing::Gone);
+        if state.desired().is_settled(user) {
+            // The store never knew of the visit.
+            users.moved.remove(user);
+        }
         if users.shrink() {
             state.shrink();
         }
+    }
+
+    /// A socket of a user took a seat in a live. True if the store has to be told.
+    pub fn join_live(&self, user: &UserId, live: &LiveId) -> bool {
+        self.change_lives(user, |lives| lives.push(live.clone()))
+    }
+
+    /// A socket of a user gave up its seat in a live. True if the store has to be told. If the live has closed, it may
+    /// be open again when the store is told: those who are in it then must hear that the user is gone.
+    pub fn leave_live(&self, user: &UserId, live: &LiveId) -> bool {
+        self.change_lives(user, |lives| give_up(lives, live))
+    }
+
+    fn change_lives(&self, user: &UserId, change: impl FnOnce(&mut Vec<LiveId>)) -> bool {
+        let place = self.place_of(user);
+        let mut users = self.users[place].lock();
+        let lives = users.lives.entry(user.clone()).or_default();
+        let before = to_tell(lives);
+        change(lives);
+        let after = to_tell(lives);
+        if lives.is_empty() {
+            users.lives.remove(user);
+        }
+        if before == after {
+            return false;
+        }
+        let mut state = self.slices[place].lock();
+        state.tell_again(user);
+        if state.desired().is_settled(user) {
+            return false;
+        }
+        for live in before.iter().filter(|live| !after.contains(live)) {
+            users.note_moved(user, live);
+        }
+        true
+    }
+
+    /// What a call tells of the lives of those who are there, and of those who left. [`Self::not_told`] takes back what
+    /// the call did not do.
+    pub fn telling(&self, place: usize, here: &[UserId], gone: &[UserId]) -> Telling {
+        if self.set != OnlineSet::Users {
+            return Telling::default();
+        }
+        let mut users = self.users[place].lock();
+        let mut telling = Telling::default();
+        for user in here.iter().chain(gone) {
+            let moved = users.moved.remove(user).unwrap_or_default();
+            telling.moved.extend(moved.into_iter().map(|live| (live, user.clone())));
+        }
+        for user in here {
+            let lives = users.told_lives(user);
+            telling.moved.extend(lives.iter().map(|live| (live.clone(), user.clone())));
+            telling.lives.push(lives);
+        }
+        telling
+    }
+
+    /// Takes back what a call should have told.
+    pub fn not_told(&self, place: usize, telling: Telling) {
+        let mut users = self.users[place].lock();
+        for (live, user) in telling.moved {
+            users.note_moved(&user, &live);
+        }
+    }
+
+    /// Notes that it is not known who moved in the slice at this place: the store lost where users are, or other
+    /// programs wrote there.
+    pub fn forget_moves(&self, place: usize) {
+        self.users[place].lock().anybody_moved = true;
+    }
+
+    /// Whether anybody may have moved in the slice at this place, now that the store knows all of it. Asked once.
+    pub fn take_anybody_moved(&self, place: usize) -> bool {
+        let mut users = self.users[place].lock();
+        users.anybody_moved && !self.slices[place].lock().is_dirty() && std::mem::take(&mut users.anybody_moved)
+    }
+
+    /// The users of the slice at this place of whom the store notes other lives on this gateway than it should.
+    pub fn wrongly_noted(&self, place: usize, said: SaidLives) -> Vec<UserId> {
+        let SaidLives { mut here, nobodys } = said;
+        let users = self.users[place].lock();
+        let mut wrong: Vec<UserId> = nobodys.into_iter().filter(|user| users.here.contains_key(user)).collect();
+        for user in users.lives.keys().filter(|user| users.here.contains_key(*user)) {
+            if here.remove(user).unwrap_or_default() != users.told_lives(user) {
+                wrong.push(user.clone());
+            }
+        }
+        wrong.extend(here.into_keys());
+        wrong
     }
 
     /// How many users are online here.
@@ -183,6 +316,22 @@ impl Platform {
         }
     }
 
+    /// Has what the store holds for this gateway read back in some slices, those of about `most` users here: another
+    /// program may have written there and left all numbers as they were. The next call begins where this one ended.
+    /// Returns the places.
+    pub fn read_back_some(&self, most: usize) -> Vec<usize> {
+        let mut places = Vec::new();
+        let mut users = 0;
+        while users < most && places.len() < self.slices.len() {
+            let place = self.read_back_next.fetch_add(1, Ordering::Relaxed) % self.slices.len();
+            let mut state = self.slices[place].lock();
+            state.read_back_all();
+            users += state.desired().wanted();
+            places.push(place);
+        }
+        places
+    }
+
     /// Takes in a slice's size, as the store told it.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) {
         self.slices[place].note(size, now, &self.online);
@@ -195,6 +344,22 @@ impl Platform {
 }
 
 impl Users {
+    /// The lives of a user as the store is told of them: each once, the one joined last at the end.
+    fn told_lives(&self, user: &UserId) -> Vec<LiveId> {
+        self.lives.get(user).map(|lives| to_tell(lives)).unwrap_or_default()
+    }
+
+    fn note_moved(&mut self, user: &UserId, live: &LiveId) {
+        let known = self.moved.entry(user.clone()).or_default();
+        if known.len() >= MOST_MOVED {
+            known.clear();
+            self.anybody_moved = true;
+        }
+        if !known.contains(live) {
+            known.push(live.clone());
+        }
+    }
+
     fn note_seen(&mut self, user: &UserId, heard: Millis) {
         if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) {
             let there = self.seen.entry(user.clone()).or_insert(heard);
@@ -208,9 +373,28 @@ impl Users {
         if sparse {
             self.here.shrink_to(self.here.len() * 2);
             self.seen.shrink_to(self.here.len() * 2);
+            self.lives.shrink_to(self.here.len() * 2);
         }
         sparse
     }
+}
+
+fn give_up(lives: &mut Vec<LiveId>, live: &LiveId) {
+    if let Some(place) = lives.iter().rposition(|there| there == live) {
+        lives.remove(place);
+    }
+}
+
+/// Each live once, the one joined last at the end; of very many, the last ones.
+fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
+    let mut told: Vec<LiveId> = Vec::new();
+    for live in lives.iter().rev() {
+        if told.len() < MAX_LIVES && !told.contains(live) {
+            told.push(live.clone());
+        }
+    }
+    told.reverse();
+    told
 }
 
 #[cfg(test)]
@@ -357,5 +541,123 @@ mod tests {
             taken += batch;
         }
         assert_eq!(taken, MAX_SEEN);
+    }
+    fn live(name: &str) -> LiveId {
+        LiveId::parse(name).unwrap()
+    }
+
+    /// What the calls tell of the user, who stays there, with a store that answers as expected.
+    fn told(platform: &Platform, user: &UserId) -> Vec<Telling> {
+        let place = platform.place_of(user);
+        let mut turn = platform.slices[place].lock().begin_turn(1, context());
+        let mut told = Vec::new();
+        loop {
+            let step = platform.slices[place].lock().next_step(&mut turn);
+            let Step::Call(draft) = step else { return told };
+            told.push(platform.telling(place, &draft.joins, &draft.leaves));
+            let held = u64::from(platform.is_here(user));
+            let size = SliceSize { card: held, ..SliceSize::default() };
+            let done = ApplyReply::Done(SliceView { size, held, held_fans: 0 });
+            platform.slices[place].lock().answered(&draft, &done, 0);
+        }
+    }
+
+    /// The lives that the next call tells of a user.
+    fn told_lives(platform: &Platform, user: &UserId) -> Option<Vec<LiveId>> {
+        told(platform, user).pop().map(|telling| telling.lives.concat())
+    }
+
+    #[test]
+    fn the_lives_of_a_user_are_told_until_their_seats_are_given_up() {
+        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let [one, two] = ["1", "2"].map(live);
+        platform.enter(&user);
+        assert!(platform.join_live(&user, &one));
+        assert_eq!(told_lives(&platform, &user), Some(vec![one.clone()]));
+        assert!(!platform.join_live(&user, &one));
+        assert_eq!(told_lives(&platform, &user), None, "a second device in the same live");
+        platform.join_live(&user, &two);
+        assert_eq!(told_lives(&platform, &user), Some(vec![one.clone(), two.clone()]));
+        platform.leave_live(&user, &one);
+        assert_eq!(told_lives(&platform, &user), None);
+        platform.leave_live(&user, &two);
+        assert_eq!(told_lives(&platform, &user), Some(vec![one.clone()]));
+        platform.leave_live(&user, &one);
+        assert_eq!(told_lives(&platform, &user), Some(vec![]));
+        assert_eq!(told_lives(&platform, &user), None);
+    }
+
+    #[test]
+    fn of_very_many_lives_the_last_ones_are_told() {
+        let (platform, user) = (Platform::of_users(0), user("u1"));
+        platform.enter(&user);
+        let lives: Vec<LiveId> = (0..MAX_LIVES + 3).map(|n| live(&n.to_string())).collect();
+        for live in &lives {
+            platform.join_live(&user, live);
+        }
+        assert_eq!(told_lives(&platform, &user), Some(lives[3..].to_vec()));
+    }
+
+    #[test]
+    fn who_moved_is_known_once_the_store_was_told() {
+        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let place = platform.place_of(&user);
+        let [one, two] = ["1", "2"].map(live);
+        let there = |live: &LiveId| (live.clone(), user.clone());
+        let moved = || told(&platform, &user).into_iter().flat_map(|telling| telling.moved).collect::<Vec<_>>();
+        platform.enter(&user);
+        platform.join_live(&user, &one);
+        assert_eq!(moved(), [there(&one)]);
+        platform.leave_live(&user, &one);
+        platform.join_live(&user, &two);
+        let lost = platform.telling(place, std::slice::from_ref(&user), &[]);
+        platform.leave_live(&user, &two);
+        platform.not_told(place, lost);
+        let mut all = moved();
+        all.sort();
+        assert_eq!(all, [there(&one), there(&two)]);
+        assert!(!platform.take_anybody_moved(place));
+        for n in 0..=MOST_MOVED {
+            platform.join_live(&user, &live(&n.to_string()));
+            platform.leave_live(&user, &live(&n.to_string()));
+        }
+        assert!(!platform.take_anybody_moved(place), "the store does not know yet");
+        assert!(moved().len() <= MOST_MOVED);
+        assert_eq!([platform.take_anybody_moved(place), platform.take_anybody_moved(place)], [true, false]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_the_lives_of_a_user_whom_the_store_never_knew() {
+        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let place = platform.place_of(&user);
+        for _ in 0..2 {
+            platform.enter(&user);
+            platform.join_live(&user, &live("1"));
+            platform.leave_live(&user, &live("1"));
+            platform.leave(&user, 5);
+        }
+        let users = platform.users[place].lock();
+        assert!(users.lives.is_empty() && users.moved.is_empty());
+    }
+
+    #[test]
+    fn lives_that_the_store_notes_wrongly_are_found() {
+        let platform = Platform::of_users(0);
+        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
+        let [right, other, missing, stale, foreign, gone] = [(); 6].map(|()| mine.next().unwrap());
+        for user in [&right, &other, &missing, &stale, &foreign] {
+            platform.enter(user);
+        }
+        for user in [&right, &other, &missing] {
+            platform.join_live(user, &live("1"));
+        }
+        let says = |user: &UserId, at: &str| (user.clone(), vec![live(at)]);
+        let here = [says(&right, "1"), says(&other, "2"), says(&stale, "1"), says(&gone, "1")].into();
+        let said = SaidLives { here, nobodys: vec![foreign.clone(), mine.next().unwrap()] };
+        let mut wrong = platform.wrongly_noted(0, said);
+        wrong.sort();
+        let mut expected = [other, missing, stale, foreign, gone];
+        expected.sort();
+        assert_eq!(wrong, expected);
     }
 }

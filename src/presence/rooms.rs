@@ -296,6 +296,20 @@ impl Rooms {
         self.flush_if_dirty(&Audience::Platform(platform.clone()), platform.place_of(user));
     }
 
+    /// Notes that a socket of a user online took a seat in a live.
+    pub fn join_live(&self, user: &UserId, live: &LiveId) {
+        if let Some(users) = self.users.as_ref().filter(|users| users.join_live(user, live)) {
+            self.flush(Audience::Platform(users.clone()), users.place_of(user));
+        }
+    }
+
+    /// Notes that a socket of a user online gave up its seat in a live.
+    pub fn leave_live(&self, user: &UserId, live: &LiveId) {
+        if let Some(users) = self.users.as_ref().filter(|users| users.leave_live(user, live)) {
+            self.flush(Audience::Platform(users.clone()), users.place_of(user));
+        }
+    }
+
     fn flush_if_dirty(&self, audience: &Audience, place: usize) {
         if audience.is_dirty(place) {
             self.flush(audience, place);

@@ -57,6 +57,11 @@ impl SliceState {
         self.desired.want(user, standing);
     }
 
+    /// Has the store told of a user again; see [`DesiredState::tell_again`].
+    pub fn tell_again(&mut self, user: &UserId) {
+        self.desired.tell_again(user);
+    }
+
     /// Wants the store to hold nobody, for good: the gateway stops.
     pub fn want_nobody(&mut self) {
         self.desired.remove_all();
@@ -187,8 +192,7 @@ impl SliceState {
 
     /// Takes in what the store holds for this gateway; see [`DesiredState::reconcile`].
     pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
-        let mut difference = self.desired.reconcile(entry, held);
-        difference.missing += self.desired.resend(&held.missing);
+        let difference = self.desired.reconcile(entry, held);
         self.drift = difference.total();
         difference
     }

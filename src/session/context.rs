@@ -15,7 +15,6 @@ use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
-use crate::presence::whereabouts::Whereabouts;
 use crate::sync::lives::Lives;
 
 pub(crate) struct SessionContext {
@@ -24,8 +23,6 @@ pub(crate) struct SessionContext {
     pub(crate) user_sockets: UserSockets,
     /// What each user may ask of the store.
     pub(crate) budgets: Arc<UserBudgets>,
-    /// `None` if it is not tracked who is online on the platform.
-    pub(crate) whereabouts: Option<Arc<Whereabouts>>,
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) trust: Arc<Trust>,
     pub(crate) reaper: Arc<Reaper>,

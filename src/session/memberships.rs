@@ -10,12 +10,11 @@ use std::sync::Arc;
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
-use crate::base::identity::{Identity, Role};
-use crate::base::ids::{LiveId, UserId};
+use crate::base::identity::Role;
+use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::room::{Ended, Interest};
-use crate::presence::whereabouts::Whereabouts;
 use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
@@ -143,7 +142,9 @@ impl Memberships {
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
         // Only now: the seat that was left counted as away.
         self.look_away(Away::Back);
-        self.note_whereabouts(room, Whereabouts::joined);
+        if self.conn.identity.counted {
+            self.context.rooms.join_live(&self.conn.identity.user, &room.record.live);
+        }
         tracing::debug!(live_id = %room.record.live, epoch = %room.record.epoch, "joined");
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);
@@ -166,7 +167,9 @@ impl Memberships {
     fn give_up_seat(&mut self) -> Option<Arc<Room>> {
         self.end_friends();
         let room = self.seat.take()?.room;
-        self.note_whereabouts(&room, Whereabouts::left);
+        if self.conn.identity.counted {
+            self.context.rooms.leave_live(&self.conn.identity.user, &room.record.live);
+        }
         Some(room)
     }
 
@@ -176,14 +179,6 @@ impl Memberships {
         if room.look_away(&self.conn, away, self.context.clock.now()) {
             self.context.rooms.show(room);
             self.context.rooms.publish(room);
-        }
-    }
-
-    /// A socket that is in no figure is nowhere.
-    fn note_whereabouts(&self, room: &Room, change: fn(&Whereabouts, &UserId, &LiveId)) {
-        let Identity { user, counted, .. } = &self.conn.identity;
-        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| *counted) {
-            change(whereabouts, user, &room.record.live);
         }
     }
 

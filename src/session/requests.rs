@@ -106,7 +106,7 @@ impl<S: Transport> Session<S> {
     async fn join(&mut self, wish: &JoinWish, id: Option<&RequestId>) -> RequestResult {
         let JoinWish { live, counts, friends } = wish;
         self.refuse_early(Action::Join, "this role joins no lives", live)?;
-        if *friends && self.context.whereabouts.is_none() {
+        if *friends && self.context.rooms.users.is_none() {
             let message = "the gateway runs with --track-online off, and does not know where friends are";
             return Err(Refusal::new(ErrorCode::NotAvailable, message).into());
         }

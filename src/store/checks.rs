@@ -113,13 +113,13 @@ pub struct FoundSlice {
     /// The size over all gateways.
     pub size: SliceSize,
     /// As in a [`SliceReading`].
-    pub timed: Option<u64>,
+    pub noted: Option<u64>,
 }
 
 impl From<&SliceReading> for FoundSlice {
     fn from(reading: &SliceReading) -> Self {
-        let SliceReading { size, entry, held, held_fans, timed, .. } = *reading;
-        Self { entry, held, held_fans, size, timed }
+        let SliceReading { size, entry, held, held_fans, noted, .. } = *reading;
+        Self { entry, held, held_fans, size, noted }
     }
 }
 
@@ -127,12 +127,12 @@ impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in
     /// doubt never is, nor is one of an older version, nor one that has other times than those of its members.
     pub fn is_met(&self, found: &FoundSlice) -> bool {
-        let FoundSlice { size, timed, .. } = found;
+        let FoundSlice { size, noted, .. } = found;
         found.entry == self.entry
             && (found.held, found.held_fans) == (self.held, self.held_fans)
             && (size.arrived(), size.fans) == (self.size.arrived(), self.size.fans)
             && !size.in_doubt
             && size.version >= self.size.version
-            && timed.is_none_or(|timed| timed == size.card)
+            && noted.is_none_or(|noted| noted == size.card)
     }
 }

@@ -42,7 +42,6 @@ mod statuses;
 mod streamers;
 mod sums;
 mod timelines;
-mod whereabouts;
 
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
@@ -74,7 +73,7 @@ pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
     LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
 };
-pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
+pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts, WhereaboutsPage};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{FinishedChanges, Profile, Profiles, PutProfile};
 pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
@@ -86,16 +85,15 @@ pub use sessions::{
     MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions, Stay, Stays, Watched,
 };
 pub use slices::{
-    Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedTimes, Fence, HeldFrom, HeldMembers, HeldPage,
-    Holders, LATEST_ENTRY, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
-    SliceTotals, SliceView, Slices, Strays, StraysPage, Surplus, Swept,
+    Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom, HeldMembers, HeldPage,
+    Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize,
+    SliceSurvey, SliceTotals, SliceView, Slices, Strays, StraysPage, Surplus, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use sums::{Arrived, Sums, Uniques};
 pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
-pub use whereabouts::{Chain, MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Everything a gateway needs of its store.
 pub trait Store:
@@ -116,7 +114,6 @@ pub trait Store:
     + FanoutJobs
     + LastSeen
     + OnlineUsers
-    + Whereabouts
     + Attendance
     + Sessions
     + Bus

@@ -24,7 +24,19 @@ pub struct UserPresence {
     /// When the user was seen last; `None` for a user who is online, or was forgotten.
     pub last_seen: Option<UnixMillis>,
     /// In which live a user who is online is, as each gateway said. Callers ignore gateways that do not live.
-    pub lives: Vec<(GatewayId, LiveId)>,
+    pub lives: Whereabouts,
+}
+
+/// In which live a user is, as each gateway said: the live joined last comes last of a gateway.
+pub type Whereabouts = Vec<(GatewayId, LiveId)>;
+
+/// A page of whereabouts; `next` is `None` at the end. A user may come twice, as in HSCAN.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WhereaboutsPage {
+    /// The users of the page.
+    pub users: Vec<(UserId, Whereabouts)>,
+    /// Where to go on.
+    pub next: Option<u64>,
 }
 
 impl UserPresence {
@@ -43,9 +55,11 @@ pub trait OnlineUsers: Sync {
     /// What is known of each of some users, in the same order.
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>>;
 
-    /// In which live each of some users is, as each gateway said, in the same order. A user's words may come before the
-    /// user is online.
-    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>>;
+    /// In which live each of some users is, as each gateway said, in the same order.
+    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>;
+
+    /// A page of the users of a slice, from cursor 0 on, with what gateways said of each.
+    async fn whereabouts_page(&self, slice: u32, cursor: u64) -> StoreResult<WhereaboutsPage>;
 }
 
 #[cfg(test)]

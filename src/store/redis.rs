@@ -58,7 +58,6 @@ mod tls;
 mod topology;
 pub(crate) mod users;
 mod watchdog;
-mod whereabouts;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use super::limits::MAX_BATCH;
+use super::online_users::Whereabouts;
 use super::sessions::Stays;
 use super::slices::{
     Apply, ApplyReply, Compared, DOUBT_AFTER_LOSS, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
@@ -16,7 +17,7 @@ use super::slices::{
 };
 use super::sums::{Arrived, Uniques};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, Group, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, UserId};
 
 /// The most strays that one answer names.
 const MAX_NAMES: usize = 10;
@@ -29,8 +30,10 @@ const MAX_NAMES: usize = 10;
 pub struct Slice {
     members: GroupSet,
     fans: GroupSet,
-    /// Since when each member is there, in a set that keeps it.
+    /// Since when each member is there, in a live.
     since: BTreeMap<UserId, UnixMillis>,
+    /// In which lives each member is, among the users of the platform.
+    lives: BTreeMap<UserId, Whereabouts>,
     /// The number of each gateway's last applied call.
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
@@ -59,8 +62,9 @@ struct Moved {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.fans, &self.since, &self.entries, self.fence, &self.stays)
-            == (&other.members, &other.fans, &other.since, &other.entries, other.fence, &other.stays)
+        (&self.members, &self.fans, &self.entries, self.fence, &self.stays)
+            == (&other.members, &other.fans, &other.entries, other.fence, &other.stays)
+            && (&self.since, &self.lives) == (&other.since, &other.lives)
             && (self.counted(), self.counted_fans, self.doubt) == (other.counted(), other.counted_fans, other.doubt)
     }
 }
@@ -69,7 +73,7 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.fans, &self.since, &self.entries, self.fence).hash(state);
+        (&self.members, &self.fans, &self.since, &self.lives, &self.entries, self.fence).hash(state);
         (self.counted(), self.counted_fans, self.doubt).hash(state);
     }
 }
@@ -103,6 +107,7 @@ impl Slice {
         let version = self.move_on(now);
         let present: Vec<UserId> = call.present().cloned().collect();
         self.note_since(&present, &call.since);
+        self.note_lives(&call.gateway, &call.joins, &call.lives);
         let came = Moved {
             members: self.members.join(&call.gateway, &present),
             fans: self.fans.join(&call.gateway, &call.fans),
@@ -261,7 +266,7 @@ impl Slice {
             entry: self.entries.get(gateway).copied(),
             held: self.members.held_by(gateway),
             held_fans: self.fans.held_by(gateway),
-            timed: None,
+            noted: None,
             gateways: self.entries.keys().filter(|other| *other != gateway).cloned().collect(),
         }
     }
@@ -279,7 +284,7 @@ impl Slice {
             card: self.members.users.len(),
             fans: self.fans.users.len(),
             leaves: self.arrived.leaves,
-            timed: None,
+            noted: None,
             may_be_in_doubt: self.may_be_in_doubt(),
             parts: self.entries.iter().map(part).collect(),
         }
@@ -303,6 +308,7 @@ impl Slice {
         if !taken.is_empty() {
             self.compare_sizes(None, now);
         }
+        self.drop_words(gateway, &taken);
         let left = Moved { fans: self.drop_fans(gateway, &taken), members: self.drop_unheld(&taken, |_| last_heard) };
         let done = self.members.held_by(gateway) == 0;
         if done {
@@ -396,9 +402,23 @@ impl Slice {
         self.group(group).held.get(gateway).into_iter().flat_map(Members::users)
     }
 
-    /// Of how many members the slice says since when they are there.
-    pub fn timed(&self) -> u64 {
-        self.since.len() as u64
+    /// Of how many members of such a set the slice notes what it should; `None` if it notes nothing.
+    pub fn noted(&self, set: &OnlineSet) -> Option<u64> {
+        match set {
+            OnlineSet::Live(_) => Some(self.since.len() as u64),
+            OnlineSet::Users => Some(self.lives.len() as u64),
+            OnlineSet::Streamers => None,
+        }
+    }
+
+    /// In which lives each user of the platform is, as gateways said.
+    pub fn whereabouts(&self) -> impl Iterator<Item = (&UserId, &Whereabouts)> {
+        self.lives.iter()
+    }
+
+    /// In which lives a user of the platform is, as gateways said.
+    pub fn whereabouts_of(&self, user: &UserId) -> Whereabouts {
+        self.lives.get(user).cloned().unwrap_or_default()
     }
 
     /// Since when a user is in the slice, if it keeps that.
@@ -436,6 +456,7 @@ impl Slice {
     /// Answers how many left the slice.
     fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
         self.members.let_go(gateway, users);
+        self.drop_words(gateway, users);
         self.drop_unheld(users, at)
     }
 
@@ -467,6 +488,7 @@ impl Slice {
     fn drop_member(&mut self, user: &UserId, at: UnixMillis) {
         self.members.users.remove(user);
         self.since.remove(user);
+        self.lives.remove(user);
         if let Some(stays) = self.fence.and_then(|fence| self.stays.get_mut(&fence.epoch())) {
             stays.leave(user, at);
         }
@@ -496,6 +518,25 @@ impl Slice {
         }
     }
 
+    /// Notes in which lives users are on a gateway, whose words about a user come after those of others. What gateways
+    /// without an entry said is nobody's.
+    fn note_lives(&mut self, gateway: &GatewayId, joins: &[UserId], lives: &[Vec<LiveId>]) {
+        for (user, lives) in joins.iter().zip(lives) {
+            let words = self.lives.entry(user.clone()).or_default();
+            words.retain(|(from, _)| from != gateway && self.entries.contains_key(from));
+            words.extend(lives.iter().map(|live| (gateway.clone(), live.clone())));
+        }
+    }
+
+    /// Drops what a gateway says of the lives in which users are.
+    fn drop_words(&mut self, gateway: &GatewayId, users: &[UserId]) {
+        for user in users {
+            if let Some(words) = self.lives.get_mut(user) {
+                words.retain(|(from, _)| from != gateway && self.entries.contains_key(from));
+            }
+        }
+    }
+
     /// Moves to the next version after a change. Versions follow the store's clock, so that they keep growing after the
     /// slice's data was lost, and they grow even if the clock goes back.
     fn move_on(&mut self, now: UnixMillis) -> u64 {
@@ -507,6 +548,7 @@ impl Slice {
         self.members = GroupSet::default();
         self.fans = GroupSet::default();
         self.since.clear();
+        self.lives.clear();
         self.entries.clear();
         self.arrived = Arrived::default();
         self.counted_fans = 0;
@@ -650,6 +692,7 @@ mod tests {
             joins: vec![user("u1"), user("u2")],
             fans: Vec::new(),
             since: Vec::new(),
+            lives: Vec::new(),
             leaves: Vec::new(),
             left: None,
             uniques: false,

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use super::{Arrived, SESSIONS_A_CALL, StoreResult, Uniques};
 use crate::base::clock::{Millis, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 
 /// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to closed within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,10 +62,12 @@ pub struct Apply {
     pub joins: Vec<UserId>,
     /// Users who are there and fans. A user is a fan in the slice as long as any gateway says so.
     pub fans: Vec<UserId>,
-    /// Since when each of `joins` and then each of `fans` is there, by the gateway's wall clock, for a set that keeps
-    /// it ([`crate::base::ids::OnlineSet::keeps_since`]); empty for the others. Of a user who is in the slice already,
-    /// the earlier time stays.
+    /// Since when each of `joins` and then each of `fans` is there, by the gateway's wall clock, in a live; empty for
+    /// the other sets. Of a user who is in the slice already, the earlier time stays.
     pub since: Vec<UnixMillis>,
+    /// In which lives each of `joins` is on this gateway, the one joined last at the end, at most [`MAX_LIVES`], for
+    /// the users of the platform; empty for the other sets.
+    pub lives: Vec<Vec<LiveId>>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
     /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for a live with attendance,
@@ -89,9 +91,12 @@ impl Apply {
 
     /// Whether the call begins and ends sessions.
     pub fn keeps_sessions(&self) -> bool {
-        self.left.is_some() && self.slice.set.keeps_since()
+        self.left.is_some() && self.slice.set.live().is_some()
     }
 }
+
+/// In so many lives a user is said to be by one gateway, at most: the ones joined last.
+pub const MAX_LIVES: usize = 32;
 
 /// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found that out and
 /// written again whom it holds.
@@ -172,8 +177,8 @@ pub struct SliceReading {
     pub held: u64,
     /// The fans among them.
     pub held_fans: u64,
-    /// Of how many members the slice says since when they are there; `None` for a set that does not keep it.
-    pub timed: Option<u64>,
+    /// Of how many members the slice notes what it should; `None` for a set that notes nothing of its members.
+    pub noted: Option<u64>,
     /// The other gateways with an entry.
     pub gateways: Vec<GatewayId>,
 }
@@ -190,7 +195,7 @@ pub struct SliceSurvey {
     /// How many left, as the calls on the slice have counted.
     pub leaves: u64,
     /// As in a [`SliceReading`].
-    pub timed: Option<u64>,
+    pub noted: Option<u64>,
     /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading may look so.
     pub may_be_in_doubt: bool,
     /// Every gateway with an entry.
@@ -198,9 +203,9 @@ pub struct SliceSurvey {
 }
 
 impl SliceSurvey {
-    /// Whether the slice is in no doubt, and says of each member since when they are there if its set keeps that.
+    /// Whether the slice is in no doubt, and notes of each member what it should.
     pub fn looks_right(&self) -> bool {
-        !self.may_be_in_doubt && self.timed.is_none_or(|timed| timed == self.card)
+        !self.may_be_in_doubt && self.noted.is_none_or(|noted| noted == self.card)
     }
 }
 
@@ -242,8 +247,8 @@ pub struct MemberPage {
 pub struct HeldPage {
     /// The users that it holds.
     pub users: Vec<UserId>,
-    /// Those of them that the slice lacks, or of whom it lacks since when they are there. No call leaves such users
-    /// behind, so another program wrote there.
+    /// Those of them that the slice lacks, or of whom it lacks what it should note. No call leaves such users behind,
+    /// so another program wrote there.
     pub missing: Vec<UserId>,
     /// Where to go on.
     pub next: Option<u64>,
@@ -279,7 +284,7 @@ pub struct HeldMembers {
     pub users: HashSet<UserId>,
     /// Those whom it holds as fans.
     pub fans: HashSet<UserId>,
-    /// Those of both that the slice lacks.
+    /// Those of both that the slice lacks, or of whom it notes something else than it should.
     pub missing: Vec<UserId>,
 }
 
@@ -344,9 +349,9 @@ pub struct Surplus {
     pub fans: i64,
 }
 
-/// The times in a page that belonged to nobody in the slice.
+/// What was noted, in a page, of users who are not in the slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DroppedTimes {
+pub struct DroppedNotes {
     /// How many there were.
     pub dropped: u64,
     /// Where to go on; `None` at the end.
@@ -420,9 +425,9 @@ pub trait Slices: Sync {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage>;
 
-    /// Looks through a page of the times since when members of a slice are there, from cursor 0 on, and removes those
-    /// of users who are not in the slice. The slice keeps such times.
-    async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes>;
+    /// Looks through a page of what a slice notes of its members, from cursor 0 on, and removes what it notes of users
+    /// who are not there. The slice notes something.
+    async fn drop_notes(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedNotes>;
 
     /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those
     /// who were missing are back. Members who were not counted count as come, and missing ones as left. `surplus` is
@@ -497,7 +502,7 @@ pub trait Slices: Sync {
         last_heard: UnixMillis,
     ) -> BoxStream<'a, StoreResult<Swept>> {
         // Such a set may keep sessions.
-        let most = if slice.set.keeps_since() { most.min(SESSIONS_A_CALL) } else { most };
+        let most = if slice.set.live().is_some() { most.min(SESSIONS_A_CALL) } else { most };
         pages(move |_| async move {
             let swept = self.sweep(slice, gateway, most, last_heard).await?;
             Ok((swept, (!swept.done).then_some(0)))

@@ -40,6 +40,10 @@ const AGAIN: Millis = 1_000;
 /// Keys that do not change are written again after this time, in ms, since their lifetime in the store is hours.
 const WRITE_AGAIN: Millis = 3_600_000;
 
+/// Users of a set of the platform whom all gateways together read back with each check, at least: another program may
+/// have written there and left all numbers as they were.
+const READ_BACK: usize = 10_000;
+
 /// What is expected of one room.
 struct Expected {
     room: Arc<Room>,
@@ -288,12 +292,12 @@ impl Checker {
             }
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
-        let untimed = reading.timed.is_some_and(|timed| timed < size.card);
-        if reading.timed.is_some_and(|timed| timed > size.card) {
-            self.mender.drop_times(&slice.id).await?;
+        let lacks_notes = reading.noted.is_some_and(|noted| noted < size.card);
+        if reading.noted.is_some_and(|noted| noted > size.card) {
+            self.mender.drop_notes(&slice.id).await?;
         }
         let found = (reading.entry, reading.held, reading.held_fans);
-        let differs = found != (expected.entry, expected.held, expected.held_fans) || untimed && reading.held > 0;
+        let differs = found != (expected.entry, expected.held, expected.held_fans) || lacks_notes && reading.held > 0;
         if let Some(room) = audience.room()
             && reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
         {
@@ -344,10 +348,11 @@ impl Checker {
         }
     }
 
-    /// Checks a set of users of the platform. It has no record, and other gateways do not tell its sizes.
+    /// Checks a set of users of the platform. It has no record, and other gateways do not tell its sizes. Some of its
+    /// slices are read back.
     pub async fn check_platform(&self, platform: Arc<Platform>) {
         let own = self.gateways.own.incarnation();
-        let audience = Audience::Platform(platform);
+        let audience = Audience::Platform(platform.clone());
         let (mut places, mut expected) = (Vec::new(), Vec::new());
         for (place, slice) in audience.slices().iter().enumerate() {
             let version = slice.size().version;
@@ -385,6 +390,9 @@ impl Checker {
             }
         }
         self.write_slices_again(&audience, self.clock.now());
+        for place in platform.read_back_some(READ_BACK / self.gateways.roster().living.len().max(1)) {
+            self.rooms.flush(&audience, place);
+        }
     }
 
     /// Looks again at lives whose rooms have ended here, some at a time: a failover may have brought their keys back.

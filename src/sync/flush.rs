@@ -7,7 +7,7 @@
 //! time under the [`ResyncLimit`]. A job that fails leaves the slice queued; the next attempt starts from the state at
 //! that time.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +19,13 @@ use tracing::Instrument;
 
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
-use crate::base::ids::{GatewayId, OnlineSet};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::base::slow_jobs::SlowJobs;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
+use crate::presence::platform::SaidLives;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Audience, Platform, Room, Rooms};
@@ -346,6 +347,7 @@ impl Flusher {
             return Err(StoreError::Lost("the lease, before an entry was made".to_owned()));
         }
         let left = audience.left(place, &draft.leaves);
+        let telling = audience.telling(place, draft);
         let call = Apply {
             slice: slice.id.clone(),
             epoch: audience.epoch(),
@@ -356,6 +358,7 @@ impl Flusher {
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
             since: audience.since(place, draft.joins.iter().chain(&draft.fans), self.clock.unix()),
+            lives: telling.lives.clone(),
             leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
             uniques: audience.room().is_some_and(|room| room.uniques),
@@ -370,6 +373,11 @@ impl Flusher {
                 Verdict::Settled
             }
         };
+        if !matches!(reply, Ok(ApplyReply::Done(_))) {
+            audience.not_told(place, telling);
+        } else if let Audience::Platform(platform) = audience {
+            self.pass_on(telling.moved, platform.take_anybody_moved(place));
+        }
         match reply? {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by(draft.len() as u64);
@@ -397,6 +405,19 @@ impl Flusher {
         Ok(verdict)
     }
 
+    /// Has the gateways that want to know told who came to lives and who left them, as the store knows by now.
+    fn pass_on(&self, moved: Vec<(LiveId, UserId)>, anybody: bool) {
+        if anybody {
+            self.rooms.anybody_moved();
+        }
+        // The room is gone by now, and with it the knowledge of whether anybody wants to know.
+        let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
+        for (live, user) in self.rooms.moved(moved) {
+            elsewhere.entry(live).or_default().push(user);
+        }
+        elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(&live, &users));
+    }
+
     /// Makes sure that the epoch is still open. The platform's always is, and has no record.
     async fn keep(&self, audience: &Audience) -> StoreResult<()> {
         match audience {
@@ -418,6 +439,7 @@ impl Flusher {
         if !audience.has_ended() && slice.lock().reassert() {
             self.metrics.reasserts.inc();
             self.note_unsettled(audience, slice);
+            self.forget_moves(audience, slice);
         }
         Ok(())
     }
@@ -429,16 +451,51 @@ impl Flusher {
         }
     }
 
+    /// Where users of the platform are was lost, or is wrong: it is not known who moved.
+    fn forget_moves(&self, audience: &Audience, slice: &Slice) {
+        if let Audience::Platform(platform) = audience {
+            platform.forget_moves(slice.id.index as usize - 1);
+        }
+    }
+
+    /// Reads what the store notes of the lives in which users are; `others` are the other gateways with an entry.
+    async fn said_lives(&self, slice: &Slice, own: &GatewayId, others: &[GatewayId]) -> StoreResult<SaidLives> {
+        let mut said = SaidLives::default();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.store.whereabouts_page(slice.id.index, from).await?;
+            for (user, words) in page.users {
+                if words.iter().any(|(gateway, _)| gateway != own && !others.contains(gateway)) {
+                    said.nobodys.push(user.clone());
+                }
+                let lives = words.into_iter().filter(|(gateway, _)| gateway == own).map(|(_, live)| live);
+                let lives: Vec<LiveId> = lives.collect();
+                if !lives.is_empty() {
+                    said.here.insert(user, lives);
+                }
+            }
+            cursor = page.next;
+        }
+        Ok(said)
+    }
+
     /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
     async fn read_back(&self, audience: &Audience, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
         // The entry first: a call that is applied while the pages are read changes its number, and the store then
         // refuses the next call.
         let reading = self.store.read_slice(&slice.id, own).await?;
         let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
-        let held = self.store.held_members(&slice.id, own).await?;
+        let mut held = self.store.held_members(&slice.id, own).await?;
+        if let Audience::Platform(platform) = audience
+            && *platform.set() == OnlineSet::Users
+        {
+            let said = self.said_lives(slice, own, &reading.gateways).await?;
+            held.missing.extend(platform.wrongly_noted(slice.id.index as usize - 1, said));
+        }
         let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held);
         self.note_unsettled(audience, slice);
         if difference.total() > 0 {
+            self.forget_moves(audience, slice);
             self.metrics.reconciled.inc();
             self.metrics.drifted("missing", difference.missing as u64);
             self.metrics.drifted("extra", difference.extra as u64);

@@ -76,8 +76,8 @@ impl Mender {
                 wrong += self.put_back(slice, epoch, &part.gateway, *group).await?;
             }
         }
-        if slice.set.keeps_since() {
-            self.drop_times(slice).await?;
+        if slice.set.keeps_notes() {
+            self.drop_notes(slice).await?;
         }
         Ok(wrong)
     }
@@ -104,16 +104,16 @@ impl Mender {
         Ok(put_back)
     }
 
-    /// Removes the times of users who are not in a slice.
-    pub async fn drop_times(&self, slice: &SliceId) -> StoreResult<()> {
+    /// Removes what a slice notes of users who are not there.
+    pub async fn drop_notes(&self, slice: &SliceId) -> StoreResult<()> {
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            let page = self.store.drop_times(slice, from).await?;
+            let page = self.store.drop_notes(slice, from).await?;
             if page.dropped > 0 {
                 self.metrics.drifted("stray", page.dropped);
                 tracing::warn!(
-                    set = %slice.set, slice = slice.index, times = page.dropped,
-                    "removed times of users who are not there"
+                    set = %slice.set, slice = slice.index, users = page.dropped,
+                    "removed what was noted of users who are not there"
                 );
             }
             cursor = page.next;

@@ -28,4 +28,3 @@ pub mod upkeep;
 pub mod user_upkeep;
 pub mod walk;
 pub mod webhooks;
-pub mod whereabouts;

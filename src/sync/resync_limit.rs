@@ -1,5 +1,4 @@
-//! How fast this gateway sends and reads again what the store lost, or may hold otherwise: all slices, and all
-//! whereabouts, share one rate.
+//! How fast this gateway sends and reads again what the store lost, or may hold otherwise: all slices share one rate.
 
 use std::time::Duration;
 

@@ -120,7 +120,8 @@ impl Sweeper {
         Ok(searched)
     }
 
-    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote to a set of the platform.
+    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote to a set of the
+    /// platform.
     pub(super) fn tell_platform(&self, slice: &SliceId) {
         if slice.live().is_none() {
             self.outbox.doubt_platform();

@@ -155,7 +155,6 @@ impl Walk {
         let now = self.clock.now();
         let buried = self.gateways.unswept();
         let regular = memory.next.is_none_or(|next| next <= now);
-        let has_just_begun = memory.next.is_none();
         let roster = self.gateways.roster();
         let someone_died = !buried.is_subset(&memory.known_dead);
         let late_calls_over = memory.note_living(&roster, now);
@@ -168,9 +167,8 @@ impl Walk {
             let occasion = if regular { Occasion::Regular } else { Occasion::Extra };
             self.look_after_platform(memory, occasion).await;
             let walked = self.walk(memory, occasion).await;
-            // Whoever had the turn before may have left such a search half done.
-            self.look_after_users(someone_died || has_just_begun).await;
             if regular {
+                self.look_after_users().await;
                 self.attendance.look_after().await;
             }
             walked
@@ -180,9 +178,6 @@ impl Walk {
             }
             let failed = std::mem::take(&mut memory.failed);
             self.look_after_all(memory, failed, Occasion::Extra).await;
-            if self.users.as_ref().is_some_and(|users| users.is_wanted()) {
-                self.look_after_users(false).await;
-            }
             Ok(())
         };
         memory.ended_early = walked.is_err();
@@ -194,9 +189,9 @@ impl Walk {
         }
     }
 
-    async fn look_after_users(&self, all: bool) {
+    async fn look_after_users(&self) {
         let Some(users) = &self.users else { return };
-        if let Err(why) = users.look_after(all).await {
+        if let Err(why) = users.look_after().await {
             tracing::debug!(error = %why, "could not look after users, will try again");
         }
     }

@@ -155,6 +155,7 @@ impl FaultyStore {
             joins: Vec::new(),
             fans: Vec::new(),
             since: Vec::new(),
+            lives: Vec::new(),
             leaves: Vec::new(),
             left: None,
         };
@@ -280,7 +281,7 @@ answered_by_the_embedded_store! {
         fn held_page(&self, slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>;
         fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom) -> PutBackPage;
-        fn drop_times(&self, slice: &SliceId, cursor: u64) -> DroppedTimes;
+        fn drop_notes(&self, slice: &SliceId, cursor: u64) -> DroppedNotes;
         fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> Settled;
         fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> bool;
         fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> Vec<bool>;
@@ -519,15 +520,8 @@ answered_by_the_embedded_store! {
     OnlineUsers {
         fn count_online(&self, span: Span) -> OnlineCount;
         fn presence_of(&self, users: &[UserId]) -> Vec<UserPresence>;
-        fn whereabouts_of(&self, users: &[UserId]) -> Vec<Vec<(GatewayId, LiveId)>>;
-    }
-}
-
-answered_by_the_embedded_store! {
-    Whereabouts {
-        fn tell_whereabouts(&self, call: &TellWhereabouts) -> ToldWhereabouts;
+        fn whereabouts_of(&self, users: &[UserId]) -> Vec<Whereabouts>;
         fn whereabouts_page(&self, slice: u32, cursor: u64) -> WhereaboutsPage;
-        fn forget_whereabouts(&self, slice: u32, gateways: &[GatewayId], users: &[UserId]) -> ();
     }
 }
 

@@ -22,8 +22,8 @@ use rollcall::store::{
     Holders, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
     MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post,
     Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions,
-    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Summary, TellWhereabouts, Terms, Timeline,
-    Timelines, Uniques, UserLists, Whereabouts, WriteInfo, find_attendees,
+    SliceSize, Slices, Span, Standing, StatusId, Statuses, Strays, Summary, Terms, Timeline, Timelines, Uniques,
+    UserLists, WriteInfo, find_attendees,
 };
 use tokio::time::Instant;
 
@@ -145,6 +145,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     let slice = SliceId { set, index: 1, of: 2 };
     let (one, other) = (GatewayId::random(), GatewayId::random());
     let fans = [user("u1"), user("u2")];
+    let lives = [record.live.clone()];
     let has_fans = slice.set.groups().contains(&Group::Fans);
     let call = |gateway: &GatewayId, number, follows, joins: &[UserId], leaves: &[UserId]| Apply {
         slice: slice.clone(),
@@ -156,8 +157,9 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         uniques: true,
         joins: joins.to_vec(),
         fans: Vec::new(),
-        since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
-        left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
+        since: if slice.set.live().is_some() { vec![1; joins.len()] } else { Vec::new() },
+        lives: if slice.set == OnlineSet::Users { vec![lives.to_vec(); joins.len()] } else { Vec::new() },
+        left: slice.set.live().map(|_| vec![1; leaves.len()]),
         leaves: leaves.to_vec(),
     };
     let join_as_fans = |gateway: &GatewayId| {
@@ -311,22 +313,17 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
 
 /// Users of the platform: when they were seen, where they are.
 async fn users(store: &RedisStore) {
-    let (one, gateway) = (user("u1"), GatewayId::random());
+    let one = user("u1");
     let slice = one.slice_index(USERS_SLICES);
     store.fix_seen_ids(SeenIds::Text).await.unwrap();
     store.note_seen(&[(one.clone(), 5)], Duration::ZERO).await.unwrap();
-    let lives = vec![LiveId::parse("42").unwrap()];
-    let call =
-        TellWhereabouts { slice, gateway: gateway.clone(), number: 1, known: 0, users: vec![(one.clone(), lives)] };
-    store.tell_whereabouts(&call).await.unwrap();
     let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
     let words = store.whereabouts_of(std::slice::from_ref(&one)).await.unwrap();
-    assert_eq!((known[0].last_seen, words[0].len()), (Some(5), 1));
+    assert_eq!((known[0].last_seen, words[0].len()), (Some(5), 0));
     // Two were seen in another slice, until a sweep of the users online.
     assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 3);
     assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 3);
-    let page = store.whereabouts_page(slice, 0).await.unwrap();
-    store.forget_whereabouts(slice, &[gateway], &page.users()).await.unwrap();
+    store.whereabouts_page(slice, 0).await.unwrap();
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 

@@ -143,7 +143,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.held(&only, Group::Fans, &gateway),
         keys.gateways(&only),
         keys.fence(&only),
-        keys.since(&only),
+        keys.notes(&only).unwrap(),
         keys.slice(&SliceId { set: OnlineSet::Users, index: 3, of: USERS_SLICES }),
         keys.slice(&SliceId { set: OnlineSet::Streamers, index: 3, of: STREAMERS_SLICES }),
         keys.last_seen(3),

@@ -188,7 +188,6 @@ impl World {
                     missing: missing.into_iter().map(user_id).collect(),
                 };
                 room.desired.reconcile(entry, &held);
-                room.desired.resend(&held.missing);
                 if self.rules.lack(Mutation::NoMove) {
                     stay(&mut room.desired);
                 }

@@ -219,6 +219,7 @@ impl Store {
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
             since: Vec::new(),
+            lives: Vec::new(),
             left: None,
             leaves: draft.leaves.clone(),
         };

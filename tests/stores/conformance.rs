@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::clock::Clock;
-use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -217,8 +217,9 @@ impl Caller {
             follows,
             known: SliceSize::default(),
             uniques: true,
-            joins,
             since: vec![1; fans.len()],
+            lives: if self.slice.set == OnlineSet::Users { vec![Vec::new(); joins.len()] } else { Vec::new() },
+            joins,
             fans,
             left: None,
             leaves: leaves.to_vec(),

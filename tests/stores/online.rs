@@ -7,9 +7,7 @@ use std::time::Duration;
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
-use rollcall::store::{
-    Apply, ApplyReply, OnlineCount, Seen, SliceSize, Span, Store, StoreError, Strays, TellWhereabouts, UserPresence,
-};
+use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, SliceSize, Span, Store, StoreError, Strays, UserPresence};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -97,6 +95,7 @@ impl Platform {
             fans: Vec::new(),
             leaves: leaves.to_vec(),
             since: Vec::new(),
+            lives: vec![Vec::new(); joins.len()],
             left: Some(vec![0; leaves.len()]),
         };
         assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
@@ -272,15 +271,10 @@ async fn everybody_of_a_long_list_has_the_right_answer(platform: Platform) {
     let of_kind = |kind: usize| asked.iter().skip(kind).step_by(5).cloned().collect::<Vec<_>>();
     platform.see(&of_kind(3), 7).await;
     platform.see(&of_kind(4), 8).await;
-    platform.come(&of_kind(0)).await;
-    platform.come(&of_kind(1)).await;
-    let told = of_kind(0);
-    for slice in 1..=SLICES {
-        let users = told.iter().filter(|user| user.slice_index(SLICES) == slice);
-        let users = users.map(|user| (user.clone(), vec![LiveId::parse(user.as_str()).unwrap()])).collect();
-        let call = TellWhereabouts { slice, gateway: gateway("a"), number: 1, known: 0, users };
-        platform.store.tell_whereabouts(&call).await.unwrap();
+    for user in of_kind(0) {
+        platform.tells("a", &user, &[user.as_str()]).await;
     }
+    platform.come(&of_kind(1)).await;
     let known = platform.store.presence_of(&asked).await.unwrap();
     let words = platform.store.whereabouts_of(&asked).await.unwrap();
     assert_eq!((known.len(), words.len()), (300, 300));

@@ -186,6 +186,10 @@ async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
         let mut crowd = ending.crowd("u", 10, "42").await;
         let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
+        until("both gateways have fans there", PATIENCE, || async {
+            same(other.redis().keys("{online-fans:42}:held-fans:*").await.len(), 2)
+        })
+        .await;
         ending.process().terminate();
         let status = ending.process().exit(PATIENCE * 2).await;
         assert_eq!(status.code(), Some(0), "{status}");

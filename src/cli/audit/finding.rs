@@ -44,7 +44,7 @@ impl FindingKind {
     pub(super) fn gateways_repair_it(self) -> Option<&'static str> {
         match self {
             Self::MissingMembers => Some("within --check-every and 15 s"),
-            Self::MissingTimes | Self::SliceWithoutFence | Self::FenceAhead | Self::NoRecord | Self::GatewayDrift => {
+            Self::MissingNotes | Self::SliceWithoutFence | Self::FenceAhead | Self::NoRecord | Self::GatewayDrift => {
                 Some("within --check-every")
             }
             Self::NotForgotten
@@ -52,6 +52,9 @@ impl FindingKind {
             | Self::WrongRank
             | Self::ListedClosed
             | Self::ListedWithoutRecord => Some("within twice --check-every"),
+            Self::WrongWhereabouts | Self::StaleWhereabouts => {
+                Some("within twice --check-every, or once for each 10,000 users online")
+            }
             Self::EntryWithoutLease => Some("within --lease and twice --check-every"),
             Self::ExpiredLease => Some("within --lease after any gateway has started"),
             Self::UnwrittenChanges => Some("as soon as Redis takes them"),
@@ -65,8 +68,8 @@ kinds! {
     GhostMembers = "ghost_members" Error,
     /// Members that a gateway holds and the slice lacks
     MissingMembers = "missing_members" Error,
-    /// Viewers of whom the slice does not say since when they are there
-    MissingTimes = "missing_times" Error,
+    /// Members of whom the slice does not note what it should: since when a viewer is there, in which lives a user is
+    MissingNotes = "missing_notes" Error,
     /// A held set of a gateway that has no entry in the slice
     HeldWithoutEntry = "held_without_entry" Error,
     /// An entry of a gateway that has no lease, so nobody knows whether the gateway is alive

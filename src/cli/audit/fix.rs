@@ -58,7 +58,7 @@ impl Fixer<'_> {
                 Some(live) => self.fix_live(finding.kind, live).await?,
                 None => match UserInspector::fix(self.store, finding).await? {
                     Some(done) => Some(done),
-                    None => platform.fix(self.leases, finding).await?,
+                    None => platform.fix(finding).await?,
                 },
             },
         };

@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
-use super::finding::{AuditFinding, FindingKind, Subject};
+use super::finding::{AuditFinding, FindingKind};
 use super::scan::{AT_A_TIME, slice_id};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::{LiveState, LiveStore, MAX_BATCH, Slices, StoreResult, Whereabouts};
+use crate::store::{LiveState, LiveStore, MAX_BATCH, OnlineUsers, Slices, StoreResult};
 
 /// How many names a finding has as examples.
 const EXAMPLES: usize = 3;
@@ -102,21 +102,19 @@ impl<'a> PlatformInspector<'a> {
     }
 
     /// Repairs a finding; `None` if it is none of these, or if it is gone.
-    pub(super) async fn fix(&self, leases: &LeaseSnapshot, finding: &AuditFinding) -> StoreResult<Option<String>> {
-        let Subject { slice: Some(SliceId { index: slice, .. }), gateway_id, .. } = &finding.subject else {
-            return Ok(None);
-        };
+    pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
+        let Some(SliceId { index: slice, .. }) = &finding.subject.slice else { return Ok(None) };
         let empty = Suspects::default();
         let suspects = self.suspects.get(slice).unwrap_or(&empty);
-        Ok(match (finding.kind, gateway_id) {
-            (FindingKind::SeenAndOnline, _) => {
+        Ok(match finding.kind {
+            FindingKind::SeenAndOnline => {
                 for some in suspects.both.chunks(MAX_BATCH) {
                     // In the moment of the call, whoever is online is taken out. Others keep their time.
                     self.store.note_seen_again(*slice, some).await?;
                 }
                 (!suspects.both.is_empty()).then(|| format!("{} users are only online now", suspects.both.len()))
             }
-            (FindingKind::SeenInFuture, _) => {
+            FindingKind::SeenInFuture => {
                 let (now, mut lowered) = (self.store.users_time(*slice).await?, 0);
                 loop {
                     let some = self.store.cap_seen(*slice, now).await?;
@@ -125,15 +123,6 @@ impl<'a> PlatformInspector<'a> {
                         break (lowered > 0).then(|| format!("{lowered} times set to now"));
                     }
                 }
-            }
-            (FindingKind::WrongWhereabouts | FindingKind::StaleWhereabouts, Some(gateway)) => {
-                let said = suspects.words.iter().filter(|word| word.gateway == *gateway).cloned().collect();
-                let said = self.still_said(*slice, said).await?;
-                let users: Vec<UserId> = self.wrong(leases, said).await?.into_iter().map(|word| word.user).collect();
-                for some in users.chunks(MAX_BATCH) {
-                    self.store.forget_whereabouts(*slice, std::slice::from_ref(gateway), some).await?;
-                }
-                (!users.is_empty()).then(|| format!("what it said of {} users dropped", users.len()))
             }
             _ => None,
         })
@@ -167,7 +156,7 @@ impl<'a> PlatformInspector<'a> {
         let (mut wrong, mut cursor) = (Vec::new(), Some(0));
         while let Some(from) = cursor {
             let page = self.store.whereabouts_page(slice, from).await?;
-            let said = page.said.into_iter().flat_map(|(user, words)| {
+            let said = page.users.into_iter().flat_map(|(user, words)| {
                 words.into_iter().map(move |(gateway, live)| Word { user: user.clone(), gateway, live })
             });
             wrong.extend(self.wrong(leases, said.collect()).await?);

@@ -159,7 +159,7 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
     let sized = names.into_iter().filter_map(|key| {
         let kind = match store.keys().read_key(&key)? {
             ReadKey::Slice(.., SliceKey::Set(_) | SliceKey::Held(..)) => KeyType::Set,
-            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) => KeyType::Hash,
+            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Notes) => KeyType::Hash,
             // These keys stay small.
             ReadKey::Live(_, LiveKey::Record | LiveKey::Removals | LiveKey::History(_))
             | ReadKey::Slice(.., SliceKey::Fence | SliceKey::Uniques(_)) => return None,

@@ -70,7 +70,7 @@ impl Inspector<'_> {
             if inside.fence == Some(Fence::Open(epoch)) || used && inside.fence.is_none() {
                 self.check_gateways(slice, &without_entry, &mut seen);
                 self.check_members(slice, &inside, &mut seen).await?;
-                if record.is_some_and(|record| record.terms.attendance) && slice.set.keeps_since() {
+                if record.is_some_and(|record| record.terms.attendance) && slice.set.live().is_some() {
                     self.check_sessions((slice, epoch), &mut seen).await?;
                 }
             }
@@ -159,11 +159,12 @@ impl Inspector<'_> {
                 seen.findings.push(finding.key(self.store.keys().members(slice, *group)).members(ghosts));
             }
         }
-        if let Some(untimed) = inside.timed.map(|timed| inside.card.saturating_sub(timed)).filter(|n| *n > 0) {
-            let detail = format!("{untimed} members without the time since when they are there");
+        let what = if slice.set.live().is_some() { "since when they are there" } else { "in which lives they are" };
+        if let Some(unnoted) = inside.noted.map(|noted| inside.card.saturating_sub(noted)).filter(|n| *n > 0) {
+            let detail = format!("{unnoted} members of whom it is not noted {what}");
             let finding =
-                AuditFinding::new(FindingKind::MissingTimes, detail).slice(slice, self.store.keys()).members(untimed);
-            seen.findings.push(finding.key(self.store.keys().since(slice)));
+                AuditFinding::new(FindingKind::MissingNotes, detail).slice(slice, self.store.keys()).members(unnoted);
+            seen.findings.extend(self.store.keys().notes(slice).map(|notes| finding.key(notes)));
         }
         for (gateway, _) in &inside.entries {
             for group in slice.set.groups() {

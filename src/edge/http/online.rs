@@ -272,7 +272,7 @@ pub(super) fn oldest(state: &AppState, now: UnixMillis) -> UnixMillis {
 
 /// Refuses what a gateway cannot know that does not track who is online.
 pub(super) fn tracked(state: &AppState) -> Result<(), Problem> {
-    match state.sessions.whereabouts {
+    match state.sessions.rooms.users {
         Some(_) => Ok(()),
         None => Err(Problem::new(
             Kind::NotKept,

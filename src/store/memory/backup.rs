@@ -12,9 +12,9 @@ use super::user_slice::UserSlice;
 use super::users::Users;
 use super::{MemoryStore, attended, claimed_lives};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::slice::Slice;
-use crate::store::{Event, LeaseTable, LiveEpoch, LiveRecord};
+use crate::store::{Event, LeaseTable, LiveEpoch, LiveRecord, Whereabouts};
 
 /// A copy of all data of a store, except who follows whom.
 #[derive(Debug, Clone)]
@@ -132,9 +132,14 @@ impl MemoryStore {
     }
 
     /// In which lives each user is, as gateways said.
-    pub fn whereabouts(&self) -> BTreeMap<UserId, Vec<(GatewayId, LiveId)>> {
-        let slices = self.user_slices.iter().map(|slice| slice.lock().lives.clone());
-        slices.flatten().filter(|(_, lives)| !lives.is_empty()).collect()
+    pub fn whereabouts(&self) -> BTreeMap<UserId, Whereabouts> {
+        let words = |index| {
+            self.online_slice(index, |slice| {
+                let users = slice.whereabouts().filter(|(_, lives)| !lives.is_empty());
+                users.map(|(user, lives)| (user.clone(), lives.clone())).collect::<Vec<_>>()
+            })
+        };
+        (1..=USERS_SLICES).flat_map(words).collect()
     }
 
     /// Every event of the stream, the oldest first.

@@ -7,11 +7,10 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, Group, LiveId, USERS_SLICES, UserId};
+use crate::base::ids::{Group, USERS_SLICES, UserId};
 use crate::config::SeenIds;
 use crate::store::{
-    LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, TellWhereabouts, ToldWhereabouts,
-    UserPresence, Whereabouts, WhereaboutsPage,
+    LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, UserPresence, Whereabouts, WhereaboutsPage,
 };
 
 impl MemoryStore {
@@ -84,43 +83,28 @@ impl OnlineUsers for MemoryStore {
         let presence = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
             let known = self.user_slice(slice);
-            let online = self.online_slice(slice, |online| online.contains(Group::All, user));
-            let last_seen = known.seen.get(user).copied().filter(|_| !online);
-            let lives = known.lives.get(user).filter(|_| online).cloned().unwrap_or_default();
-            UserPresence { online, last_seen, lives }
+            self.online_slice(slice, |online| {
+                let is_online = online.contains(Group::All, user);
+                UserPresence {
+                    online: is_online,
+                    last_seen: known.seen.get(user).copied().filter(|_| !is_online),
+                    lives: if is_online { online.whereabouts_of(user) } else { Vec::new() },
+                }
+            })
         };
         Ok(users.iter().map(presence).collect())
     }
 
-    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Vec<(GatewayId, LiveId)>>> {
-        let lives = |user: &UserId| {
-            let slice = user.slice_index(USERS_SLICES);
-            self.user_slice(slice).lives.get(user).cloned().unwrap_or_default()
-        };
+    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
+        let lives =
+            |user: &UserId| self.online_slice(user.slice_index(USERS_SLICES), |online| online.whereabouts_of(user));
         Ok(users.iter().map(lives).collect())
-    }
-}
-
-#[async_trait]
-impl Whereabouts for MemoryStore {
-    async fn tell_whereabouts(&self, call: &TellWhereabouts) -> StoreResult<ToldWhereabouts> {
-        Ok(self.user_slice(call.slice).tell(call))
     }
 
     async fn whereabouts_page(&self, slice: u32, _: u64) -> StoreResult<WhereaboutsPage> {
-        let known = self.user_slice(slice);
-        let said = known.lives.values().flatten().map(|(gateway, _)| gateway);
-        Ok(WhereaboutsPage {
-            said: known.lives.iter().map(|(user, words)| (user.clone(), words.clone())).collect(),
-            gateways: said.chain(known.marks.keys()).cloned().collect(),
-            next: None,
-        })
-    }
-
-    async fn forget_whereabouts(&self, slice: u32, gateways: &[GatewayId], users: &[UserId]) -> StoreResult<()> {
-        let mut known = self.user_slice(slice);
-        users.iter().for_each(|user| known.drop_words(user, gateways));
-        known.marks.retain(|gateway, _| !gateways.contains(gateway));
-        Ok(())
+        let users = self.online_slice(slice, |online| {
+            online.whereabouts().map(|(user, words)| (user.clone(), words.clone())).collect()
+        });
+        Ok(WhereaboutsPage { users, next: None })
     }
 }

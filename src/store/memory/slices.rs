@@ -13,7 +13,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Compared, DroppedTimes, Fence, HeldFrom, HeldPage, Holders, MemberPage, PutBackPage, Settled,
+    Apply, ApplyReply, Compared, DroppedNotes, Fence, HeldFrom, HeldPage, Holders, MemberPage, PutBackPage, Settled,
     SliceReading, SliceSize, SliceSurvey, SliceTotals, Slices, StoreResult, Strays, StraysPage, Surplus, Swept,
 };
 
@@ -26,17 +26,11 @@ impl MemoryStore {
     }
 
     pub(super) fn reading(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading {
-        self.read(slice, |found| SliceReading {
-            timed: slice.set.keeps_since().then(|| found.timed()),
-            ..found.read(gateway)
-        })
+        self.read(slice, |found| SliceReading { noted: found.noted(&slice.set), ..found.read(gateway) })
     }
 
     fn surveyed(&self, slice: &SliceId) -> SliceSurvey {
-        self.read(slice, |found| SliceSurvey {
-            timed: slice.set.keeps_since().then(|| found.timed()),
-            ..found.survey()
-        })
+        self.read(slice, |found| SliceSurvey { noted: found.noted(&slice.set), ..found.survey() })
     }
 
     /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users
@@ -167,9 +161,9 @@ impl Slices for MemoryStore {
         Ok(self.repair(slice, |slice| slice.settle(epoch, surplus, self.now())))
     }
 
-    /// The times are kept with the members.
-    async fn drop_times(&self, _: &SliceId, _: u64) -> StoreResult<DroppedTimes> {
-        Ok(DroppedTimes::default())
+    /// What is noted of members goes with them.
+    async fn drop_notes(&self, _: &SliceId, _: u64) -> StoreResult<DroppedNotes> {
+        Ok(DroppedNotes::default())
     }
 
     /// No other program reaches this store.

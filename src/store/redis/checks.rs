@@ -34,9 +34,7 @@ fn slice_commands(keys: &Keys, gateway: &GatewayId, ExpectedSlice { slice, .. }:
         commands.push(("SCARD", args![keys.held(slice, *group, gateway)]));
         commands.push(("SCARD", args![keys.members(slice, *group)]));
     }
-    if slice.set.keeps_since() {
-        commands.push(("HLEN", args![keys.since(slice)]));
-    }
+    commands.extend(keys.notes(slice).map(|notes| ("HLEN", args![notes])));
     commands
 }
 
@@ -46,7 +44,7 @@ struct SliceAnswers {
     fence: StoreResult<Value>,
     /// Of each group, how many users the gateway holds, and how many there are.
     groups: Vec<(Group, [StoreResult<Value>; 2])>,
-    timed: Option<StoreResult<Value>>,
+    noted: Option<StoreResult<Value>>,
 }
 
 impl SliceAnswers {
@@ -54,12 +52,12 @@ impl SliceAnswers {
         let mut next = || next_answer(answers);
         let (entry, fence) = (next(), next());
         let groups = expected.slice.set.groups().iter().map(|group| (*group, [next(), next()])).collect();
-        Self { entry, fence, groups, timed: expected.slice.set.keeps_since().then(next) }
+        Self { entry, fence, groups, noted: expected.slice.set.keeps_notes().then(next) }
     }
 
     fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
         let entry = self.entry?.into_string().and_then(|entry| entry.parse().ok());
-        let timed = self.timed.map(|timed| number(&timed?)).transpose()?;
+        let noted = self.noted.map(|noted| number(&noted?)).transpose()?;
         let fence = self.fence?;
         let fence = if fence.is_null() { String::new() } else { text(fence)? };
         let mut own = Cards { members: 0, fans: 0 };
@@ -72,7 +70,7 @@ impl SliceAnswers {
             }
         }
         let size = fenced_size(&fence, all);
-        Ok(expected.is_met(&FoundSlice { entry, held: own.members, held_fans: own.fans, size, timed }))
+        Ok(expected.is_met(&FoundSlice { entry, held: own.members, held_fans: own.fans, size, noted }))
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::node::Share;
 use super::reply::{self, Reply, flag, next_answer, number, text};
-use super::slices::{read_fence_word, read_timed};
+use super::slices::{read_fence_word, read_noted};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, Group, LiveId, SliceId, UserId};
@@ -31,7 +31,7 @@ pub(crate) struct SliceInside {
     pub(crate) card: u64,
     pub(crate) fans: u64,
     /// As in [`crate::store::SliceReading`].
-    pub(crate) timed: Option<u64>,
+    pub(crate) noted: Option<u64>,
     pub(crate) fence: Option<Fence>,
     /// The entries of gateways, each with the number of its last call.
     pub(crate) entries: Vec<(GatewayId, u64)>,
@@ -189,13 +189,13 @@ impl RedisStore {
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let keys = self.keys();
         let on = vec![keys.gateways(slice), keys.fence(slice), keys.members(slice, Group::All)];
-        let on = keys.with_all_fans(slice, keys.with_since(slice, on));
+        let on = keys.with_all_fans(slice, keys.with_notes(slice, on));
         let steps = async {
             let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
             let fence = read_fence_word(&reply.text()?)?;
             let (card, fans) = (reply.number()?, reply.number()?);
-            let timed = read_timed(&reply.text()?)?;
-            Ok(SliceInside { card, fans, timed, fence, entries: reply.counted_gateways()? })
+            let noted = read_noted(&reply.text()?)?;
+            Ok(SliceInside { card, fans, noted, fence, entries: reply.counted_gateways()? })
         };
         self.router.call("inspect_slice", steps).await
     }

@@ -94,8 +94,8 @@ pub enum SliceKey {
     Fence,
     /// Who of a group came at any time.
     Uniques(Group),
-    /// Since when each member is there.
-    Since,
+    /// What is noted of each member.
+    Notes,
 }
 
 /// Of what a key is that outlasts a close.
@@ -233,8 +233,8 @@ impl Keys {
         self.beside(&list, "open")
     }
 
-    /// SET, contract: the fans in a slice of a live, or the users in a slice of a set of the platform. One key for a live
-    /// of one slice, numbered from 1 otherwise. All other keys of the slice lie beside it.
+    /// SET, contract: the fans in a slice of a live, or the users in a slice of a set of the platform. One key for a
+    /// live of one slice, numbered from 1 otherwise. All other keys of the slice lie beside it.
     pub fn slice(&self, slice: &SliceId) -> String {
         match &slice.set {
             OnlineSet::Live(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
@@ -261,9 +261,16 @@ impl Keys {
         ]
     }
 
-    /// HASH: user → since when the user is in the slice, in Unix milliseconds. Only a set that keeps it has this key.
-    pub fn since(&self, slice: &SliceId) -> String {
-        self.beside(&self.slice(slice), "since")
+    /// HASH: user → what is noted of a member: since when a viewer is in the live, in Unix milliseconds; of a user of
+    /// the platform, `<gateway> <live>` for each live in which the user is on a gateway, with commas between. `None`
+    /// for a set that notes nothing.
+    pub fn notes(&self, slice: &SliceId) -> Option<String> {
+        let name = match &slice.set {
+            OnlineSet::Live(_) => "since",
+            OnlineSet::Users => "lives",
+            OnlineSet::Streamers => return None,
+        };
+        Some(self.beside(&self.slice(slice), name))
     }
 
     /// HASH: user → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's latest session in an
@@ -275,7 +282,7 @@ impl Keys {
 
     /// What the stays of all epochs of a slice begin with; empty for a set that never has sessions.
     pub fn stays_prefix(&self, slice: &SliceId) -> String {
-        if slice.set.keeps_since() { self.beside(&self.slice(slice), "stays@") } else { String::new() }
+        if slice.set.live().is_some() { self.beside(&self.slice(slice), "stays@") } else { String::new() }
     }
 
     /// ZSET: `<user> <number>`, each session of an epoch of a live with attendance, scored by its begin in Unix
@@ -326,17 +333,17 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// Adds a key of a script that removes members and notes when they were there last: since when each is there, if
-    /// the set keeps it, or the times when users of the platform were seen.
+    /// Adds the keys of a script that removes members and notes when they were there last: what is noted of each, if
+    /// the set notes something, and the times when users of the platform were seen.
     pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
-        let mut keys = self.with_since(slice, keys);
+        let mut keys = self.with_notes(slice, keys);
         keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
         keys
     }
 
-    /// Adds a key of a script on members: since when each is there, if the set keeps it.
-    pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
-        keys.extend(slice.set.keeps_since().then(|| self.since(slice)));
+    /// Adds a key of a script on members: what is noted of each, if the set notes something.
+    pub(super) fn with_notes(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+        keys.extend(self.notes(slice));
         keys
     }
 
@@ -375,8 +382,7 @@ impl Keys {
         self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
     }
 
-    /// HASH: user of a slice → `<gateway> <live>` for each gateway on which the user is in a live, comma between;
-    /// and `#<gateway>` → `<number>:<base>`, the gateway's last call and the base of the chain that it continues.
+    /// What is noted of the users of a slice: in which lives they are.
     pub fn whereabouts(&self, slice: u32) -> String {
         self.beside(&self.online_users(slice), "lives")
     }
@@ -617,7 +623,8 @@ impl Keys {
             "viewers" if set.live().is_some() => SliceKey::Set(Group::All),
             "uniques" if set.live().is_some() => SliceKey::Uniques(Group::All),
             "unique-fans" if set.live().is_some() => SliceKey::Uniques(Group::Fans),
-            "since" if set.keeps_since() => SliceKey::Since,
+            "since" if set.live().is_some() => SliceKey::Notes,
+            "lives" if set == OnlineSet::Users => SliceKey::Notes,
             held => match held.split_once(':')? {
                 ("held", gateway) => SliceKey::Held(Group::All, GatewayId::parse(gateway).ok()?),
                 ("held-fans", gateway) if set.live().is_some() => {
@@ -830,7 +837,7 @@ mod tests {
                     assert_eq!(keys.read_kept(&key), Some((of.clone(), KeptKey::Sessions)), "{key}");
                     assert!(fits(&key, &sessions), "{key}");
                 }
-                assert_eq!(keys.read_kept(&keys.since(&slice)), None);
+                assert_eq!(keys.notes(&slice).and_then(|notes| keys.read_kept(&notes)), None);
             }
         }
         assert_eq!(Keys::default().read_kept("attendance:42"), None);
@@ -866,8 +873,8 @@ mod tests {
                     name(keys.uniques(&slice_id, *group), SliceKey::Uniques(*group));
                 }
             }
-            if set.keeps_since() {
-                name(keys.since(&slice_id), SliceKey::Since);
+            if let Some(notes) = keys.notes(&slice_id) {
+                name(notes, SliceKey::Notes);
             }
         }
         named
@@ -947,8 +954,8 @@ mod tests {
         for keys in installations() {
             for key in [keys.last_seen(7), keys.whereabouts(7)] {
                 assert_eq!(slot(&key), slot(&keys.online_users(7)), "{key}");
-                assert_eq!(keys.read_key(&key), None, "{key} is no key of a live or a slice");
             }
+            assert_eq!(keys.read_key(&keys.last_seen(7)), None, "it is no key of a live or a slice");
         }
     }
 
@@ -1026,7 +1033,7 @@ mod tests {
         for keys in installations() {
             for slice_id in [id(1, 1), id(3, 8)] {
                 let home = slot(&keys.slice(&slice_id));
-                let mut beside = vec![keys.gateways(&slice_id), keys.fence(&slice_id), keys.since(&slice_id)];
+                let mut beside = keys.with_notes(&slice_id, vec![keys.gateways(&slice_id), keys.fence(&slice_id)]);
                 for group in slice_id.set.groups() {
                     beside.push(keys.members(&slice_id, *group));
                     beside.push(keys.held(&slice_id, *group, &gateway));

@@ -12,12 +12,14 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::keys::Keys;
 use super::last_seen::by_slice;
-use super::reply::{nonsense, read_score, score};
+use super::reply::{Reply, nonsense, read_score, score};
 use super::scripts::Script;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
-use crate::store::{OnlineCount, OnlineUsers, Span, StoreError, StoreResult, UserPresence};
+use crate::store::{
+    MAX_BATCH, OnlineCount, OnlineUsers, Span, StoreError, StoreResult, UserPresence, Whereabouts, WhereaboutsPage,
+};
 
 /// Users of one call. Each takes Redis about 1 µs, and Redis does nothing else during a call.
 const USERS_A_CALL: usize = 128;
@@ -31,9 +33,6 @@ type Asked<'a> = (usize, &'a UserId);
 
 /// Users of a slice.
 type Part<'a> = (u32, &'a [Asked<'a>]);
-
-/// What the gateways said of where a user is.
-type Words = Vec<(GatewayId, LiveId)>;
 
 /// A script that answers an item about each user.
 struct Question<K> {
@@ -101,10 +100,19 @@ impl RedisStore {
         self.ask(users, question, read).await
     }
 
-    async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
+    async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
         let keys = |keys: &Keys, slice| [keys.whereabouts(slice)];
         let question = Question { script: &scripts::WHEREABOUTS, args: Vec::new(), keys };
         self.ask(users, question, |words| Ok(read_whereabouts(words))).await
+    }
+
+    async fn read_page(&self, slice: u32, cursor: u64) -> StoreResult<WhereaboutsPage> {
+        let args = args![self.keys().whereabouts(slice), cursor, "COUNT", MAX_BATCH];
+        let mut reply = Reply::of(self.router.command("HSCAN", args).await?)?;
+        let next = reply.number()?;
+        let fields = reply.list()?.pairs()?.into_iter();
+        let users = fields.filter_map(|(user, words)| Some((UserId::parse(&user).ok()?, read_whereabouts(&words))));
+        Ok(WhereaboutsPage { users: users.collect(), next: (next != 0).then_some(next) })
     }
 
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
@@ -166,12 +174,12 @@ fn as_time(score: f64) -> UnixMillis {
 }
 
 /// Reads the words about a user. Another program's bytes say nothing.
-pub(super) fn read_lives(words: &Value) -> Words {
+pub(super) fn read_lives(words: &Value) -> Whereabouts {
     words.as_bytes().and_then(|words| std::str::from_utf8(words).ok()).map(read_whereabouts).unwrap_or_default()
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.
-pub(super) fn read_whereabouts(words: &str) -> Words {
+pub(super) fn read_whereabouts(words: &str) -> Whereabouts {
     let read = |word: &str| {
         let (gateway, live) = word.split_once(' ')?;
         Some((GatewayId::parse(gateway).ok()?, LiveId::parse(live).ok()?))
@@ -189,7 +197,11 @@ impl OnlineUsers for RedisStore {
         self.router.call("presence_of", self.do_presence_of(users)).await
     }
 
-    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Words>> {
+    async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
         self.router.call("whereabouts_of", self.do_whereabouts_of(users)).await
+    }
+
+    async fn whereabouts_page(&self, slice: u32, cursor: u64) -> StoreResult<WhereaboutsPage> {
+        self.router.call("whereabouts_page", self.read_page(slice, cursor)).await
     }
 }

@@ -9,10 +9,10 @@ use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, Arrived, Compared, DroppedTimes, HeldFrom, HeldPage, Holders, MAX_BATCH, MemberPage,
+    Apply, ApplyReply, Arrived, Compared, DroppedNotes, HeldFrom, HeldPage, Holders, MAX_BATCH, MemberPage,
     PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Slices, StoreError,
     StoreResult, Strays, StraysPage, Surplus, Swept, Uniques,
 };
@@ -25,7 +25,10 @@ fn known_args(known: SliceSize) -> Vec<Value> {
 
 fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     debug_assert!(call.left.as_ref().is_none_or(|left| left.len() == call.leaves.len()));
-    debug_assert_eq!(call.since.len(), if call.slice.set.keeps_since() { call.present().count() } else { 0 });
+    debug_assert_eq!(
+        call.since.len() + call.lives.len(),
+        if call.slice.set.keeps_notes() { call.present().count() } else { 0 }
+    );
     let mut args = args![
         call.epoch,
         call.gateway,
@@ -45,9 +48,15 @@ fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) 
     args.extend(args![if call.uniques { "1" } else { "" }, keys::TOTALS_TTL.as_secs()]);
     args.extend(call.present().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
+    args.extend(call.lives.iter().map(|lives| Value::from(join_lives(lives))));
     args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.left.iter().flatten().map(|at| Value::from(at.to_string())));
     args
+}
+
+fn join_lives(lives: &[LiveId]) -> String {
+    let lives: Vec<&str> = lives.iter().map(LiveId::as_str).collect();
+    lives.join(",")
 }
 
 pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
@@ -74,8 +83,8 @@ pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     let entry =
         if entry.is_empty() { None } else { Some(entry.parse().map_err(|_| nonsense("an entry that is no number"))?) };
     let (held, held_fans) = (reply.number()?, reply.number()?);
-    let timed = read_timed(&reply.text()?)?;
-    Ok(SliceReading { size, fence, entry, held, held_fans, timed, gateways: reply.gateways()? })
+    let noted = read_noted(&reply.text()?)?;
+    Ok(SliceReading { size, fence, entry, held, held_fans, noted, gateways: reply.gateways()? })
 }
 
 /// Reads a size from the answer of a script: members, fans, how many left, version, whether it is in doubt.
@@ -96,9 +105,9 @@ pub(super) struct Cards {
     pub(super) fans: u64,
 }
 
-/// Reads the number of members with a time; empty is none.
-pub(super) fn read_timed(word: &str) -> StoreResult<Option<u64>> {
-    if word.is_empty() { Ok(None) } else { word.parse().map(Some).map_err(|_| nonsense("a count of times")) }
+/// Reads the number of members of whom something is noted; empty is none.
+pub(super) fn read_noted(word: &str) -> StoreResult<Option<u64>> {
+    if word.is_empty() { Ok(None) } else { word.parse().map(Some).map_err(|_| nonsense("a count of notes")) }
 }
 
 /// The fence and the parts of a slice; how much each part holds is in other keys, and left zero.
@@ -132,9 +141,7 @@ fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
         commands.push(("SCARD", args![keys.members(slice, *group)]));
         commands.extend(parts.iter().map(|part| ("SCARD", args![keys.held(slice, *group, &part.gateway)])));
     }
-    if slice.set.keeps_since() {
-        commands.push(("HLEN", args![keys.since(slice)]));
-    }
+    commands.extend(keys.notes(slice).map(|notes| ("HLEN", args![notes])));
     commands
 }
 
@@ -147,7 +154,7 @@ fn read_sizes(
     let per_group = 1 + parts.len();
     let mut take = |count: usize| -> Vec<_> { (0..count).map(|_| next_answer(answers)).collect() };
     let groups: Vec<_> = slice.set.groups().iter().map(|group| (*group, take(per_group))).collect();
-    let timed = slice.set.keeps_since().then(|| take(1)).and_then(|timed| timed.into_iter().next());
+    let noted = slice.set.keeps_notes().then(|| take(1)).and_then(|noted| noted.into_iter().next());
     let mut there = Cards { members: 0, fans: 0 };
     for (group, answers) in groups {
         let mut counts = answers.into_iter().map(|answer| number(&answer?));
@@ -163,10 +170,10 @@ fn read_sizes(
             }
         }
     }
-    let timed = timed.map(|timed| number(&timed?)).transpose()?;
+    let noted = noted.map(|noted| number(&noted?)).transpose()?;
     let SliceSize { leaves, in_doubt: may_be_in_doubt, .. } = fenced_size(&fence, there);
     let Cards { members: card, fans } = there;
-    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, fans, leaves, timed, may_be_in_doubt, parts })
+    Ok(SliceSurvey { fence: read_fence_word(&fence)?, card, fans, leaves, noted, may_be_in_doubt, parts })
 }
 
 /// The size of a slice with this fence and so many users. It is in doubt if the fence says so, or counts others: the
@@ -277,7 +284,7 @@ impl RedisStore {
         let keys = self.keys();
         let mut on = vec![keys.members(slice, group), keys.held(slice, group, gateway)];
         if group == Group::All {
-            on = keys.with_since(slice, on);
+            on = keys.with_notes(slice, on);
         }
         let args = args![cursor, MAX_BATCH];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
@@ -360,8 +367,11 @@ impl RedisStore {
     ) -> StoreResult<PutBackPage> {
         let keys = self.keys();
         let (set, held) = (keys.members(slice, page.group), keys.held(slice, page.group, gateway));
-        let on = vec![keys.members(slice, Group::All), keys.fence(slice), set, held];
-        let on = keys.with_all_fans(slice, keys.with_since(slice, on));
+        let mut on = vec![keys.members(slice, Group::All), keys.fence(slice), set, held];
+        if slice.set.live().is_some() {
+            // In which lives a user of the platform is only the gateway knows that holds the user.
+            on = keys.with_all_fans(slice, keys.with_notes(slice, on));
+        }
         let args = args![page.cursor, page.most, epoch, keys::SLICE_TTL.as_secs()];
         let mut reply = self.router.script(&scripts::PUT_BACK, on, args).await?;
         let next = reply.number()?;
@@ -384,7 +394,7 @@ impl RedisStore {
 
     async fn do_drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>> {
         let keys = self.keys();
-        let on = keys.with_fans(slice, gateway, keys.with_since(slice, keys.of_gateway(slice, gateway)));
+        let on = keys.with_fans(slice, gateway, keys.with_notes(slice, keys.of_gateway(slice, gateway)));
         let on = keys.with_uniques(slice, on);
         let [held, held_fans] = [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
         let args = args![held, held_fans, keys.stays_prefix(slice), keys.sessions_prefix(slice)];
@@ -401,7 +411,7 @@ impl Slices for RedisStore {
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
         let args = args![gateway];
         let keys = self.keys();
-        let on = keys.with_fans(slice, gateway, keys.with_since(slice, keys.of_gateway(slice, gateway)));
+        let on = keys.with_fans(slice, gateway, keys.with_notes(slice, keys.of_gateway(slice, gateway)));
         let steps = async { read_slice(self.router.script(&scripts::READ, on, args).await?) };
         self.router.call("read_slice", steps).await
     }
@@ -469,14 +479,14 @@ impl Slices for RedisStore {
         self.router.call("put_back", self.do_put_back(slice, epoch, gateway, page)).await
     }
 
-    async fn drop_times(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedTimes> {
-        let on = vec![self.keys().members(slice, Group::All), self.keys().since(slice)];
+    async fn drop_notes(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedNotes> {
+        let on = self.keys().with_notes(slice, vec![self.keys().members(slice, Group::All)]);
         let steps = async {
-            let mut reply = self.router.script(&scripts::DROP_TIMES, on, args![cursor, MAX_BATCH]).await?;
+            let mut reply = self.router.script(&scripts::DROP_NOTES, on, args![cursor, MAX_BATCH]).await?;
             let next = reply.number()?;
-            Ok(DroppedTimes { dropped: reply.number()?, next: (next != 0).then_some(next) })
+            Ok(DroppedNotes { dropped: reply.number()?, next: (next != 0).then_some(next) })
         };
-        self.router.call("drop_times", steps).await
+        self.router.call("drop_notes", steps).await
     }
 
     async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled> {
@@ -490,7 +500,7 @@ impl Slices for RedisStore {
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let keys = self.keys();
         let on = vec![keys.members(slice, Group::All), keys.gateways(slice), keys.fence(slice)];
-        let on = keys.with_uniques(slice, keys.with_all_fans(slice, keys.with_since(slice, on)));
+        let on = keys.with_uniques(slice, keys.with_all_fans(slice, keys.with_notes(slice, on)));
         let [held, held_fans] = [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
         let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), held, held_fans];
         let steps = async {
@@ -532,7 +542,9 @@ impl Slices for RedisStore {
 
     async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>> {
         let steps = async {
-            let answers = self.of_each(("HMGET", self.keys().since(slice)), users).await?;
+            let notes = self.keys().notes(slice).filter(|_| slice.set.live().is_some());
+            let Some(notes) = notes else { return Ok(vec![None; users.len()]) };
+            let answers = self.of_each(("HMGET", notes), users).await?;
             answers.iter().map(|at| if at.is_null() { Ok(None) } else { number(at).map(Some) }).collect()
         };
         self.router.call("since_of", steps).await

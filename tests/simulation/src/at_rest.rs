@@ -47,8 +47,10 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     wrong.extend(wrong_attendance(world, &truth));
     wrong.extend(wrong_friends(world, &truth));
     wrong.extend(wrong_times(world, &truth));
-    let online: BTreeSet<String> = truth.online.values().map(|online| format!("u{}", online.user)).collect();
-    exact_sets.push(((OnlineSet::Users, Group::All), online));
+    let online: BTreeSet<User> = truth.online.values().map(|online| online.user).collect();
+    let streamers = online.iter().filter(|user| world.is_streamer(**user)).map(|user| format!("u{user}")).collect();
+    exact_sets.push(((OnlineSet::Streamers, Group::All), streamers));
+    exact_sets.push(((OnlineSet::Users, Group::All), online.iter().map(|user| format!("u{user}")).collect()));
     drop(truth);
     for (place, right) in exact_sets {
         let set = format!("{} ({})", place.0, place.1.name());

@@ -92,7 +92,8 @@ impl Device {
         let by_url = self.rng.random_bool(0.5).then_some(live).filter(|_| !self.user.is_multiple_of(3));
         let place = self.world.place(gateway);
         let user = self.world.user_id(self.user);
-        let stream = self.world.connect(gateway, user, Role::Viewer, by_url)?;
+        let role = if self.world.is_streamer(self.user) { Role::Streamer } else { Role::Viewer };
+        let stream = self.world.connect(gateway, user, role, by_url)?;
         self.world.connected(self.user, place);
         let socket = Socket::from_raw_socket(stream, Side::Client, Some(small())).await;
         let mut session =

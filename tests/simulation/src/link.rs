@@ -147,7 +147,7 @@ calls! {
         [write] compare(slice: &SliceId, epoch: Epoch, known: SliceSize) -> Option<Compared>, at slice(slice);
         [write] put_back(slice: &SliceId, epoch: Epoch, gateway: &GatewayId, page: HeldFrom)
             -> PutBackPage, at slice(slice);
-        [write] drop_times(slice: &SliceId, cursor: u64) -> DroppedTimes, at slice(slice);
+        [write] drop_notes(slice: &SliceId, cursor: u64) -> DroppedNotes, at slice(slice);
         [write] settle(slice: &SliceId, epoch: Epoch, surplus: Surplus) -> Settled, at slice(slice);
         [write] drop_foreign_keys(slice: &SliceId, gateway: &GatewayId) -> Vec<String>, at slice(slice);
         [write] close_slice(slice: &SliceId, epoch: Epoch) -> SliceTotals, at slice(slice);
@@ -383,15 +383,8 @@ calls! {
     OnlineUsers {
         [read] count_online(span: Span) -> OnlineCount, at list();
         [read] presence_of(users: &[UserId]) -> Vec<UserPresence>, at users(users);
-        [read] whereabouts_of(users: &[UserId]) -> Vec<Vec<(GatewayId, LiveId)>>, at users(users);
-    }
-}
-
-calls! {
-    Whereabouts {
-        [write] tell_whereabouts(call: &TellWhereabouts) -> ToldWhereabouts, at number(call.slice);
+        [read] whereabouts_of(users: &[UserId]) -> Vec<Whereabouts>, at users(users);
         [read] whereabouts_page(slice: u32, cursor: u64) -> WhereaboutsPage, at number(slice);
-        [write] forget_whereabouts(slice: u32, gateways: &[GatewayId], users: &[UserId]) -> (), at number(slice);
     }
 }
 

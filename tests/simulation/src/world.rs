@@ -234,6 +234,11 @@ impl World {
         id(UserId::parse(&format!("u{user}")))
     }
 
+    /// Whether a user's sockets are those of a streamer. Lives have streamers of their own, who are never here.
+    pub(crate) fn is_streamer(&self, user: User) -> bool {
+        user % 4 == 1
+    }
+
     pub(crate) fn user(&self, user: &UserId) -> Option<User> {
         user.as_str().strip_prefix('u')?.parse().ok()
     }

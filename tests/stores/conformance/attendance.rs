@@ -140,9 +140,22 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                 let slice = slice.clone();
                 let epoch = Epoch(7);
                 let (known, uniques) = (SliceSize::default(), true);
-                let fans = Vec::new();
-                let call =
-                    Apply { slice, epoch, gateway, number, follows, known, uniques, joins, fans, since, leaves, left };
+                let (fans, lives) = (Vec::new(), Vec::new());
+                let call = Apply {
+                    slice,
+                    epoch,
+                    gateway,
+                    number,
+                    follows,
+                    known,
+                    uniques,
+                    joins,
+                    fans,
+                    since,
+                    lives,
+                    leaves,
+                    left,
+                };
                 assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
                 follows = Some(number);
             }

@@ -44,7 +44,7 @@ async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Ar
     changes(&mut a, 9_000, &users(0, 1), &[]).await;
     assert_eq!(since(&store, &users(0, 1)).await, [Some(9_000)]);
     let reading = store.read_slice(&viewers(), &gateway("a")).await.unwrap();
-    assert_eq!((reading.size.card, reading.timed), (4, Some(4)));
+    assert_eq!((reading.size.card, reading.noted), (4, Some(4)));
 }
 
 async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
@@ -70,7 +70,7 @@ async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
     }
     assert_eq!(since(&store, &users(0, 1_000)).await, vec![Some(5); 1_000]);
     assert_eq!(changes(&mut a, 5, &[], &users(0, 1_000)).await, 0);
-    assert_eq!(store.read_slice(&viewers(), &gateway("a")).await.unwrap().timed, Some(0));
+    assert_eq!(store.read_slice(&viewers(), &gateway("a")).await.unwrap().noted, Some(0));
 }
 
 async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {

@@ -229,7 +229,7 @@ async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
         entry: None,
         held: 0,
         held_fans: 0,
-        timed: Some(0),
+        noted: Some(0),
         gateways: vec![],
     };
     assert_eq!(read(&store, "a").await, expected);
@@ -275,7 +275,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
         entry: None,
         held: 0,
         held_fans: 0,
-        timed: Some(4),
+        noted: Some(4),
         gateways: vec![],
     };
     let of = |entry, held, gateways: &[&str]| {
@@ -306,8 +306,8 @@ async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
             5 => (Some(Fence::Closed(Epoch(7))), 0, Vec::new()),
             _ => (None, 0, Vec::new()),
         };
-        let (fans, timed) = (card, Some(card));
-        let expected = SliceSurvey { fence, card, fans, leaves: 0, timed, may_be_in_doubt: false, parts };
+        let (fans, noted) = (card, Some(card));
+        let expected = SliceSurvey { fence, card, fans, leaves: 0, noted, may_be_in_doubt: false, parts };
         assert_eq!(found, expected, "slice {n}");
     }
 }

@@ -420,6 +420,7 @@ impl Side {
                     known: SliceSize::default(),
                     uniques: true,
                     since: vec![1; joins.len() + fans.len()],
+                    lives: Vec::new(),
                     joins,
                     fans,
                     leaves,

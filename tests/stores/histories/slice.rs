@@ -233,6 +233,7 @@ impl Sent {
             known: SliceSize::default(),
             uniques: true,
             since: vec![1; joins.len() + fans.len()],
+            lives: Vec::new(),
             joins,
             fans,
             left: None,

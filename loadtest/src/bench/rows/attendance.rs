@@ -224,6 +224,7 @@ async fn change(
         known: SliceSize::default(),
         uniques: false,
         since: vec![now; joins.len()],
+        lives: Vec::new(),
         left: Some(vec![now; leaves.len()]),
         slice,
         joins,

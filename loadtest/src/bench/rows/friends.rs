@@ -9,14 +9,14 @@ use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use reqwest::Method;
 use rollcall::base::clock::unix_now;
-use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{GatewayId, OnlineSet, PLATFORM_EPOCH, SliceId, USERS_SLICES, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::store::LastSeen;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{LastSeen, TellWhereabouts, Whereabouts};
 
 use super::holder::Holder;
-use super::users::user;
+use super::users::{seed_lives, user};
 use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::{Gateway, Redis};
 use crate::bench::settings::Bench;
@@ -72,15 +72,7 @@ async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize
 
     let healthz: serde_json::Value = serde_json::from_str(&gateway.call(Method::GET, "/healthz", None).await?)?;
     let id = GatewayId::parse(healthz["gateway_id"].as_str().context("a gateway id")?)?;
-    let live = LiveId::parse("42")?;
-    for slice in 1..=USERS_SLICES {
-        let here = followed[..FRIENDS_ONLINE].iter().filter(|user| user.slice_index(USERS_SLICES) == slice);
-        let here = here.map(|user| (user.clone(), vec![live.clone()])).collect();
-        store
-            .tell_whereabouts(&TellWhereabouts { slice, gateway: id.clone(), number: 1, known: 0, users: here })
-            .await?;
-    }
-    Ok(())
+    seed_lives(redis, followed[..FRIENDS_ONLINE].iter().cloned(), &format!("{id} 42")).await
 }
 
 struct Asked<'a> {

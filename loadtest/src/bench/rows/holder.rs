@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use rollcall::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, SliceSize, Slices};
 use tokio_util::task::AbortOnDropHandle;
@@ -37,8 +37,9 @@ impl Holder {
                     follows: (number > 1).then_some(number - 1),
                     known: SliceSize::default(),
                     uniques: false,
-                    joins,
                     since: vec![1; fans.len()],
+                    lives: if slice.set == OnlineSet::Users { vec![Vec::new(); joins.len()] } else { Vec::new() },
+                    joins,
                     fans,
                     left: None,
                     leaves: Vec::new(),

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use fred::interfaces::SortedSetsInterface;
 use rollcall::base::clock::unix_now;
-use rollcall::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
+use rollcall::base::ids::UserId;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::config::SeenIds;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{LastSeen, MAX_BATCH, TellWhereabouts, Whereabouts};
+use rollcall::store::{LastSeen, MAX_BATCH};
 
-use super::users::{seed_sets, used_memory, user};
+use super::users::{seed_lives, seed_sets, used_memory, user};
 use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "last-seen";
+
+/// What is noted of a user who is in one live on one gateway.
+const LIVES: &str = "gw-0123456789abcdef live-1234567";
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let users = bench.pick(1_000_000, 2_000);
@@ -38,7 +41,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let held = |slice| format!("{{online-users_slice{slice}}}:held:gw-a");
         let held = online.grows(async |it| seed_sets(&it.redis, it.users, held).await).await?;
         note(Who::Rollcall, "online, held by a gateway", held);
-        let lives = online.grows(async |filled| filled.whereabouts().await).await?;
+        let lives = online.grows(async |it| seed_lives(&it.redis, (0..it.users).map(user), LIVES).await).await?;
         note(Who::Rollcall, "in which live, on one gateway", lives);
     }
     Ok(())
@@ -82,21 +85,6 @@ impl Filled {
         let all: Vec<(f64, String)> = (0..self.users).map(|n| ((now - n as u64) as f64, user(n).to_string())).collect();
         for some in all.chunks(MAX_BATCH) {
             self.redis.client.zadd::<(), _, _>("plain", None, None, false, false, some.to_vec()).await?;
-        }
-        Ok(())
-    }
-
-    async fn whereabouts(&self) -> anyhow::Result<()> {
-        let (gateway, live) = (GatewayId::random(), LiveId::parse("live-1234567")?);
-        let mut number = 0;
-        for slice in 1..=USERS_SLICES {
-            let users = (0..self.users).map(user).filter(|user| user.slice_index(USERS_SLICES) == slice);
-            let users: Vec<_> = users.map(|user| (user, vec![live.clone()])).collect();
-            for some in users.chunks(MAX_BATCH / 2) {
-                number += 1;
-                let call = TellWhereabouts { slice, gateway: gateway.clone(), number, known: 0, users: some.to_vec() };
-                self.store.tell_whereabouts(&call).await?;
-            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use fred::interfaces::SetsInterface;
+use fred::interfaces::{HashesInterface, SetsInterface};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::base::ids::{USERS_SLICES, UserId};
 
@@ -33,6 +33,21 @@ pub(super) async fn seed_sets(redis: &Redis, count: usize, key: impl Fn(u32) -> 
     });
     let add = |(key, users)| redis.client.sadd::<(), _, _>(key, users);
     stream::iter(calls.map(add)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+/// Notes of users who are online in which lives they are.
+pub(super) async fn seed_lives(redis: &Redis, users: impl Iterator<Item = UserId>, lives: &str) -> anyhow::Result<()> {
+    let mut slices: BTreeMap<u32, Vec<(String, String)>> = BTreeMap::new();
+    for user in users {
+        slices.entry(user.slice_index(USERS_SLICES)).or_default().push((user.to_string(), lives.to_owned()));
+    }
+    for (slice, users) in slices {
+        let key = format!("{{online-users_slice{slice}}}:lives");
+        for some in users.chunks(USERS_A_CALL) {
+            redis.client.hset::<(), _, _>(&key, some.to_vec()).await?;
+        }
+    }
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 -- One gateway's change to one slice.
 -- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
---       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
+--       5 what is noted of members, if the set keeps something: since when they are there, of a live; in which lives
+--       they are, of the users of the platform
+--       of the users of the platform:  6 last seen
 --       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
 --       10 stays  11 sessions, both if the live has attendance
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
@@ -10,16 +12,16 @@
 --       14 the newest version that the gateway knows of the slice in this epoch, or 0; by then 15 how many came,
 --       16 how many left, and 17 how many fans were there  18 1 if different users are counted, or empty
 --       19 lifetime of the totals, s
---       20… joins, fans last, then, if the set keeps since when they are there, as many times in ms, then leaves, then,
---       if it is known when they were there last, as many times in ms
+--       20… joins, fans last, then, if the set notes something of members, as many notes: times in ms, or lives with
+--       commas between, then leaves, then, if it is known when they were there last, as many times in ms
 -- Returns  {'done', held, held fans, SIZE…} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'}
 --          | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
 -- the earlier time stays.
-local function note_since(members, since, joins, last_join)
+local function note_since(members, notes, joins, last_join)
   local there = redis.call('SMISMEMBER', members, unpack(joins))
-  local known = redis.call('HMGET', since, unpack(joins))
+  local known = redis.call('HMGET', notes, unpack(joins))
   local fields = {}
   for i, user in ipairs(joins) do
     local before = there[i] == 1 and tonumber(known[i] or '')
@@ -30,8 +32,22 @@ local function note_since(members, since, joins, last_join)
     end
   end
   if #fields > 0 then
-    redis.call('HSET', since, unpack(fields))
+    redis.call('HSET', notes, unpack(fields))
   end
+end
+
+-- Notes in which lives users are on a gateway; the lists follow the argument `last_join`. The gateway's words about a
+-- user come after those of others.
+local function note_lives(notes, gateways, gateway, joins, last_join)
+  local fields, from = {}, others(gateways, gateway)
+  for i, value in ipairs(redis.call('HMGET', notes, unpack(joins))) do
+    local words = words_of(value or '', from)
+    for live in string.gmatch(ARGV[last_join + i], '[^,]+') do
+      words[#words + 1] = gateway .. ' ' .. live
+    end
+    fields[2 * i - 1], fields[2 * i] = joins[i], table.concat(words, ',')
+  end
+  redis.call('HSET', notes, unpack(fields))
 end
 
 -- Forgets of users of the platform when they were seen last, now that they are here.
@@ -45,7 +61,8 @@ end
 
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local form, counts_users = ARGV[10], ARGV[18] ~= ''
-local since, seen = since_or_seen(KEYS[5], form)
+local notes = KEYS[5]
+local fans_set, seen = fans_or_seen(KEYS[6], form)
 local fence = read_fence(KEYS[4])
 if fence.epoch > epoch then
   return { 'newer', whole(fence.epoch) }
@@ -69,17 +86,17 @@ end
 local before_joins = 19
 local last_viewer = before_joins + tonumber(ARGV[11])
 local last_join = last_viewer + tonumber(ARGV[12])
-local last_time = since and last_join + last_join - before_joins or last_join
-local last_leave = last_time + tonumber(ARGV[13])
+local last_note = notes and last_join + last_join - before_joins or last_join
+local last_leave = last_note + tonumber(ARGV[13])
 local joins = { unpack(ARGV, before_joins + 1, last_join) }
-local leaves = { unpack(ARGV, last_time + 1, last_leave) }
-local is_of_streamers = not KEYS[5]
+local leaves = { unpack(ARGV, last_note + 1, last_leave) }
+local is_of_streamers = not notes
 if #joins == 0 or #leaves > 0 or is_of_streamers then
   -- This write comes first: a full Redis accepts it (see prelude.lua). A live must not end because nobody could note
   -- that its streamer is there, and streamers are few.
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
-local size = begins and { members = 0, fans = 0 } or sizes(KEYS[1], KEYS[6])
+local size = begins and { members = 0, fans = 0 } or sizes(KEYS[1], fans_set)
 if begins then
   fence = { phase = 'open', epoch = epoch, version = fence.version, joins = 0, leaves = 0, fans = 0 }
 end
@@ -87,15 +104,17 @@ compare_sizes(fence, size, known_from(14))
 if begins then
   -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
   move_on(KEYS[4], fence, ARGV[19])
-  wipe({ KEYS[1], since, unpack(KEYS, 6, 9) }, KEYS[3], { ARGV[7], ARGV[8] })
+  wipe(fans_set and { KEYS[1], unpack(KEYS, 5, 9) } or { KEYS[1], notes }, KEYS[3], { ARGV[7], ARGV[8] })
 end
 redis.call('HSET', KEYS[3], me, number)
 -- The sessions that begin with this call have this number.
 local id = next_version(fence.version)
 local came, left = { members = 0, fans = 0 }, { members = 0, fans = 0 }
 if #joins > 0 then
-  if since then
-    note_since(KEYS[1], since, joins, last_join)
+  if seen then
+    note_lives(notes, KEYS[3], me, joins, last_join)
+  elseif notes then
+    note_since(KEYS[1], notes, joins, last_join)
   end
   if KEYS[10] then
     begin_stays(KEYS[10], KEYS[11], id, joins, function(i) return tonumber(ARGV[last_join + i]) end)
@@ -106,11 +125,11 @@ if #joins > 0 then
     forget_last_seen(seen, form, joins)
   end
 end
-if KEYS[6] then
+if fans_set then
   local fans = { unpack(ARGV, last_viewer + 1, last_join) }
   if #fans > 0 then
     redis.call('SADD', KEYS[7], unpack(fans))
-    came.fans = redis.call('SADD', KEYS[6], unpack(fans))
+    came.fans = redis.call('SADD', fans_set, unpack(fans))
     if counts_users then
       redis.call('PFADD', KEYS[9], unpack(fans))
     end
@@ -119,7 +138,7 @@ if KEYS[6] then
   for _, user in ipairs(leaves) do
     others[#others + 1] = user
   end
-  left.fans = drop_fans(KEYS[6], KEYS[7], KEYS[3], ARGV[8], others)
+  left.fans = drop_fans(fans_set, KEYS[7], KEYS[3], ARGV[8], others)
   if counts_users and #joins > 0 then
     redis.call('PFADD', KEYS[8], unpack(joins))
   end
@@ -130,12 +149,15 @@ if #leaves > 0 then
     last_here[user] = tonumber(ARGV[last_leave + i])
   end
   local ended = on_end(KEYS[10], seen, form, function(user) return last_here[user] or clock() end)
-  left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[7], since, leaves, ended)
+  if seen then
+    drop_words(notes, KEYS[3], me, leaves)
+  end
+  left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[7], notes, leaves, ended)
 end
 count_change(fence, size, came, left)
 move_on(KEYS[4], fence, ARGV[19])
 local lifetimes = {
-  ARGV[6], ARGV[6], ARGV[6], nil, since and ARGV[6], ARGV[6], ARGV[6], ARGV[19], ARGV[19], ARGV[9], ARGV[9],
+  ARGV[6], ARGV[6], ARGV[6], nil, ARGV[6], fans_set and ARGV[6], ARGV[6], ARGV[19], ARGV[19], ARGV[9], ARGV[9],
 }
 for i, key in ipairs(KEYS) do
   if lifetimes[i] then

@@ -1,8 +1,8 @@
 -- Removes keys of a slice that another program put in the place of ours: keys of another type, and a fence that says
 -- nothing.
 -- KEYS  1 members  2 the held set of the calling gateway, which may have no entry  3 gateways  4 fence
---       of a live:  5 since when members are there  6 fans  7 the gateway's held fans  8 different viewers
---       9 different fans
+--       5 what is noted of members, if the set keeps something
+--       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
 -- ARGV  1 prefix of held sets  2 prefix of held fans  3 prefix of stays, or empty  4 prefix of sessions
 -- Returns  the keys that were removed…
 local removed = {}
@@ -19,6 +19,8 @@ drop_unless(KEYS[3], 'hash')
 drop_unless(KEYS[4], 'string')
 if KEYS[5] then
   drop_unless(KEYS[5], 'hash')
+end
+if KEYS[6] then
   drop_unless(KEYS[6], 'set')
   drop_unless(KEYS[7], 'set')
   for _, key in ipairs({ KEYS[8], KEYS[9] }) do

@@ -1,6 +1,7 @@
 -- Reads a slice for the audit.
--- KEYS  1 gateways  2 fence  3 members  4 since when members are there, if the set keeps it  5 fans, of a live
--- Returns  {fence or empty, members, fans, members with a time or empty, then for each entry: gateway, number…}
+-- KEYS  1 gateways  2 fence  3 members  4 what is noted of members, if the set keeps something
+--       5 fans, of a live
+-- Returns  {fence or empty, members, fans, members with a note or empty, then for each entry: gateway, number…}
 local reply = { redis.call('GET', KEYS[2]) or '', redis.call('SCARD', KEYS[3]),
   KEYS[5] and redis.call('SCARD', KEYS[5]) or 0, KEYS[4] and whole(redis.call('HLEN', KEYS[4])) or '' }
 local all = redis.call('HGETALL', KEYS[1])

@@ -271,13 +271,48 @@ local function note_last_seen(seen, form, users, at)
   end
 end
 
--- A key of a script that removes members: since when they are there or, with a form of ids, last seen of the users of
--- the platform. Returns both; one of them is nil.
-local function since_or_seen(key, form)
+-- A key of a script behind the one of what is noted of members: the fans of a live or, with a form of ids, last seen of
+-- the users of the platform. Returns both; one of them is nil.
+local function fans_or_seen(key, form)
   if form ~= '' then
     return nil, key
   end
   return key, nil
+end
+
+-- The gateways with an entry in a slice, but one, as the keys of a table.
+local function others(gateways, gateway)
+  local all = {}
+  for _, name in ipairs(redis.call('HKEYS', gateways)) do
+    all[name] = name ~= gateway
+  end
+  return all
+end
+
+-- The words of a user's lives, '<gateway> <live>' each, that come from some gateways.
+local function words_of(value, gateways)
+  local words = {}
+  for gateway, live in string.gmatch(value, '([^ ,]+) ([^ ,]+)') do
+    if gateways[gateway] then
+      words[#words + 1] = gateway .. ' ' .. live
+    end
+  end
+  return words
+end
+
+-- Drops what a gateway says of the lives in which users are, at most 1,000.
+local function drop_words(notes, gateways, gateway, users)
+  local fields, from = {}, others(gateways, gateway)
+  for i, value in ipairs(redis.call('HMGET', notes, unpack(users))) do
+    local words = value and table.concat(words_of(value, from), ',')
+    if words ~= value then
+      fields[#fields + 1] = users[i]
+      fields[#fields + 1] = words
+    end
+  end
+  if #fields > 0 then
+    redis.call('HSET', notes, unpack(fields))
+  end
 end
 
 -- What is told of members who are removed: it ends their sessions in `stays`, or notes when users of the platform were
@@ -290,12 +325,12 @@ local function on_end(stays, seen, form, at)
   end
 end
 
--- Removes users, at most 1,000, from a set of the slice. `since`, as in the other functions, is nil unless the set keeps
--- it. `ended`, unless it is nil, is told of them. Returns how many were there.
-local function drop_members(set, since, gone, ended)
+-- Removes users, at most 1,000, from a set of the slice. `notes`, what is noted of them, is nil unless the set keeps
+-- something. `ended`, unless it is nil, is told of them. Returns how many were there.
+local function drop_members(set, notes, gone, ended)
   local removed = redis.call('SREM', set, unpack(gone))
-  if since then
-    redis.call('HDEL', since, unpack(gone))
+  if notes then
+    redis.call('HDEL', notes, unpack(gone))
   end
   if ended then
     ended(gone)
@@ -304,9 +339,9 @@ local function drop_members(set, since, gone, ended)
 end
 
 -- Removes those of `gone`, at most 1,000, from a set of the slice whom no gateway holds. Returns how many were there.
-local function drop_unheld(set, gateways, prefix, since, gone, ended)
+local function drop_unheld(set, gateways, prefix, notes, gone, ended)
   gone = unheld(gateways, prefix, gone)
-  return #gone > 0 and drop_members(set, since, gone, ended) or 0
+  return #gone > 0 and drop_members(set, notes, gone, ended) or 0
 end
 
 -- Takes users, at most 1,000, out of the fans whom a gateway holds, and those out of the fans of the slice who are fans
@@ -388,33 +423,6 @@ local function note(keys, last, entry, before, most, lifetime)
   end
   redis.call('EXPIRE', keys[2], lifetime)
   return number
-end
-
--- The words of a user's whereabouts, but those of some gateways.
-local function words_without(value, gateways)
-  local words = {}
-  for gateway, live in string.gmatch(value, '([^ ,]+) ([^ ,]+)') do
-    if not gateways[gateway] then
-      words[#words + 1] = gateway .. ' ' .. live
-    end
-  end
-  return words
-end
-
--- Whether a hash of whereabouts has as many fields as the scripts have put there. A former version of this program did
--- not count them.
-local function is_counted(key)
-  local counted = tonumber(redis.call('HGET', key, '#') or '')
-  return not counted or counted == redis.call('HLEN', key)
-end
-
--- Notes in the field '#' how many fields a hash of whereabouts has after a change, that field among them.
-local function count_fields(key)
-  local there = redis.call('HLEN', key)
-  if there > 0 then
-    local is_new = redis.call('HGET', key, '#') and 0 or 1
-    redis.call('HSET', key, '#', there + is_new)
-  end
 end
 
 -- The figures of a record as the point of its history that they are: they hold since `at`, and belong to a bucket that

@@ -1,7 +1,7 @@
 -- Looks through a page of a group of a slice for users whom no gateway holds, and takes them out if told to.
 -- KEYS  1 members  2 fence  3 gateways  4 the group's set
---       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
---       6 fans, of a live
+--       5 what is noted of members, if the set keeps something  6 fans, of a live; last seen, of the users of the
+--       platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of the group's held sets  4 count | drop  5 prefix of stays, or empty
 --       6 text | u32 of the users of the platform, otherwise empty
 -- Returns  {next cursor, strays, users of the group, users of all held sets, SIZE…, up to 10 strays…}
@@ -9,12 +9,12 @@ local page = redis.call('SSCAN', KEYS[4], ARGV[1], 'COUNT', ARGV[2])
 local next, users = page[1], page[2]
 local names, strays = {}, 0
 local fence = read_fence(KEYS[2])
-local since, ended
+local fans_set, seen = fans_or_seen(KEYS[6], ARGV[6])
+local notes, ended
 if KEYS[4] == KEYS[1] then
   local now = clock()
   local stays = ARGV[5] ~= '' and ARGV[5] .. whole(fence.epoch)
-  local times, seen = since_or_seen(KEYS[5], ARGV[6])
-  since, ended = times, on_end(stays, seen, ARGV[6], function() return now end)
+  notes, ended = KEYS[5], on_end(stays, seen, ARGV[6], function() return now end)
 end
 -- SSCAN returns a set that Redis stores in one block as one page, however large.
 for first = 1, #users, 1000 do
@@ -24,12 +24,12 @@ for first = 1, #users, 1000 do
     names[#names + 1] = left[i]
   end
   if ARGV[4] == 'drop' and #left > 0 then
-    drop_members(KEYS[4], since, left, ended)
+    drop_members(KEYS[4], notes, left, ended)
   end
 end
 -- Without an open fence the keys have expired, and nobody asks for the size.
 if ARGV[4] == 'drop' and strays > 0 and fence.phase == 'open' then
-  compare_sizes(fence, sizes(KEYS[1], KEYS[6]))
+  compare_sizes(fence, sizes(KEYS[1], fans_set))
   move_on(KEYS[2], fence)
 end
 local held = 0

@@ -1,22 +1,25 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
 -- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
---       5 since when members are there, if the set keeps it; last seen, if they are the users of the platform
---       6 fans  7 the gateway's held fans, both of a live
+--       5 what is noted of members, if the set keeps something
+--       of the users of the platform:  6 last seen
+--       of a live:  6 fans  7 the gateway's held fans
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of held fans  5 prefix of stays, or empty
 --       6 when the gateway was there last, ms  7 text | u32 of the users of the platform, otherwise empty
 -- Returns  {released, 1 when nothing is left to sweep, SIZE…}
 -- What cannot be read fails before anything is written.
-local fence, size = read_fence(KEYS[4]), sizes(KEYS[1], KEYS[6])
+local fans, seen = fans_or_seen(KEYS[6], ARGV[7])
+local fence, size = read_fence(KEYS[4]), sizes(KEYS[1], fans)
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
 local left = { members = 0, fans = 0 }
 if #gone > 0 then
   local stays = ARGV[5] ~= '' and ARGV[5] .. whole(fence.epoch)
-  local since, seen = since_or_seen(KEYS[5], ARGV[7])
   local ended = on_end(stays, seen, ARGV[7], function() return tonumber(ARGV[6]) end)
-  if KEYS[6] then
-    left.fans = drop_fans(KEYS[6], KEYS[7], KEYS[3], ARGV[4], gone)
+  if fans then
+    left.fans = drop_fans(fans, KEYS[7], KEYS[3], ARGV[4], gone)
+  elseif seen then
+    drop_words(KEYS[5], KEYS[3], ARGV[1], gone)
   end
-  left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[3], since, gone, ended)
+  left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], gone, ended)
 end
 local done = redis.call('EXISTS', KEYS[2]) == 0
 if done then

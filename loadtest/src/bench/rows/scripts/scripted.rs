@@ -97,6 +97,7 @@ impl Scripted {
             joins: Vec::new(),
             fans: users.collect::<Result<_, _>>()?,
             since: vec![1; batch.shape.members],
+            lives: Vec::new(),
             left: None,
             leaves: vec![],
         })

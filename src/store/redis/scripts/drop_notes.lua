@@ -1,5 +1,5 @@
--- Looks through a page of the times since when members are there, and removes those of users who are not in the slice.
--- KEYS  1 members  2 since when members are there
+-- Looks through a page of what is noted of members, and removes what is noted of users who are not in the slice.
+-- KEYS  1 members  2 what is noted of members
 -- ARGV  1 cursor  2 fields of a page
 -- Returns  {next cursor, how many were removed}
 local page, dropped, users = redis.call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2]), 0, {}
