@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis};
 use crate::base::metrics::Metrics;
-use crate::presence::throttle::{Step, Underway};
+use crate::presence::throttle::Step;
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::Store;
@@ -26,7 +26,6 @@ pub struct CountsTask {
     pub trust: Arc<Trust>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
-    pub flush: Duration,
 }
 
 /// Rooms to look at again, each once.
@@ -89,15 +88,11 @@ impl CountsTask {
 
     fn look(&self, room: Arc<Room>, later: &mut Later, wakes: &mut JoinSet<()>) {
         let now = self.clock.now();
-        let underway = || {
-            let since = self.clock.at(room.unconfirmed_since()?);
-            Some(Underway { since, flush: millis(self.flush) })
-        };
         let show = || room.show(now, || self.trust.quality(&room));
         let shown = show();
         let (step, lag) = {
             let mut throttle = room.throttle.lock();
-            (throttle.step(shown, underway), throttle.lag())
+            (throttle.step(shown), throttle.lag())
         };
         match step {
             Step::Nothing => {}

@@ -134,7 +134,7 @@ impl Parts {
         let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));
         let subscriber = share!(Subscriber { store, rooms, gateways, checks, absent_streamers, metrics, clock });
         let publisher = Arc::new(share!(Publisher { rooms, gateways, outbox, checks, store, metrics, clock, flush }));
-        let counts = share!(CountsTask { rooms, store, trust, metrics, clock, flush });
+        let counts = share!(CountsTask { rooms, store, trust, metrics, clock });
 
         // sync
         let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));

@@ -4,9 +4,7 @@
 //! once where there is reason for doubt. Otherwise it is due a little later than the walk comes by, which does so once
 //! per `check-every` and puts the check off if it finds all as expected.
 //!
-//! Looks and fan checks of a live have *turns*, which all gateways place at the same times of the wall clock. Redis
-//! then reads a live's keys for several gateways shortly one after another, while they are in the processor's cache,
-//! and what is due at one time goes out in few calls. Only the cost depends on the wall clock.
+//! Looks and fan checks of a live have *turns*, so that what is due at one time goes out in few calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +17,7 @@ use super::gateways::Roster;
 use super::queue::Queue;
 use super::room::Room;
 use super::rooms::Rooms;
-use crate::base::clock::{Clock, Millis, UnixMillis, millis};
+use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::LiveId;
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
@@ -61,8 +59,6 @@ pub struct Checks {
     every: Millis,
     check_every: Millis,
     fan_ttl: Millis,
-    /// The wall clock when the clock began.
-    began: UnixMillis,
     /// `check_every` for a live whose messages this gateway may not receive, be it those of one gateway only.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
@@ -83,7 +79,6 @@ impl Checks {
             every,
             check_every: millis(config.check_every),
             fan_ttl: millis(config.fan_ttl),
-            began: clock.unix().saturating_sub(clock.now()),
             check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
             wheel: Mutex::new(TimerWheel::new(millis(TICK), every, clock.now())),
             retried: Mutex::default(),
@@ -115,7 +110,7 @@ impl Checks {
     /// The time by which turns are counted; lives are spread over the grid.
     fn place(&self, room: &Room, now: Millis) -> Millis {
         let spread = xxhash_rust::xxh3::xxh3_64(room.record.live.as_str().as_bytes()) % 1_000_000;
-        self.began + now + spread * millis(GRID)
+        now + spread * millis(GRID)
     }
 
     /// Has these rooms checked soon: there is reason to doubt what the store holds of them.
@@ -261,11 +256,6 @@ impl Checks {
                 self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
             }
         }
-    }
-
-    /// How long it is until the next tick. Ticks, too, come at the same times of the wall clock on all gateways.
-    pub fn until_tick(&self) -> Duration {
-        TICK - Duration::from_millis((self.began + self.clock.now()) % millis(TICK))
     }
 
     /// Takes what is due.

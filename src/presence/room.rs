@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::acks::CachedAcks;
@@ -370,10 +369,6 @@ impl Room {
         let is_proven =
             self.check.is_checked_since(since) && self.slices.iter().all(|slice| slice.is_proven_since(since));
         is_proven && self.check.end_doubt(since)
-    }
-
-    pub fn unconfirmed_since(&self) -> Option<Instant> {
-        self.slices.iter().filter_map(|slice| slice.lock().unconfirmed_since()).min()
     }
 
     /// When the slice with the oldest news was last heard of.

@@ -1,8 +1,7 @@
 //! How often the figures of a live go out to its dashboards: throttled, never debounced. Pure.
 //!
 //! The first change, and any change to or from zero, goes out at once. Later changes go out at most once per [`GAP`],
-//! the newest always within it. Counts that are due wait up to 250 ms longer for a flush that is about to be over (see
-//! [`Underway`]), so dashboards and the flusher fall into step.
+//! the newest always within it.
 
 use super::figures::{Figures, Quality};
 use crate::base::clock::Millis;
@@ -14,9 +13,6 @@ pub const GAP: Millis = 500;
 /// Least time between two counts of one live if a figure changed to or from zero, in ms. It bounds the cost of a viewer
 /// who keeps joining and leaving.
 pub const ZERO_GAP: Millis = 50;
-
-/// The longest time that due counts wait for a flush, in ms.
-const MAX_FLUSH_WAIT: Millis = GAP / 2;
 
 #[derive(Debug, Default)]
 pub struct Throttle {
@@ -58,30 +54,9 @@ pub enum Step {
     At(Millis),
 }
 
-/// Changes that the store has not confirmed yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Underway {
-    /// When the oldest of them was made.
-    pub since: Millis,
-    /// The flush interval, in ms: the changes are flushed within it.
-    pub flush: Millis,
-}
-
-impl Underway {
-    /// Until when counts that are due at `due` wait for these changes. If the counts went out now, the oldest change
-    /// would be late by its age plus [`GAP`]; if they wait, the figures known already are late by the rest of the wait.
-    /// So the counts wait if the age is the longer of the two, and never for a flush that takes much longer than it
-    /// should.
-    fn worth_waiting_for(self, now: Millis, due: Millis) -> Option<Millis> {
-        let Self { since, flush } = self;
-        let until = (since + 2 * flush).min(due + flush.min(MAX_FLUSH_WAIT));
-        (since + flush / 2 <= now && since + flush <= due + MAX_FLUSH_WAIT && now < until).then_some(until)
-    }
-}
-
 impl Throttle {
-    /// Decides, and notes what is sent. Calls `underway` only when it matters.
-    pub fn step(&mut self, next: Shown, underway: impl FnOnce() -> Option<Underway>) -> Step {
+    /// Decides, and notes what is sent.
+    pub fn step(&mut self, next: Shown) -> Step {
         let Shown { at: now, figures, quality, .. } = next;
         let Some(shown) = self.sent else { return self.send(next) };
         if shown.is_same(&next) && !self.owed {
@@ -91,13 +66,10 @@ impl Throttle {
         self.waiting.get_or_insert(now);
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
         let zero = crosses(shown.figures.viewers, figures.viewers) || crosses(shown.figures.fans, figures.fans);
-        let urgent = zero || shown.quality != quality;
-        let due = shown.at + if urgent { ZERO_GAP } else { GAP };
+        let is_urgent = zero || shown.quality != quality;
+        let due = shown.at + if is_urgent { ZERO_GAP } else { GAP };
         if now < due {
             return Step::At(due);
-        }
-        if !urgent && let Some(until) = underway().and_then(|changes| changes.worth_waiting_for(now, due)) {
-            return Step::At(until);
         }
         self.send(next)
     }

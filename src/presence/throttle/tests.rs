@@ -1,8 +1,4 @@
-//! The throttle by itself. How it works together with the flusher is tested in `dashboards::counts`.
-
 use super::*;
-
-const FLUSH: Millis = 250;
 
 fn figures(viewers: u64, fans: u64) -> Figures {
     Figures { viewers, fans }
@@ -12,14 +8,8 @@ fn shown(at: Millis, figures: Figures) -> Shown {
     Shown { at, figures, away: 0, arrived: Arrived::default(), quality: Quality::Exact }
 }
 
-/// A step while the store has confirmed everything.
 fn step(throttle: &mut Throttle, now: Millis, figures: Figures) -> Step {
-    throttle.step(shown(now, figures), || None)
-}
-
-/// A step while something is unconfirmed since then.
-fn step_with(throttle: &mut Throttle, now: Millis, figures: Figures, since: Millis) -> Step {
-    throttle.step(shown(now, figures), || Some(Underway { since, flush: FLUSH }))
+    throttle.step(shown(now, figures))
 }
 
 #[test]
@@ -71,40 +61,10 @@ fn viewers_who_keep_joining_do_not_starve_the_counts() {
 fn zero_goes_out_at_once_but_flapping_is_bounded() {
     let mut throttle = Throttle::default();
     step(&mut throttle, 0, figures(1, 1));
-    assert_eq!(step_with(&mut throttle, 60, figures(1, 0), 0), Step::Send, "a flush is not waited for");
+    assert_eq!(step(&mut throttle, 60, figures(1, 0)), Step::Send);
     assert_eq!(step(&mut throttle, 70, figures(0, 0)), Step::At(110));
     let flaps = (200..1_200).filter(|n| step(&mut throttle, *n, figures(n % 2, 0)) == Step::Send).count();
     assert!(flaps <= 21, "{flaps}");
-}
-
-#[test]
-fn counts_that_are_due_wait_for_a_flush_that_is_about_to_be_over() {
-    let mut throttle = Throttle::default();
-    step(&mut throttle, 1_000, figures(1, 1));
-    assert_eq!(step_with(&mut throttle, 1_400, figures(5, 1), 1_260), Step::At(1_500), "not due");
-    assert_eq!(step_with(&mut throttle, 1_500, figures(6, 1), 1_260), Step::At(1_750));
-    assert_eq!(step_with(&mut throttle, 1_505, figures(7, 1), 1_260), Step::At(1_750));
-    assert_eq!(step_with(&mut throttle, 1_520, figures(7, 6), 1_511), Step::Send, "what is left is as new as can be");
-    // Beside changes that are new it does not wait, and not for a quality either.
-    assert_eq!(step_with(&mut throttle, 2_020, figures(8, 6), 1_900), Step::Send);
-    let changes = Underway { since: 1_900, flush: FLUSH };
-    assert_eq!(
-        throttle.step(Shown { quality: Quality::Stale, ..shown(2_100, figures(8, 6)) }, || Some(changes)),
-        Step::Send
-    );
-}
-
-#[test]
-fn a_flush_that_takes_too_long_is_not_waited_for() {
-    let mut throttle = Throttle::default();
-    step(&mut throttle, 1_000, figures(1, 1));
-    assert_eq!(step_with(&mut throttle, 1_500, figures(2, 1), 1_260), Step::At(1_750));
-    assert_eq!(step_with(&mut throttle, 1_750, figures(2, 1), 1_260), Step::Send, "a flush interval is enough");
-    assert_eq!(step_with(&mut throttle, 2_250, figures(3, 1), 1_260), Step::Send, "the store does not answer");
-    // Turns that are further apart than counts: what is known does not wait for what is far.
-    let rare = |since| move || Some(Underway { since, flush: 4 * GAP });
-    assert_eq!(throttle.step(shown(2_750, figures(4, 1)), rare(1_700)), Step::Send);
-    assert_eq!(throttle.step(shown(3_250, figures(5, 1)), rare(1_300)), Step::At(3_500));
 }
 
 #[test]
@@ -112,7 +72,7 @@ fn who_goes_away_is_told_as_other_changes_are() {
     let mut throttle = Throttle::default();
     step(&mut throttle, 1_000, figures(2, 1));
     let away = |at| Shown { away: 1, ..shown(at, figures(2, 1)) };
-    assert_eq!(throttle.step(away(1_100), || None), Step::At(1_500));
-    assert_eq!(throttle.step(away(1_500), || None), Step::Send);
-    assert_eq!(throttle.step(away(2_500), || None), Step::Nothing);
+    assert_eq!(throttle.step(away(1_100)), Step::At(1_500));
+    assert_eq!(throttle.step(away(1_500)), Step::Send);
+    assert_eq!(throttle.step(away(2_500)), Step::Nothing);
 }
