@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::client;
+use crate::client::{self, Failure};
 use crate::plan::CrowdPlan;
 use crate::tally::Latencies;
 use crate::target::Target;
@@ -20,6 +20,7 @@ pub(super) const LIVES: usize = 10;
 
 /// A reading of all sets, and a newcomer.
 const READ_EVERY: Duration = Duration::from_millis(200);
+const COME_AGAIN_AFTER: Duration = Duration::from_millis(500);
 const NEWCOMER_EVERY: Duration = Duration::from_millis(500);
 
 /// A newcomer who is not in by then was kept out.
@@ -125,12 +126,13 @@ async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<Seen>>) {
     let query = format!("user_id=newcomer&role=viewer&live_id={live_id}");
     loop {
         let began = Instant::now();
+        // Whoever is refused comes again, as every client does.
         let came = async {
-            let mut socket = client::connect(&target, None, &query, NEWCOMER_WAITS).await?;
-            while client::parse(&client::receive(&mut socket).await?)?.kind != "joined" {}
-            client::send_close(&mut socket).await
+            while visit(&target, &query).await.is_err() {
+                sleep(COME_AGAIN_AFTER).await;
+            }
         };
-        let is_in = matches!(timeout(NEWCOMER_WAITS, came).await, Ok(Ok(())));
+        let is_in = timeout(NEWCOMER_WAITS, came).await.is_ok();
         let took = began.elapsed();
         note(&seen, |seen| {
             seen.newcomers += 1;
@@ -139,6 +141,13 @@ async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<Seen>>) {
         });
         sleep(NEWCOMER_EVERY.saturating_sub(took)).await;
     }
+}
+
+/// Joins the live and leaves.
+async fn visit(target: &Target, query: &str) -> Result<(), Failure> {
+    let mut socket = client::connect(target, None, query, NEWCOMER_WAITS).await?;
+    while client::parse(&client::receive(&mut socket).await?)?.kind != "joined" {}
+    client::send_close(&mut socket).await
 }
 
 /// The 99th percentile, in ms.
