@@ -1,8 +1,8 @@
 //! Rollcall: a live-stream room presence gateway. This page is the map of the code.
 //!
-//! Viewers keep a WebSocket open. Rollcall knows which of them follow the streamer, and keeps the set of the fans who
-//! are online now in Redis. `docs/how-it-works.md` explains the protocol, and `docs/contributing.md` says which files a
-//! change touches.
+//! Viewers keep a WebSocket open. Rollcall knows which of them follow the streamer, and keeps in Redis the sets of the
+//! viewers and of the fans who are online now. `docs/how-it-works.md` explains the protocol, and
+//! `docs/contributing.md` says which files a change touches.
 //!
 //! # The layers
 //!
@@ -79,7 +79,7 @@
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
-//! | has the streamer left? | `presence/absent_streamers.rs` |
+//! | has the streamer left? | `presence/platform.rs` knows who is here, `sync/streamer_timeout.rs` closes the live |
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/platform.rs`, told to the store by `sync/flush.rs` |
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |

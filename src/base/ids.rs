@@ -260,8 +260,8 @@ impl OnlineSet {
         }
     }
 
-    /// Whether the store notes something of each user of the set: of a viewer since when, of a user of the platform in
-    /// which lives.
+    /// Whether the store keeps a note on each user of the set: since when a viewer is there, or in which lives a user
+    /// of the platform is.
     pub fn keeps_notes(&self) -> bool {
         matches!(self, Self::Live(_) | Self::Users)
     }

@@ -168,7 +168,7 @@ metrics! {
     flush_seconds: Histogram = Histogram::new(CALL_TIMES),
     /// Joins and leaves in one call to the store that writes a slice
     flush_batch_members: Histogram = Histogram::new([0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 100.0, 250.0, 500.0, 1_000.0]),
-    /// Viewers and users online sent to the store as joins or leaves
+    /// Members of slices sent to the store as joins or leaves
     flushed_members: Counter,
     /// Slices waiting to be flushed
     flush_queue: Gauge,
@@ -198,7 +198,7 @@ metrics! {
     store_errors: Family<StoreCall, Counter>,
     /// 1 if the store answers, 0 if it does not
     store_up: Gauge,
-    /// Times this gateway sent all its fans of a slice again because the store had lost its entry
+    /// Times this gateway sent all its members of a slice again because the store had lost its entry
     reasserts: Counter,
     /// Checks of a live against the store, by result
     checks: Family<Outcome, Counter>,

@@ -131,7 +131,7 @@ impl Auditor<'_> {
             Ok(all)
         };
         let mut all = lives.buffer_unordered(AT_A_TIME).try_fold(Inspection::default(), add).await?;
-        all.add(inspector.users(&keys.users).await?);
+        all.add(inspector.platform(&keys.platform).await?);
         all.findings.extend(leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
             let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
             AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(self.store.keys().leases())
@@ -144,8 +144,9 @@ impl Auditor<'_> {
         let lives = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
         let lives = lives.filter_map(|live| Some((live.clone(), self.keys.lives.get(live)?.clone()))).collect();
         let slices = before.iter().filter_map(|finding| finding.subject.slice.as_ref());
-        let users = slices.filter_map(|slice| Some((slice.clone(), self.keys.users.get(slice)?.clone()))).collect();
-        let suspects = FoundKeys { lives, users };
+        let platform =
+            slices.filter_map(|slice| Some((slice.clone(), self.keys.platform.get(slice)?.clone()))).collect();
+        let suspects = FoundKeys { lives, platform };
         let (leases, now) = self.inspect(&suspects).await?;
         let mut findings = now.findings;
         findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));

@@ -23,7 +23,7 @@ pub enum PeerMessage {
     /// On a live's channel: its record changed, by an opening, a close, a removal or a ban. The receiver reads it.
     Record,
     /// On a live's channel: the store was found to have lost something of it. The receiver checks the live. On the
-    /// gateways' channel: another program wrote to the users online. The receiver looks at what it holds of them.
+    /// gateways' channel: another program wrote to a set of the platform. The receiver looks at what it holds of them.
     Doubt,
     /// On a live's channel: viewers on the sender asked for their friends there. From now on the receiver tells who
     /// comes and who leaves, on the live's channel of moves.

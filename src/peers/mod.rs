@@ -48,7 +48,7 @@ impl Outbox {
         self.post(Channel::Live(live.clone()), PeerMessage::Doubt);
     }
 
-    /// Has the peers look again at what they hold of the users online: another program wrote there.
+    /// Has the peers look again at what they hold of a set of the platform: another program wrote there.
     pub fn doubt_platform(&self) {
         self.post(Channel::Gateways, PeerMessage::Doubt);
     }

@@ -226,6 +226,12 @@ impl Checks {
         }
     }
 
+    /// The pause between two slices of a set that are read back with a check: all of them take an eighth of the time
+    /// between two checks.
+    pub fn read_back_pause(&self, slices: usize) -> Duration {
+        Duration::from_millis(self.check_every / 8) / slices.max(1) as u32
+    }
+
     /// How old a check may be, in ms, that makes up for missing messages.
     pub fn enough(&self) -> Millis {
         self.check_deaf

@@ -33,8 +33,8 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum InStore {
     Known(Standing),
-    /// A call about this user had no answer, so the store may have applied it, or may apply it later; or what the store
-    /// notes of the user is out of date. When that was known last, the store held the user so.
+    /// The store must be told of this user again: a call about the user had no answer, or what the store notes of the
+    /// user is out of date. When that was known last, the store held the user so.
     Unsure(Standing),
     /// The answer to the call in flight decides. Before, the store held the user so.
     InFlight(Standing),
@@ -266,8 +266,8 @@ impl DesiredState {
         self.fans.len()
     }
 
-    /// What the store must hold for this gateway by now; `None` while a call is in flight or had no answer. The cost
-    /// grows with the number of unsettled users.
+    /// What the store must hold for this gateway by now; `None` while a call is in flight or any user is unsure. The
+    /// cost grows with the number of unsettled users.
     pub fn held(&self) -> Option<Held> {
         if self.in_flight { None } else { self.expected_held() }
     }
@@ -377,7 +377,8 @@ impl DesiredState {
         Some(draft)
     }
 
-    /// A call about some unsettled users, the unknown ones first, so that at most one batch is ever unknown.
+    /// A call about some unsettled users, the unsure ones first. In a slice of a live, at most one batch is ever
+    /// unsure.
     fn batch(&self, limit: CallLimit) -> Draft {
         let mut draft = Draft {
             number: self.number + 1,
@@ -436,8 +437,8 @@ impl DesiredState {
             }
         };
         for (user, standing) in draft.users() {
-            let has_new_notes = self.unsettled.get(user).is_some_and(|in_store| in_store.is_unsure());
-            if has_new_notes {
+            let must_tell_again = self.unsettled.get(user).is_some_and(|in_store| in_store.is_unsure());
+            if must_tell_again {
                 self.unsettled.insert(user.clone(), InStore::Unsure(standing));
             } else if self.standing(user) == standing {
                 self.unsettled.remove(user);

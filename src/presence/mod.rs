@@ -27,7 +27,6 @@ pub(crate) mod platform;
 pub(crate) mod pushed_counts;
 pub(crate) mod queue;
 mod remote_viewers;
-pub(crate) mod resync_at;
 pub(crate) mod room;
 pub(crate) mod room_info;
 mod room_peaks;

@@ -7,35 +7,26 @@
 //! the others: those who came and went between two calls, and those who left while the store lost the set or came back
 //! with older data.
 //!
-//! It notes in which lives each user online is, too. Once a call has said that a user came to a live or left it,
-//! gateways with viewers who asked for their friends there hear of it ([`Telling::moved`]). Never awaits.
+//! The store also notes in which lives each user online is. A call says that a user came to a live or left it. After
+//! its answer, gateways with viewers who asked for their friends there hear of it ([`Telling::moved`]). Never awaits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::desired_state::Standing;
+use super::desired_state::{Difference, Standing};
 use super::slice::{ReadSize, SetSize, Slice};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
-use crate::store::{MAX_BATCH, MAX_LIVES, SliceSize};
+use crate::store::{HeldMembers, MAX_BATCH, MAX_LIVES, SliceSize};
 
 /// The most users of one slice whose times wait for the store. While the store is away, a further user who leaves the
 /// set counts as seen when the call takes the user out; a further user who came and went meanwhile is not noted.
 const MAX_SEEN: usize = 65_536;
 
-/// What the store notes of the lives in which the users of a slice are.
-#[derive(Debug, Default)]
-pub struct SaidLives {
-    /// The users of whom this gateway said something, each with the lives.
-    pub here: HashMap<UserId, Vec<LiveId>>,
-    /// The users of whom a gateway without an entry said something.
-    pub nobodys: Vec<UserId>,
-}
-
-/// So many lives to which a user came, or which the user left, are remembered until the store knows. Beyond that,
-/// anybody counts as moved.
+/// Of each user, so many lives that the user came to or left are remembered until the store knows. If there are more,
+/// anybody may have moved.
 const MOST_MOVED: usize = 64;
 
 /// The users of the platform in one set.
@@ -164,8 +155,8 @@ impl Platform {
         self.change_lives(user, |lives| lives.push(live.clone()))
     }
 
-    /// A socket of a user gave up its seat in a live. True if the store has to be told. If the live has closed, it may
-    /// be open again when the store is told: those who are in it then must hear that the user is gone.
+    /// A socket of a user gave up its seat in a live. True if the store has to be told. That is so even if the live has
+    /// closed: it may be open again by then, and those in it must hear that the user is gone.
     pub fn leave_live(&self, user: &UserId, live: &LiveId) -> bool {
         self.change_lives(user, |lives| give_up(lives, live))
     }
@@ -202,10 +193,13 @@ impl Platform {
         }
         let mut users = self.users[place].lock();
         let mut telling = Telling::default();
-        for user in here.iter().chain(gone) {
-            let moved = users.moved.remove(user).unwrap_or_default();
+        let state = self.slices[place].lock();
+        // A read-back may have shown that the store knows of a move although the call that said so had no answer.
+        let is_told = |user: &UserId| state.desired().is_settled(user) || here.contains(user) || gone.contains(user);
+        for (user, moved) in users.moved.extract_if(|user, _| is_told(user)) {
             telling.moved.extend(moved.into_iter().map(|live| (live, user.clone())));
         }
+        drop(state);
         for user in here {
             let lives = users.told_lives(user);
             telling.moved.extend(lives.iter().map(|live| (live.clone(), user.clone())));
@@ -225,7 +219,9 @@ impl Platform {
     /// Notes that it is not known who moved in the slice at this place: the store lost where users are, or other
     /// programs wrote there.
     pub fn forget_moves(&self, place: usize) {
-        self.users[place].lock().anybody_moved = true;
+        let mut users = self.users[place].lock();
+        users.moved.clear();
+        users.anybody_moved = true;
     }
 
     /// Whether anybody may have moved in the slice at this place, now that the store knows all of it. Asked once.
@@ -234,18 +230,15 @@ impl Platform {
         users.anybody_moved && !self.slices[place].lock().is_dirty() && std::mem::take(&mut users.anybody_moved)
     }
 
-    /// The users of the slice at this place of whom the store notes other lives on this gateway than it should.
-    pub fn wrongly_noted(&self, place: usize, said: SaidLives) -> Vec<UserId> {
-        let SaidLives { mut here, nobodys } = said;
+    /// Takes in what the store holds for this gateway in the slice at this place, as `DesiredState::reconcile` does.
+    /// Users of whom it notes other lives than it should are told again.
+    pub fn reconcile(&self, place: usize, entry: Option<u64>, mut held: HeldMembers) -> Difference {
+        // The lock keeps users from moving meanwhile.
         let users = self.users[place].lock();
-        let mut wrong: Vec<UserId> = nobodys.into_iter().filter(|user| users.here.contains_key(user)).collect();
-        for user in users.lives.keys().filter(|user| users.here.contains_key(*user)) {
-            if here.remove(user).unwrap_or_default() != users.told_lives(user) {
-                wrong.push(user.clone());
-            }
-        }
-        wrong.extend(here.into_keys());
-        wrong
+        let lives = std::mem::take(&mut held.lives);
+        let is_wrong = |(user, lives): &(UserId, Vec<LiveId>)| *lives != users.told_lives(user);
+        held.missing.extend(lives.into_iter().filter(is_wrong).map(|(user, _)| user));
+        self.slices[place].lock().reconcile(entry, &held)
     }
 
     /// How many users are online here.
@@ -316,20 +309,13 @@ impl Platform {
         }
     }
 
-    /// Has what the store holds for this gateway read back in some slices, those of about `most` users here: another
-    /// program may have written there and left all numbers as they were. The next call begins where this one ended.
-    /// Returns the places.
-    pub fn read_back_some(&self, most: usize) -> Vec<usize> {
-        let mut places = Vec::new();
-        let mut users = 0;
-        while users < most && places.len() < self.slices.len() {
-            let place = self.read_back_next.fetch_add(1, Ordering::Relaxed) % self.slices.len();
-            let mut state = self.slices[place].lock();
-            state.read_back_all();
-            users += state.desired().wanted();
-            places.push(place);
-        }
-        places
+    /// Has what the store holds for this gateway read back in the next slice: another program may have written there
+    /// and left all numbers as they were. Returns its place, and how many of its users are here.
+    pub fn read_back_next(&self) -> (usize, usize) {
+        let place = self.read_back_next.fetch_add(1, Ordering::Relaxed) % self.slices.len();
+        let mut state = self.slices[place].lock();
+        state.read_back_all();
+        (place, state.desired().wanted())
     }
 
     /// Takes in a slice's size, as the store told it.
@@ -542,6 +528,7 @@ mod tests {
         }
         assert_eq!(taken, MAX_SEEN);
     }
+
     fn live(name: &str) -> LiveId {
         LiveId::parse(name).unwrap()
     }
@@ -641,23 +628,46 @@ mod tests {
     }
 
     #[test]
-    fn lives_that_the_store_notes_wrongly_are_found() {
+    fn users_of_whom_the_store_notes_other_lives_are_told_again() {
         let platform = Platform::of_users(0);
         let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
-        let [right, other, missing, stale, foreign, gone] = [(); 6].map(|()| mine.next().unwrap());
-        for user in [&right, &other, &missing, &stale, &foreign] {
+        let [right, other, missing, stale] = [(); 4].map(|()| mine.next().unwrap());
+        for user in [&right, &other, &missing, &stale] {
             platform.enter(user);
         }
         for user in [&right, &other, &missing] {
             platform.join_live(user, &live("1"));
         }
-        let says = |user: &UserId, at: &str| (user.clone(), vec![live(at)]);
-        let here = [says(&right, "1"), says(&other, "2"), says(&stale, "1"), says(&gone, "1")].into();
-        let said = SaidLives { here, nobodys: vec![foreign.clone(), mine.next().unwrap()] };
-        let mut wrong = platform.wrongly_noted(0, said);
-        wrong.sort();
-        let mut expected = [other, missing, stale, foreign, gone];
+        flush(&platform, 0);
+        let said = [(&right, vec!["1"]), (&other, vec!["2"]), (&missing, vec![]), (&stale, vec!["1"])];
+        let lives = said.into_iter().map(|(user, at)| (user.clone(), at.into_iter().map(live).collect()));
+        let users = [&right, &other, &missing, &stale].map(Clone::clone).into();
+        let held = HeldMembers { users, lives: lives.collect(), ..HeldMembers::default() };
+        assert_eq!(platform.reconcile(0, Some(1), held), Difference { missing: 3, extra: 0 });
+        let mut turn = platform.slices[0].lock().begin_turn(1, context());
+        let Step::Call(mut draft) = platform.slices[0].lock().next_step(&mut turn) else { panic!("a call") };
+        draft.joins.sort();
+        let mut expected = [other, missing, stale];
         expected.sort();
-        assert_eq!(wrong, expected);
+        assert_eq!(draft.joins, expected);
+    }
+
+    #[test]
+    fn a_move_that_a_read_back_shows_is_passed_on() {
+        let (platform, user) = (Platform::of_users(0), user("u1"));
+        let place = platform.place_of(&user);
+        platform.enter(&user);
+        platform.join_live(&user, &live("1"));
+        let mut turn = platform.slices[place].lock().begin_turn(1, context());
+        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else { panic!("a call") };
+        let telling = platform.telling(place, &draft.joins, &draft.leaves);
+        platform.slices[place].lock().failed(&draft);
+        platform.not_told(place, telling);
+        // The call was carried out all the same.
+        let lives = [(user.clone(), vec![live("1")])].into();
+        let held = HeldMembers { users: [user.clone()].into(), lives, ..HeldMembers::default() };
+        assert_eq!(platform.reconcile(place, Some(1), held), Difference::default());
+        let moved: Vec<_> = told(&platform, &user).into_iter().flat_map(|telling| telling.moved).collect();
+        assert_eq!(moved, [(live("1"), user)]);
     }
 }

@@ -5,7 +5,6 @@
 use tokio::time::Instant;
 
 use super::desired_state::{DesiredState, Difference, Draft, Held, Standing, Verdict};
-use super::resync_at::ResyncAt;
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
@@ -27,7 +26,7 @@ pub struct SliceState {
     job: Job,
     unconfirmed: Unconfirmed,
     /// When the whole slice may be sent or read again, once the slice has asked for that.
-    resync_at: ResyncAt,
+    resync_at: Option<Millis>,
     /// How many users the store was found to hold wrongly, until that is repaired.
     drift: usize,
     /// The incarnation of this gateway that makes the calls; 0 before the first call.
@@ -43,7 +42,7 @@ impl SliceState {
             desired: DesiredState::numbered_from(now * 1_000),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
-            resync_at: ResyncAt::default(),
+            resync_at: None,
             drift: 0,
             incarnation: 0,
             written: now,
@@ -204,9 +203,17 @@ impl SliceState {
         }
     }
 
-    /// When the whole slice may be sent or read again; see [`ResyncAt::take`].
+    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for so many users and
+    /// returns how long it is until then, in ms. A slice that asks again keeps its time until that has come.
     pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
-        self.resync_at.take(self.desired.wanted(), now, book)
+        let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
+        let at = match self.resync_at.take() {
+            Some(at) => at,
+            None if users == 0 => now,
+            None => now + book(users),
+        };
+        self.resync_at = Some(at).filter(|at| *at > now);
+        self.resync_at
     }
 
     // ------------------------------------------------------------------------------------------------- for readings

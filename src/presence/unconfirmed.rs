@@ -1,5 +1,5 @@
-//! Since when a slice has changes that the store has not confirmed. The throttle of counts asks, so that changes which
-//! are about to be confirmed go out with the next counts and not with the ones after. Pure; `now` comes in.
+//! Since when a slice has had changes that the store has not confirmed, for `GET /v1/gateway/slices`. Pure; `now` comes
+//! in.
 
 use tokio::time::Instant;
 

@@ -125,7 +125,7 @@ impl From<&SliceReading> for FoundSlice {
 
 impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in
-    /// doubt never is, nor is one of an older version, nor one that has other times than those of its members.
+    /// doubt never is, nor is one of an older version, nor one that has notes on others than its members.
     pub fn is_met(&self, found: &FoundSlice) -> bool {
         let FoundSlice { size, noted, .. } = found;
         found.entry == self.entry

@@ -106,7 +106,7 @@ pub struct LiveRecord {
     pub streamer: UserId,
     /// Which opening this is.
     pub epoch: Epoch,
-    /// The number of slices that its fans are spread over, and of those of its viewers; fixed for the epoch.
+    /// The number of slices over which its viewers are spread; fixed for the epoch.
     pub slices: u32,
     /// When it opened, by the store's clock.
     pub opened_at: UnixMillis,

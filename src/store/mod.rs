@@ -73,7 +73,7 @@ pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
     LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
 };
-pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts, WhereaboutsPage};
+pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{FinishedChanges, Profile, Profiles, PutProfile};
 pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};

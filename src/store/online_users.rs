@@ -1,5 +1,5 @@
 //! The boundary for who is online on the platform: how many, and what is known of some users. Only reads: the flusher
-//! writes who is online, with the code that writes the fans of lives.
+//! writes who is online, with the code that writes the viewers of lives.
 
 use async_trait::async_trait;
 
@@ -30,15 +30,6 @@ pub struct UserPresence {
 /// In which live a user is, as each gateway said: the live joined last comes last of a gateway.
 pub type Whereabouts = Vec<(GatewayId, LiveId)>;
 
-/// A page of whereabouts; `next` is `None` at the end. A user may come twice, as in HSCAN.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WhereaboutsPage {
-    /// The users of the page.
-    pub users: Vec<(UserId, Whereabouts)>,
-    /// Where to go on.
-    pub next: Option<u64>,
-}
-
 impl UserPresence {
     /// The live that the user joined last, as the last of the living gateways said that told of the user.
     pub fn live(&self, is_living: impl Fn(&GatewayId) -> bool) -> Option<&LiveId> {
@@ -57,9 +48,6 @@ pub trait OnlineUsers: Sync {
 
     /// In which live each of some users is, as each gateway said, in the same order.
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>>;
-
-    /// A page of the users of a slice, from cursor 0 on, with what gateways said of each.
-    async fn whereabouts_page(&self, slice: u32, cursor: u64) -> StoreResult<WhereaboutsPage>;
 }
 
 #[cfg(test)]

@@ -308,7 +308,7 @@ impl Slice {
         if !taken.is_empty() {
             self.compare_sizes(None, now);
         }
-        self.drop_words(gateway, &taken);
+        self.drop_words(&taken);
         let left = Moved { fans: self.drop_fans(gateway, &taken), members: self.drop_unheld(&taken, |_| last_heard) };
         let done = self.members.held_by(gateway) == 0;
         if done {
@@ -352,8 +352,19 @@ impl Slice {
         let set = self.group(group);
         let held = set.held.get(gateway);
         let MemberPage { users, next } = held.map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
-        let missing = users.iter().filter(|user| !set.users.contains(user)).cloned().collect();
-        HeldPage { users, missing, next }
+        let has_nobodys = |user: &UserId| {
+            let words = self.lives.get(user).into_iter().flatten();
+            words.into_iter().any(|(from, _)| !set.is_held_by(from, user))
+        };
+        let is_wrong = |user: &&UserId| !set.users.contains(user) || has_nobodys(user);
+        let missing = users.iter().filter(is_wrong).cloned().collect();
+        let said_here = |user: &UserId| {
+            let words = self.lives.get(user)?.iter();
+            let lives = words.filter(|(from, _)| from == gateway).map(|(_, live)| live.clone());
+            Some((user.clone(), lives.collect()))
+        };
+        let lives = users.iter().filter_map(said_here).collect();
+        HeldPage { users, missing, lives, next }
     }
 
     /// Whether it has members or fans whom none of these gateways holds, or lacks some whom one of them holds.
@@ -456,7 +467,7 @@ impl Slice {
     /// Answers how many left the slice.
     fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
         self.members.let_go(gateway, users);
-        self.drop_words(gateway, users);
+        self.drop_words(users);
         self.drop_unheld(users, at)
     }
 
@@ -518,21 +529,21 @@ impl Slice {
         }
     }
 
-    /// Notes in which lives users are on a gateway, whose words about a user come after those of others. What gateways
-    /// without an entry said is nobody's.
+    /// Notes in which lives users are on a gateway, whose words about a user come after those of others. Words of
+    /// gateways that do not hold the user are nobody's.
     fn note_lives(&mut self, gateway: &GatewayId, joins: &[UserId], lives: &[Vec<LiveId>]) {
         for (user, lives) in joins.iter().zip(lives) {
             let words = self.lives.entry(user.clone()).or_default();
-            words.retain(|(from, _)| from != gateway && self.entries.contains_key(from));
+            words.retain(|(from, _)| from != gateway && self.members.is_held_by(from, user));
             words.extend(lives.iter().map(|live| (gateway.clone(), live.clone())));
         }
     }
 
-    /// Drops what a gateway says of the lives in which users are.
-    fn drop_words(&mut self, gateway: &GatewayId, users: &[UserId]) {
+    /// Drops what gateways that hold users no longer say of the lives in which these are.
+    fn drop_words(&mut self, users: &[UserId]) {
         for user in users {
             if let Some(words) = self.lives.get_mut(user) {
-                words.retain(|(from, _)| from != gateway && self.entries.contains_key(from));
+                words.retain(|(from, _)| self.members.is_held_by(from, user));
             }
         }
     }
@@ -594,6 +605,10 @@ impl GroupSet {
 
     fn is_held(&self, user: &UserId) -> bool {
         self.held.values().any(|held| held.contains(user))
+    }
+
+    fn is_held_by(&self, gateway: &GatewayId, user: &UserId) -> bool {
+        self.held.get(gateway).is_some_and(|held| held.contains(user))
     }
 
     fn held_by(&self, gateway: &GatewayId) -> u64 {

@@ -1,7 +1,7 @@
 //! The boundary for who is online in lives and on the platform, slice by slice. The pure model of one slice is
 //! [`super::slice`]; the flush, the walk and the audit call [`Slices`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -247,9 +247,11 @@ pub struct MemberPage {
 pub struct HeldPage {
     /// The users that it holds.
     pub users: Vec<UserId>,
-    /// Those of them that the slice lacks, or of whom it lacks what it should note. No call leaves such users behind,
-    /// so another program wrote there.
+    /// Those of them that the slice lacks, or of whom it lacks what it should note, or notes what is nobody's. No call
+    /// leaves such users behind, so another program wrote there.
     pub missing: Vec<UserId>,
+    /// In which lives each of them is on this gateway, by the notes on the users of the platform.
+    pub lives: Vec<(UserId, Vec<LiveId>)>,
     /// Where to go on.
     pub next: Option<u64>,
 }
@@ -286,6 +288,8 @@ pub struct HeldMembers {
     pub fans: HashSet<UserId>,
     /// Those of both that the slice lacks, or of whom it notes something else than it should.
     pub missing: Vec<UserId>,
+    /// In which lives each user is on this gateway, by the notes on the users of the platform.
+    pub lives: HashMap<UserId, Vec<LiveId>>,
 }
 
 /// What a call does with strays.
@@ -473,6 +477,7 @@ pub trait Slices: Sync {
                     Group::Fans => all.fans.extend(page.users),
                 }
                 all.missing.extend(page.missing);
+                all.lives.extend(page.lives);
             }
         }
         Ok(all)

@@ -25,8 +25,6 @@ use crate::base::slow_jobs::SlowJobs;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
-use crate::presence::platform::SaidLives;
-use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Audience, Platform, Room, Rooms};
 use crate::store::fans::FanError;
@@ -176,8 +174,6 @@ impl Flusher {
         match &outcome {
             Ok(None) => {
                 slice.lock().confirm_job();
-                // Counts may be waiting for this flush, whether or not it changed a figure.
-                audience.room().iter().for_each(|room| self.rooms.count(room));
             }
             Ok(Some(_)) => {}
             Err(why) => {
@@ -222,8 +218,8 @@ impl Flusher {
                 Step::Call(draft) => turn.note_verdict(self.apply((audience, place), (&own.id, &draft)).await?),
                 // No call can be made before this step, so the wait holds nothing up.
                 Step::Reassert | Step::ReadBack => match self.resync_limit.at(slice, self.clock.now()) {
-                    None if step == Step::Reassert => self.reassert(audience, slice).await?,
-                    None => self.read_back(audience, slice, &own.id).await?,
+                    None if step == Step::Reassert => self.reassert(audience, place).await?,
+                    None => self.read_back(audience, place, &own.id).await?,
                     Some(at) => return Ok(Some(at)),
                 },
                 Step::Over => self.fence_says_over(audience).await?,
@@ -276,8 +272,8 @@ impl Flusher {
         if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
-    /// Notes when users of the platform were seen whom no change of the set notes: users online in the store, streamers
-    /// for their timeouts.
+    /// Some users came and went, so no change of the set says when they were here last. Notes that of users online in
+    /// the store, and of streamers for their timeouts.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
             let seen = platform.take_seen(place);
@@ -410,7 +406,7 @@ impl Flusher {
         if anybody {
             self.rooms.anybody_moved();
         }
-        // The room is gone by now, and with it the knowledge of whether anybody wants to know.
+        // This gateway has no room of these lives, so it does not know whether anybody listens there.
         let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
         for (live, user) in self.rooms.moved(moved) {
             elsewhere.entry(live).or_default().push(user);
@@ -434,68 +430,46 @@ impl Flusher {
     }
 
     /// Sends everybody again after the entry was lost, if the record says that the epoch is still open.
-    async fn reassert(&self, audience: &Audience, slice: &Slice) -> StoreResult<()> {
+    async fn reassert(&self, audience: &Audience, place: usize) -> StoreResult<()> {
         self.keep(audience).await?;
-        if !audience.has_ended() && slice.lock().reassert() {
+        if !audience.has_ended() && audience.slices()[place].lock().reassert() {
             self.metrics.reasserts.inc();
-            self.note_unsettled(audience, slice);
-            self.forget_moves(audience, slice);
+            self.note_unsettled(audience, place);
+            self.forget_moves(audience, place);
         }
         Ok(())
     }
 
     /// Whomever the set of the platform is told again, the store must note again as seen or not.
-    fn note_unsettled(&self, audience: &Audience, slice: &Slice) {
+    fn note_unsettled(&self, audience: &Audience, place: usize) {
         if let Audience::Platform(platform) = audience {
-            platform.note_unsettled(slice.id.index as usize - 1, self.clock.now());
+            platform.note_unsettled(place, self.clock.now());
         }
     }
 
-    /// Where users of the platform are was lost, or is wrong: it is not known who moved.
-    fn forget_moves(&self, audience: &Audience, slice: &Slice) {
+    /// The store lost in which lives users are, or has it wrong. So this gateway no longer knows who moved.
+    fn forget_moves(&self, audience: &Audience, place: usize) {
         if let Audience::Platform(platform) = audience {
-            platform.forget_moves(slice.id.index as usize - 1);
+            platform.forget_moves(place);
         }
-    }
-
-    /// Reads what the store notes of the lives in which users are; `others` are the other gateways with an entry.
-    async fn said_lives(&self, slice: &Slice, own: &GatewayId, others: &[GatewayId]) -> StoreResult<SaidLives> {
-        let mut said = SaidLives::default();
-        let mut cursor = Some(0);
-        while let Some(from) = cursor {
-            let page = self.store.whereabouts_page(slice.id.index, from).await?;
-            for (user, words) in page.users {
-                if words.iter().any(|(gateway, _)| gateway != own && !others.contains(gateway)) {
-                    said.nobodys.push(user.clone());
-                }
-                let lives = words.into_iter().filter(|(gateway, _)| gateway == own).map(|(_, live)| live);
-                let lives: Vec<LiveId> = lives.collect();
-                if !lives.is_empty() {
-                    said.here.insert(user, lives);
-                }
-            }
-            cursor = page.next;
-        }
-        Ok(said)
     }
 
     /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
-    async fn read_back(&self, audience: &Audience, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
+    async fn read_back(&self, audience: &Audience, place: usize, own: &GatewayId) -> StoreResult<()> {
+        let slice = &audience.slices()[place];
         // The entry first: a call that is applied while the pages are read changes its number, and the store then
         // refuses the next call.
         let reading = self.store.read_slice(&slice.id, own).await?;
         let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
-        let mut held = self.store.held_members(&slice.id, own).await?;
-        if let Audience::Platform(platform) = audience
-            && *platform.set() == OnlineSet::Users
-        {
-            let said = self.said_lives(slice, own, &reading.gateways).await?;
-            held.missing.extend(platform.wrongly_noted(slice.id.index as usize - 1, said));
-        }
-        let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held);
-        self.note_unsettled(audience, slice);
+        let held = self.store.held_members(&slice.id, own).await?;
+        let entry = reading.entry.filter(|_| fenced);
+        let difference = match audience {
+            Audience::Room(_) => slice.lock().reconcile(entry, &held),
+            Audience::Platform(platform) => platform.reconcile(place, entry, held),
+        };
+        self.note_unsettled(audience, place);
         if difference.total() > 0 {
-            self.forget_moves(audience, slice);
+            self.forget_moves(audience, place);
             self.metrics.reconciled.inc();
             self.metrics.drifted("missing", difference.missing as u64);
             self.metrics.drifted("extra", difference.extra as u64);

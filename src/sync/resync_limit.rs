@@ -30,12 +30,17 @@ impl Default for ResyncLimit {
 impl ResyncLimit {
     /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps its time.
     pub fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
-        let each = if slice.id.set == OnlineSet::Users { 2 } else { 1 };
+        let each = match slice.id.set {
+            OnlineSet::Live(_) => 1,
+            OnlineSet::Users => 2,
+            // They are few, and a live must not end because they waited.
+            OnlineSet::Streamers => return None,
+        };
         slice.lock().resync_at(now, |users| self.book(users.saturating_mul(each)))
     }
 
     /// Reserves a time for that many users, and answers how long it is until then, in ms.
-    pub fn book(&self, users: u32) -> Millis {
+    fn book(&self, users: u32) -> Millis {
         millis(self.0.lock().book(users, Instant::now()))
     }
 }

@@ -84,7 +84,7 @@ impl StreamerTimeout {
         record.streamer_timeout(self.timeout).map(millis)
     }
 
-    /// Whether a live's streamer is connected to a living gateway.
+    /// Whether a live's streamer is connected to any gateway that was not swept.
     pub async fn is_connected(&self, record: &LiveRecord) -> StoreResult<bool> {
         let streamer = &record.streamer;
         if self.rooms.streamers.is_here(streamer) {

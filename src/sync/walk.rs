@@ -613,8 +613,7 @@ impl WalkedSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::UserId;
-    use crate::base::ids::{OnlineSet, USERS_SLICES};
+    use crate::base::ids::{OnlineSet, USERS_SLICES, UserId};
     use crate::config::Config;
     use crate::gateway::parts::Parts;
     use crate::store::{Lease, Leases, LiveStore, OpenedBy, Slices, Terms};

@@ -521,7 +521,6 @@ answered_by_the_embedded_store! {
         fn count_online(&self, span: Span) -> OnlineCount;
         fn presence_of(&self, users: &[UserId]) -> Vec<UserPresence>;
         fn whereabouts_of(&self, users: &[UserId]) -> Vec<Whereabouts>;
-        fn whereabouts_page(&self, slice: u32, cursor: u64) -> WhereaboutsPage;
     }
 }
 

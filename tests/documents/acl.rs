@@ -323,7 +323,6 @@ async fn users(store: &RedisStore) {
     // Two were seen in another slice, until a sweep of the users online.
     assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 3);
     assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 3);
-    store.whereabouts_page(slice, 0).await.unwrap();
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 

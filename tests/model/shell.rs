@@ -186,6 +186,7 @@ impl World {
                     users: users.into_iter().map(user_id).collect(),
                     fans: fans.into_iter().map(user_id).collect(),
                     missing: missing.into_iter().map(user_id).collect(),
+                    ..HeldMembers::default()
                 };
                 room.desired.reconcile(entry, &held);
                 if self.rules.lack(Mutation::NoMove) {

@@ -65,10 +65,10 @@ async fn what_one_installation_does_leaves_the_other_alone() {
         here[1].expect("closed").await;
         let wanted = json!(["open", "s2", 2, 1]);
         let span = theirs[0].config.check_every + theirs[0].sweep_bound();
-        throughout("the other live stays as it is", span, || async {
-            same([shown(&theirs[0]).await, shown(&theirs[1]).await], [wanted.clone(), wanted.clone()])
-        })
-        .await;
+        let is_as_it_was =
+            || async { same([shown(&theirs[0]).await, shown(&theirs[1]).await], [wanted.clone(), wanted.clone()]) };
+        until("both gateways know that the third left", PATIENCE, is_as_it_was).await;
+        throughout("the other live stays as it is", span, is_as_it_was).await;
         for viewer in &mut there {
             viewer.heartbeat().await;
             viewer.hears_no("closed", Duration::ZERO).await;

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -194,9 +195,19 @@ pub fn cli(port: u16, commands: &[&[&str]]) -> String {
 }
 
 /// A port that nobody has now.
+///
+/// It is below those that the system gives out by itself, so that nobody takes it while a server is down.
 pub fn free_port() -> u16 {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    probe.local_addr().expect("a bound port").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let first = (std::process::id() % 100) as u16 * 100;
+    loop {
+        let port = 12_000 + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        // A node of a cluster has a second one.
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
 }
 
 /// Where Debian puts the library that changes a program's clock; `None` if it is not installed.

@@ -59,7 +59,7 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
             return Judged::Fits;
         }
         let Some(slices) = slices else { continue };
-        // The removed users, and how many viewers each gateway has.
+        // The removed users and the bans.
         if base == format!("live:{id}") {
             return Judged::Fits;
         }
@@ -106,14 +106,14 @@ mod tests {
             &["SADD", "{online-fans:1}:held:gw-old", "u1"][..],
             &["HSET", "{online-fans:1}:gateways", "gw-old", "1 2"],
             &["HSET", "{online-fans:2}:gateways", "gw-new", "1 2"],
-            &["HSET", "{live:1}:viewers", "gw-new", "3:1", "gw-old", "4:1"],
+            &["HSET", "{online-users_slice1}:lives", "u1", "gw-new 3,gw-old 4"],
             &["HSET", "rollcall:leases", "gw-old", "dead:1"],
         ] {
             store.on_masters(command);
         }
         let mut named = naming(&store, "gw-old");
         named.sort_unstable();
-        assert_eq!(named, ["{live:1}:viewers", "{online-fans:1}:gateways", "{online-fans:1}:held:gw-old"]);
+        assert_eq!(named, ["{online-fans:1}:gateways", "{online-fans:1}:held:gw-old", "{online-users_slice1}:lives"]);
         assert!(naming(&store, "gw-other").is_empty());
     }
 
@@ -130,7 +130,6 @@ mod tests {
             "live:chaos-l0",
             "live:chaos-l1",
             "online-fans:chaos-l0_slice2",
-            "{live:chaos-l0}:viewers",
             "{online-fans:chaos-l0_slice1}:gateways",
             "{online-fans:chaos-l0_slice2}:uniques",
             "{online-fans:chaos-l0_slice2}:unique-fans",
@@ -151,11 +150,9 @@ mod tests {
             "online-fans:chaos-l0",
             "online-fans:chaos-l0_slice3",
             "online-fans:chaos-l1",
-            "{live:chaos-l1}:viewers",
             "{online-fans:chaos-l1}:gateways",
             "{online-fans:chaos-l1}:since",
             "{online-fans:chaos-l1}:viewers",
-            "online-viewers:chaos-l0_slice1",
             "{online-fans:chaos-l0_slice3}:held:gw-a",
         ] {
             assert_eq!(judge(key, &lives), Judged::Stray, "{key}");

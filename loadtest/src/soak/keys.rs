@@ -43,9 +43,9 @@ pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
         "attendance:" | "attended:" | "{online-fans:}:stays@" | "{online-fans:}:sessions@" => {
             Stays::For(ATTENDANCE_TTL)
         }
-        // The set of the users online never closes: an entry stays while its gateway lives.
+        // These sets never close: an entry stays while its gateway lives.
         "{online-users}:fence" | "{online-streamers}:fence" => Stays::For(TOTALS_TTL),
-        "{online-users}:gateways" | "{online-users}:lives" | "{online-streamers}:gateways" => Stays::For(SLICE_TTL),
+        "{online-users}:gateways" | "{online-streamers}:gateways" => Stays::For(SLICE_TTL),
         "rollcall:leases" => Stays::For(LEASES_TTL),
         // Two lease refreshes, however long these are.
         "rollcall:sweeper" => Stays::For(SLICE_TTL),

@@ -81,8 +81,8 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Inspects the slices of the users online on the platform.
-    pub(super) async fn users(&self, slices: &Holders) -> StoreResult<Inspection> {
+    /// Inspects the slices of the sets of the platform.
+    pub(super) async fn platform(&self, slices: &Holders) -> StoreResult<Inspection> {
         let mut seen = Inspection::default();
         for (slice, holders) in slices {
             let inspection = self.slice(slice, Expected::AlwaysOpen, holders).await;

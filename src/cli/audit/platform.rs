@@ -15,7 +15,7 @@ use crate::base::ids::{GatewayId, Group, LiveId, OnlineSet, SliceId, USERS_SLICE
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::{LiveState, LiveStore, MAX_BATCH, OnlineUsers, Slices, StoreResult};
+use crate::store::{LiveState, LiveStore, MAX_BATCH, Slices, StoreResult};
 
 /// How many names a finding has as examples.
 const EXAMPLES: usize = 3;
@@ -155,12 +155,12 @@ impl<'a> PlatformInspector<'a> {
     async fn find_words(&self, leases: &LeaseSnapshot, slice: u32) -> StoreResult<Vec<Word>> {
         let (mut wrong, mut cursor) = (Vec::new(), Some(0));
         while let Some(from) = cursor {
-            let page = self.store.whereabouts_page(slice, from).await?;
-            let said = page.users.into_iter().flat_map(|(user, words)| {
+            let (users, next) = self.store.whereabouts_page(slice, from).await?;
+            let said = users.into_iter().flat_map(|(user, words)| {
                 words.into_iter().map(move |(gateway, live)| Word { user: user.clone(), gateway, live })
             });
             wrong.extend(self.wrong(leases, said.collect()).await?);
-            cursor = page.next;
+            cursor = next;
         }
         wrong.sort_unstable_by(|a: &Word, b| (&a.user, &a.gateway).cmp(&(&b.user, &b.gateway)));
         wrong.dedup();

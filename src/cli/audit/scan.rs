@@ -27,14 +27,14 @@ pub(super) type Holders = HashMap<SliceId, BTreeSet<GatewayId>>;
 pub(super) struct FoundKeys {
     /// Every live that has a key or is in `lives`.
     pub lives: BTreeMap<LiveId, LiveKeys>,
-    /// The slices of the users online on the platform.
-    pub users: Holders,
+    /// The slices of the sets of the platform.
+    pub platform: Holders,
 }
 
 impl FoundKeys {
     /// Every slice that has keys.
     pub(super) fn slices(&self) -> impl Iterator<Item = (&SliceId, &BTreeSet<GatewayId>)> {
-        self.lives.values().flat_map(|keys| &keys.slices).chain(&self.users)
+        self.lives.values().flat_map(|keys| &keys.slices).chain(&self.platform)
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
             ReadKey::Slice(set, number, key) => {
                 let slices = match set.live().cloned() {
                     Some(live) => &mut found.lives.entry(live).or_default().slices,
-                    None => &mut found.users,
+                    None => &mut found.platform,
                 };
                 let holders = slices.entry(slice_id(set, number)).or_default();
                 if let SliceKey::Held(_, gateway) = key {

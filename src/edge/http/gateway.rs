@@ -22,7 +22,8 @@ use crate::presence::{Audience, Fan, Slice};
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = GatewaySlice)]
 pub(crate) struct SliceHeld {
-    /// Of which set it is: the `fans` or the `viewers` of a live, or the `users` online on the platform.
+    /// Of which set it is: the viewers of a `live`, the `users` online on the platform, or the `streamers` with a
+    /// socket.
     pub(crate) set: SetName,
     /// The live; null for the platform.
     #[schema(example = "42")]
@@ -194,9 +195,11 @@ fn place(slice: &SliceId) -> HeldPlace {
 
 fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
     Listing::Held.resume(cursor, |[set, live, slice]| {
-        let set = [SetName::Live, SetName::Users].into_iter().nth(set.parse().ok()?)?;
-        let live =
-            if set == SetName::Users { live.is_empty().then_some(None)? } else { Some(LiveId::parse(live).ok()?) };
+        let set = [SetName::Live, SetName::Users, SetName::Streamers].into_iter().nth(set.parse().ok()?)?;
+        let live = match set {
+            SetName::Live => Some(LiveId::parse(live).ok()?),
+            SetName::Users | SetName::Streamers => live.is_empty().then_some(None)?,
+        };
         Some((set, live, slice.parse().ok()?))
     })
 }

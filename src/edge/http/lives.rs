@@ -28,7 +28,7 @@ pub(super) struct OpenLive {
     /// Who will own it.
     #[schema(value_type = UserId)]
     streamer_id: String,
-    /// Over how many slices its fans are spread. The gateway chooses if this is left out.
+    /// Over how many slices its viewers are spread. The gateway chooses if this is left out.
     #[schema(inline)]
     slices: Option<SliceCount>,
     /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
@@ -78,7 +78,7 @@ pub(super) struct Live {
     /// Which opening of this id it is.
     #[schema(example = 3)]
     epoch: u64,
-    /// Over how many slices its fans are spread.
+    /// Over how many slices its viewers are spread.
     #[schema(example = 8)]
     slices: u32,
     /// `streamer` or `service`.

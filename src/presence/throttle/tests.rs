@@ -1,3 +1,5 @@
+//! The throttle by itself, on a clock that the test moves.
+
 use super::*;
 
 fn figures(viewers: u64, fans: u64) -> Figures {

@@ -9,9 +9,7 @@ use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, USERS_SLICES, UserId};
 use crate::config::SeenIds;
-use crate::store::{
-    LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, UserPresence, Whereabouts, WhereaboutsPage,
-};
+use crate::store::{LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, UserPresence, Whereabouts};
 
 impl MemoryStore {
     pub(super) fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
@@ -99,12 +97,5 @@ impl OnlineUsers for MemoryStore {
         let lives =
             |user: &UserId| self.online_slice(user.slice_index(USERS_SLICES), |online| online.whereabouts_of(user));
         Ok(users.iter().map(lives).collect())
-    }
-
-    async fn whereabouts_page(&self, slice: u32, _: u64) -> StoreResult<WhereaboutsPage> {
-        let users = self.online_slice(slice, |online| {
-            online.whereabouts().map(|(user, words)| (user.clone(), words.clone())).collect()
-        });
-        Ok(WhereaboutsPage { users, next: None })
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use super::online_users::{read_lives, read_time};
+use super::online_users::{read_lives, read_time, read_whereabouts};
 use super::reply::{Reply, flag, nonsense, number};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{GatewayId, LiveId, UserId};
-use crate::store::{MAX_BATCH, StoreResult};
+use crate::base::ids::UserId;
+use crate::store::{MAX_BATCH, StoreResult, Whereabouts};
 
 /// Members of a page.
 const PAGE: usize = 500;
@@ -21,7 +21,7 @@ pub(crate) struct UserInside {
     /// When the user was seen last; a user who is online should have no such time.
     pub(crate) seen: Option<UnixMillis>,
     /// What gateways say of where the user is.
-    pub(crate) words: Vec<(GatewayId, LiveId)>,
+    pub(crate) words: Whereabouts,
 }
 
 impl RedisStore {
@@ -67,6 +67,21 @@ impl RedisStore {
             users.iter().map(read).collect()
         };
         self.router.call("inspect_users", steps).await
+    }
+
+    /// A page of the users of a slice, from cursor 0 on, with what gateways said of the lives in which each is; and
+    /// where to go on. A user may come twice, as in HSCAN.
+    pub(crate) async fn whereabouts_page(
+        &self,
+        slice: u32,
+        cursor: u64,
+    ) -> StoreResult<(Vec<(UserId, Whereabouts)>, Option<u64>)> {
+        let args = args![self.keys().whereabouts(slice), cursor, "COUNT", MAX_BATCH];
+        let mut reply = Reply::of(self.router.call("whereabouts_page", self.router.command("HSCAN", args)).await?)?;
+        let next = reply.number()?;
+        let fields = reply.list()?.pairs()?.into_iter();
+        let users = fields.filter_map(|(user, words)| Some((UserId::parse(&user).ok()?, read_whereabouts(&words))));
+        Ok((users.collect(), (next != 0).then_some(next)))
     }
 
     /// How many users of a slice were seen last in a span of scores, as ZCOUNT takes it.

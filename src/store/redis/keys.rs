@@ -46,6 +46,9 @@ pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 const BEATS_CHANNEL: &str = "rollcall:beats:";
 
+/// What lies beside a slice of the users online: in which lives they are.
+const LIVES: &str = "lives";
+
 const EVENTS: &str = "rollcall:events";
 
 const FANS: &str = "online-fans:";
@@ -267,7 +270,7 @@ impl Keys {
     pub fn notes(&self, slice: &SliceId) -> Option<String> {
         let name = match &slice.set {
             OnlineSet::Live(_) => "since",
-            OnlineSet::Users => "lives",
+            OnlineSet::Users => LIVES,
             OnlineSet::Streamers => return None,
         };
         Some(self.beside(&self.slice(slice), name))
@@ -333,8 +336,8 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// Adds the keys of a script that removes members and notes when they were there last: what is noted of each, if
-    /// the set notes something, and the times when users of the platform were seen.
+    /// Adds the keys of a script that removes members: the notes on them, if the set has some, and when users of the
+    /// platform were seen last.
     pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
         let mut keys = self.with_notes(slice, keys);
         keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
@@ -349,7 +352,7 @@ impl Keys {
 
     /// Adds the keys of a live's fans: all of them, and those whom a gateway holds.
     pub(super) fn with_fans(&self, slice: &SliceId, gateway: &GatewayId, mut keys: Vec<String>) -> Vec<String> {
-        if slice.set.groups().contains(&Group::Fans) {
+        if slice.set.live().is_some() {
             keys.extend([self.members(slice, Group::Fans), self.held(slice, Group::Fans, gateway)]);
         }
         keys
@@ -357,7 +360,7 @@ impl Keys {
 
     /// Adds the key of all fans of a live.
     pub(super) fn with_all_fans(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
-        if slice.set.groups().contains(&Group::Fans) {
+        if slice.set.live().is_some() {
             keys.push(self.members(slice, Group::Fans));
         }
         keys
@@ -365,7 +368,7 @@ impl Keys {
 
     /// Adds the keys of the different users of a live.
     pub(super) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
-        if slice.set.groups().contains(&Group::Fans) {
+        if slice.set.live().is_some() {
             keys.extend([Group::All, Group::Fans].map(|group| self.uniques(slice, group)));
         }
         keys
@@ -384,7 +387,7 @@ impl Keys {
 
     /// What is noted of the users of a slice: in which lives they are.
     pub fn whereabouts(&self, slice: u32) -> String {
-        self.beside(&self.online_users(slice), "lives")
+        self.beside(&self.online_users(slice), LIVES)
     }
 
     /// STREAM, contract: what happened, an entry an event, with the fields `id`, `type`, `live_id` and `data`. Capped.
@@ -624,7 +627,7 @@ impl Keys {
             "uniques" if set.live().is_some() => SliceKey::Uniques(Group::All),
             "unique-fans" if set.live().is_some() => SliceKey::Uniques(Group::Fans),
             "since" if set.live().is_some() => SliceKey::Notes,
-            "lives" if set == OnlineSet::Users => SliceKey::Notes,
+            LIVES if set == OnlineSet::Users => SliceKey::Notes,
             held => match held.split_once(':')? {
                 ("held", gateway) => SliceKey::Held(Group::All, GatewayId::parse(gateway).ok()?),
                 ("held-fans", gateway) if set.live().is_some() => {
@@ -896,7 +899,6 @@ mod tests {
                 "online-fans:a_slice007",
                 "{online-fans:a}:other",
                 "{online-users_slice1}:viewers",
-                "online-viewers:a",
                 "{live:a}:history@",
                 "{live:a}:history@07",
                 "following:x",

@@ -12,14 +12,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::keys::Keys;
 use super::last_seen::by_slice;
-use super::reply::{Reply, nonsense, read_score, score};
+use super::reply::{nonsense, read_score, score};
 use super::scripts::Script;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
-use crate::store::{
-    MAX_BATCH, OnlineCount, OnlineUsers, Span, StoreError, StoreResult, UserPresence, Whereabouts, WhereaboutsPage,
-};
+use crate::store::{OnlineCount, OnlineUsers, Span, StoreError, StoreResult, UserPresence, Whereabouts};
 
 /// Users of one call. Each takes Redis about 1 µs, and Redis does nothing else during a call.
 const USERS_A_CALL: usize = 128;
@@ -106,15 +104,6 @@ impl RedisStore {
         self.ask(users, question, |words| Ok(read_whereabouts(words))).await
     }
 
-    async fn read_page(&self, slice: u32, cursor: u64) -> StoreResult<WhereaboutsPage> {
-        let args = args![self.keys().whereabouts(slice), cursor, "COUNT", MAX_BATCH];
-        let mut reply = Reply::of(self.router.command("HSCAN", args).await?)?;
-        let next = reply.number()?;
-        let fields = reply.list()?.pairs()?.into_iter();
-        let users = fields.filter_map(|(user, words)| Some((UserId::parse(&user).ok()?, read_whereabouts(&words))));
-        Ok(WhereaboutsPage { users: users.collect(), next: (next != 0).then_some(next) })
-    }
-
     async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
         let together = if self.router.is_cluster() { 1 } else { USERS_SLICES as usize };
         let slices: Vec<u32> = (1..=USERS_SLICES).collect();
@@ -199,9 +188,5 @@ impl OnlineUsers for RedisStore {
 
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
         self.router.call("whereabouts_of", self.do_whereabouts_of(users)).await
-    }
-
-    async fn whereabouts_page(&self, slice: u32, cursor: u64) -> StoreResult<WhereaboutsPage> {
-        self.router.call("whereabouts_page", self.read_page(slice, cursor)).await
     }
 }

@@ -286,11 +286,19 @@ impl RedisStore {
         if group == Group::All {
             on = keys.with_notes(slice, on);
         }
-        let args = args![cursor, MAX_BATCH];
+        let prefix = if slice.set == OnlineSet::Users { keys.held_prefix(slice, group) } else { String::new() };
+        let args = args![cursor, MAX_BATCH, gateway, prefix];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
-        let (held, missing) = (users(reply.list()?), users(reply.list()?));
-        Ok(HeldPage { users: held, missing, next: (next != 0).then_some(next) })
+        let held: Vec<String> = reply.list()?.texts().collect();
+        let missing = users(reply.list()?);
+        let lives = held.iter().zip(reply.list()?.texts()).filter_map(|(user, lives)| {
+            let lives = lives.split(',').filter_map(|live| LiveId::parse(live).ok());
+            Some((UserId::parse(user).ok()?, lives.collect()))
+        });
+        let lives = lives.collect();
+        let held = held.iter().filter_map(|user| UserId::parse(user).ok());
+        Ok(HeldPage { users: held.collect(), missing, lives, next: (next != 0).then_some(next) })
     }
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.

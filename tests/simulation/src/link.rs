@@ -384,7 +384,6 @@ calls! {
         [read] count_online(span: Span) -> OnlineCount, at list();
         [read] presence_of(users: &[UserId]) -> Vec<UserPresence>, at users(users);
         [read] whereabouts_of(users: &[UserId]) -> Vec<Whereabouts>, at users(users);
-        [read] whereabouts_page(slice: u32, cursor: u64) -> WhereaboutsPage, at number(slice);
     }
 }
 

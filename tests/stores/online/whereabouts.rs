@@ -1,9 +1,7 @@
 //! In which live each user is, as the gateways say: noted beside the users online, by the calls that change them.
 
-use std::collections::BTreeMap;
-
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
-use rollcall::store::{Apply, ApplyReply, MAX_BATCH, SliceSize, Whereabouts};
+use rollcall::store::{Apply, ApplyReply, MAX_BATCH, SliceSize, StoreError, StoreResult, Whereabouts};
 
 use super::{Place, Platform, SLICES, on_each_platform, set_of};
 use crate::conformance::{gateway, live, user};
@@ -13,7 +11,7 @@ on_each_platform!(
     a_gateway_says_all_lives_of_a_user_at_once,
     a_user_who_leaves_a_gateway_is_in_no_live_there,
     the_words_of_the_dead_go_with_their_users,
-    a_page_has_everybody_of_a_slice,
+    a_gateway_reads_back_what_it_said,
 );
 
 fn slice_of(user: &UserId) -> SliceId {
@@ -35,6 +33,15 @@ impl Platform {
     }
 
     async fn calls(&self, name: &str, user: &UserId, change: impl FnOnce(Apply) -> Apply) {
+        assert!(matches!(self.try_call(name, user, change).await.unwrap(), ApplyReply::Done(_)));
+    }
+
+    async fn try_call(
+        &self,
+        name: &str,
+        user: &UserId,
+        change: impl FnOnce(Apply) -> Apply,
+    ) -> StoreResult<ApplyReply> {
         let (slice, gateway) = (slice_of(user), gateway(name));
         let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
         let call = Apply {
@@ -52,7 +59,7 @@ impl Platform {
             leaves: Vec::new(),
             left: None,
         };
-        assert!(matches!(self.store.apply(&change(call)).await.unwrap(), ApplyReply::Done(_)));
+        self.store.apply(&change(call)).await
     }
 
     async fn words(&self, user: &UserId) -> Whereabouts {
@@ -116,26 +123,62 @@ async fn the_words_of_the_dead_go_with_their_users(platform: Platform) {
     assert_eq!(platform.noted(&one).await, Some(1));
 }
 
-async fn a_page_has_everybody_of_a_slice(platform: Platform) {
+async fn a_gateway_reads_back_what_it_said(platform: Platform) {
+    let one = user(1);
+    let mut others = (2..).map(user).filter(|user| slice_of(user) == slice_of(&one));
+    let [nowhere, elsewhere] = [(); 2].map(|()| others.next().unwrap());
+    platform.tells("a", &one, &["2", "1"]).await;
+    platform.tells("b", &one, &["3"]).await;
+    platform.tells("a", &nowhere, &[]).await;
+    platform.tells("b", &elsewhere, &["4"]).await;
+    let held = platform.store.held_members(&slice_of(&one), &gateway("a")).await.unwrap();
+    assert_eq!(held.users, [one.clone(), nowhere.clone()].into());
+    assert_eq!(held.lives, [(one, vec![live("2"), live("1")]), (nowhere, vec![])].into());
+    assert!(held.missing.is_empty());
+}
+
+/// What a gateway says that does not hold the user is nobody's. It is found, and goes with the next call.
+#[tokio::test]
+async fn words_of_nobody_are_found_and_go_with_the_next_call() {
+    let platform = Platform::on_redis().await;
+    let Place::Server(server) = &platform.place else { unreachable!() };
     let one = user(1);
     let other = (2..).map(user).find(|user| slice_of(user) == slice_of(&one)).unwrap();
     platform.tells("a", &one, &["1"]).await;
-    platform.tells("b", &other, &[]).await;
-    let page = platform.store.whereabouts_page(slice_of(&one).index, 0).await.unwrap();
-    assert_eq!(page.next, None);
-    let expected = [(one, said(&[("a", "1")])), (other, said(&[]))];
-    assert_eq!(BTreeMap::from_iter(page.users), BTreeMap::from(expected));
+    platform.tells("b", &other, &["2"]).await;
+    let key = format!("{{{}}}:lives", set_of(&one));
+    for words in ["b 2,a 1", "a 1,c 3"] {
+        server.cli(&["HSET", &key, one.as_str(), words]);
+        let held = platform.store.held_members(&slice_of(&one), &gateway("a")).await.unwrap();
+        assert_eq!((held.missing, &held.lives[&one]), (vec![one.clone()], &vec![live("1")]), "{words}");
+        platform.tells("a", &one, &["1"]).await;
+        assert_eq!(platform.words(&one).await, said(&[("a", "1")]));
+    }
 }
 
-/// What a gateway without an entry says is nobody's, and goes with the next call about the user.
+/// Another program says that somebody was here whom nobody ever saw.
 #[tokio::test]
-async fn words_of_nobody_go_with_the_next_call() {
+async fn a_leave_of_a_user_who_was_not_there_notes_no_time() {
+    let platform = Platform::on_redis().await;
+    platform.tells("a", &user(1), &[]).await;
+    let stranger = (2..).map(user).find(|user| slice_of(user) == slice_of(&self::user(1))).unwrap();
+    platform.loses("a", &stranger).await;
+    let known = platform.store.presence_of(std::slice::from_ref(&stranger)).await.unwrap().remove(0);
+    assert_eq!((known.online, known.last_seen), (false, None));
+}
+
+/// A full Redis takes who moves from one live to another, and nobody who comes.
+#[tokio::test]
+async fn a_full_redis_takes_who_moves() {
     let platform = Platform::on_redis().await;
     let Place::Server(server) = &platform.place else { unreachable!() };
-    let user = user(1);
-    platform.tells("a", &user, &["1"]).await;
-    let key = format!("{{{}}}:lives", set_of(&user));
-    server.cli(&["HSET", &key, user.as_str(), "b 2,a 1,c 3"]);
-    platform.tells("a", &user, &["4"]).await;
-    assert_eq!(platform.words(&user).await, said(&[("a", "4")]));
+    let one = user(1);
+    platform.tells("a", &one, &["1"]).await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    platform.tells("a", &one, &["2"]).await;
+    assert_eq!(platform.words(&one).await, said(&[("a", "2")]));
+    let other = (2..).map(user).find(|user| slice_of(user) == slice_of(&one)).unwrap();
+    let refused =
+        platform.try_call("a", &other, |call| Apply { joins: vec![other.clone()], lives: vec![vec![]], ..call });
+    assert!(matches!(refused.await, Err(StoreError::Refused(_))));
 }

@@ -1,7 +1,6 @@
 -- One gateway's change to one slice.
 -- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
---       5 what is noted of members, if the set keeps something: since when they are there, of a live; in which lives
---       they are, of the users of the platform
+--       5 notes on members: since when each is in a live; in which lives a user of the platform is; streamers have none
 --       of the users of the platform:  6 last seen
 --       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
 --       10 stays  11 sessions, both if the live has attendance
@@ -38,16 +37,26 @@ end
 
 -- Notes in which lives users are on a gateway; the lists follow the argument `last_join`. The gateway's words about a
 -- user come after those of others.
-local function note_lives(notes, gateways, gateway, joins, last_join)
-  local fields, from = {}, others(gateways, gateway)
+local function note_lives(notes, prefix, gateway, joins, last_join)
+  local fields = {}
   for i, value in ipairs(redis.call('HMGET', notes, unpack(joins))) do
-    local words = words_of(value or '', from)
+    local words = kept_words(value or '', prefix, joins[i], gateway)
     for live in string.gmatch(ARGV[last_join + i], '[^,]+') do
       words[#words + 1] = gateway .. ' ' .. live
     end
     fields[2 * i - 1], fields[2 * i] = joins[i], table.concat(words, ',')
   end
   redis.call('HSET', notes, unpack(fields))
+end
+
+-- Whether all of these users are in a set.
+local function are_members(set, users)
+  for _, there in ipairs(redis.call('SMISMEMBER', set, unpack(users))) do
+    if there == 0 then
+      return false
+    end
+  end
+  return true
 end
 
 -- Forgets of users of the platform when they were seen last, now that they are here.
@@ -91,9 +100,10 @@ local last_leave = last_note + tonumber(ARGV[13])
 local joins = { unpack(ARGV, before_joins + 1, last_join) }
 local leaves = { unpack(ARGV, last_note + 1, last_leave) }
 local is_of_streamers = not notes
-if #joins == 0 or #leaves > 0 or is_of_streamers then
+local only_moves = seen and #joins > 0 and are_members(KEYS[2], joins)
+if #joins == 0 or #leaves > 0 or is_of_streamers or only_moves then
   -- This write comes first: a full Redis accepts it (see prelude.lua). A live must not end because nobody could note
-  -- that its streamer is there, and streamers are few.
+  -- that its streamer is there, and streamers are few. Who moves from one live to another takes no more room.
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
 local size = begins and { members = 0, fans = 0 } or sizes(KEYS[1], fans_set)
@@ -112,7 +122,7 @@ local id = next_version(fence.version)
 local came, left = { members = 0, fans = 0 }, { members = 0, fans = 0 }
 if #joins > 0 then
   if seen then
-    note_lives(notes, KEYS[3], me, joins, last_join)
+    note_lives(notes, ARGV[7], me, joins, last_join)
   elseif notes then
     note_since(KEYS[1], notes, joins, last_join)
   end
@@ -150,7 +160,7 @@ if #leaves > 0 then
   end
   local ended = on_end(KEYS[10], seen, form, function(user) return last_here[user] or clock() end)
   if seen then
-    drop_words(notes, KEYS[3], me, leaves)
+    drop_words(notes, ARGV[7], leaves)
   end
   left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[7], notes, leaves, ended)
 end

@@ -1,6 +1,6 @@
 -- Closes a slice for an epoch and forgets all it held; leaves a slice of a newer epoch alone. The closed fence keeps how
 -- many came, so that a close that is done again answers the same.
--- KEYS  1 members  2 gateways  3 fence  4 what is noted of members, if the set keeps something
+-- KEYS  1 members  2 gateways  3 fence  4 notes on members, if the set has some
 --       of a live:  5 fans  6 different viewers  7 different fans
 -- ARGV  1 epoch  2 lifetime of the closed fence, s  3 prefix of held sets  4 prefix of held fans
 -- Returns  {how many came, how many left, different viewers, different fans}; zeros if the slice belongs to another epoch

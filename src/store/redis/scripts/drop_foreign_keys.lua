@@ -1,7 +1,7 @@
 -- Removes keys of a slice that another program put in the place of ours: keys of another type, and a fence that says
 -- nothing.
 -- KEYS  1 members  2 the held set of the calling gateway, which may have no entry  3 gateways  4 fence
---       5 what is noted of members, if the set keeps something
+--       5 notes on members, if the set has some
 --       of a live:  6 fans  7 the gateway's held fans  8 different viewers  9 different fans
 -- ARGV  1 prefix of held sets  2 prefix of held fans  3 prefix of stays, or empty  4 prefix of sessions
 -- Returns  the keys that were removed…

@@ -1,17 +1,38 @@
 -- A page of the users of a group whom a gateway holds, and those of them that the slice lacks, or of whom it lacks what
--- it should note.
--- KEYS  1 the group's set  2 the gateway's held set of the group  3 what is noted of members, if the set keeps something
--- ARGV  1 cursor  2 members of a page
--- Returns  {next cursor, {users…}, {those that the slice lacks…}}
+-- it should note, or notes what is nobody's.
+-- KEYS  1 the group's set  2 the gateway's held set of the group  3 notes on members, if the set has some
+-- ARGV  1 cursor  2 members of a page  3 gateway  4 prefix of held sets, if the notes are the lives in which users are
+-- Returns  {next cursor, {users…}, {those that the slice lacks…}, {the lives on this gateway of each user, with commas
+--          between…}}
 local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
-local members, missing = page[2], {}
+local members, missing, lives = page[2], {}, {}
+
+-- The lives of a user on this gateway, and whether all words about the user come from gateways that hold the user.
+local function read_note(note, user)
+  local own, has_nobodys = {}, false
+  for gateway, live in string.gmatch(note, '([^ ,]+) ([^ ,]+)') do
+    if gateway == ARGV[3] then
+      own[#own + 1] = live
+    elseif redis.call('SISMEMBER', ARGV[4] .. gateway, user) == 0 then
+      has_nobodys = true
+    end
+  end
+  return table.concat(own, ','), has_nobodys
+end
+
 for first = 1, #members, 1000 do
   local some = { unpack(members, first, math.min(first + 999, #members)) }
   local notes = KEYS[3] and redis.call('HMGET', KEYS[3], unpack(some))
   for i, there in ipairs(redis.call('SMISMEMBER', KEYS[1], unpack(some))) do
-    if there == 0 or notes and not notes[i] then
+    local is_wrong = there == 0 or notes and not notes[i]
+    if ARGV[4] ~= '' then
+      local own, has_nobodys = read_note(notes[i] or '', some[i])
+      lives[#lives + 1] = own
+      is_wrong = is_wrong or has_nobodys
+    end
+    if is_wrong then
       missing[#missing + 1] = some[i]
     end
   end
 end
-return { page[1], members, missing }
+return { page[1], members, missing, lives }

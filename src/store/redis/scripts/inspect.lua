@@ -1,5 +1,5 @@
 -- Reads a slice for the audit.
--- KEYS  1 gateways  2 fence  3 members  4 what is noted of members, if the set keeps something
+-- KEYS  1 gateways  2 fence  3 members  4 notes on members, if the set has some
 --       5 fans, of a live
 -- Returns  {fence or empty, members, fans, members with a note or empty, then for each entry: gateway, number…}
 local reply = { redis.call('GET', KEYS[2]) or '', redis.call('SCARD', KEYS[3]),

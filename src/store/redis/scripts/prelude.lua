@@ -271,8 +271,8 @@ local function note_last_seen(seen, form, users, at)
   end
 end
 
--- A key of a script behind the one of what is noted of members: the fans of a live or, with a form of ids, last seen of
--- the users of the platform. Returns both; one of them is nil.
+-- The key of a script behind that of the notes is the fans of a live or, if there is a form of ids, last seen of the users
+-- of the platform. Returns both; one of them is nil.
 local function fans_or_seen(key, form)
   if form ~= '' then
     return nil, key
@@ -280,31 +280,23 @@ local function fans_or_seen(key, form)
   return key, nil
 end
 
--- The gateways with an entry in a slice, but one, as the keys of a table.
-local function others(gateways, gateway)
-  local all = {}
-  for _, name in ipairs(redis.call('HKEYS', gateways)) do
-    all[name] = name ~= gateway
-  end
-  return all
-end
-
--- The words of a user's lives, '<gateway> <live>' each, that come from some gateways.
-local function words_of(value, gateways)
+-- The words of a user's lives, '<gateway> <live>' each, of gateways that hold the user, but those of `except`. Other words
+-- are nobody's.
+local function kept_words(value, prefix, user, except)
   local words = {}
   for gateway, live in string.gmatch(value, '([^ ,]+) ([^ ,]+)') do
-    if gateways[gateway] then
+    if gateway ~= except and redis.call('SISMEMBER', prefix .. gateway, user) == 1 then
       words[#words + 1] = gateway .. ' ' .. live
     end
   end
   return words
 end
 
--- Drops what a gateway says of the lives in which users are, at most 1,000.
-local function drop_words(notes, gateways, gateway, users)
-  local fields, from = {}, others(gateways, gateway)
+-- Drops what gateways that hold users no longer say of the lives in which these are; at most 1,000 users.
+local function drop_words(notes, prefix, users)
+  local fields = {}
   for i, value in ipairs(redis.call('HMGET', notes, unpack(users))) do
-    local words = value and table.concat(words_of(value, from), ',')
+    local words = value and table.concat(kept_words(value, prefix, users[i]), ',')
     if words ~= value then
       fields[#fields + 1] = users[i]
       fields[#fields + 1] = words
@@ -315,25 +307,34 @@ local function drop_words(notes, gateways, gateway, users)
   end
 end
 
--- What is told of members who are removed: it ends their sessions in `stays`, or notes when users of the platform were
--- seen last, at the times that `at` gives. Nil if the slice keeps neither.
+-- What is told of members who are removed, and which of them were there: it ends their sessions in `stays`, or notes when
+-- users of the platform were seen last, at the times that `at` gives. Nil if the slice keeps neither.
 local function on_end(stays, seen, form, at)
   if stays then
     return function(gone) end_stays(stays, gone, at) end
   elseif seen then
-    return function(gone) note_last_seen(seen, form, gone, at) end
+    return function(gone, were_there)
+      local left = {}
+      for i, user in ipairs(gone) do
+        if were_there[i] == 1 then
+          left[#left + 1] = user
+        end
+      end
+      note_last_seen(seen, form, left, at)
+    end
   end
 end
 
 -- Removes users, at most 1,000, from a set of the slice. `notes`, what is noted of them, is nil unless the set keeps
 -- something. `ended`, unless it is nil, is told of them. Returns how many were there.
 local function drop_members(set, notes, gone, ended)
+  local were_there = ended and redis.call('SMISMEMBER', set, unpack(gone))
   local removed = redis.call('SREM', set, unpack(gone))
   if notes then
     redis.call('HDEL', notes, unpack(gone))
   end
   if ended then
-    ended(gone)
+    ended(gone, were_there)
   end
   return removed
 end

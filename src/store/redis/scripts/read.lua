@@ -1,6 +1,6 @@
 -- Reads a slice, as one gateway sees it.
--- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence  5 what is noted of members, if the set keeps
---       something  6 fans  7 the gateway's held fans, both of a live
+-- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence  5 notes on members, if the set has
+--       some  6 fans  7 the gateway's held fans, both of a live
 -- ARGV  1 gateway
 -- Returns  {members, fans, fence or empty, number of the gateway's entry or empty, held, held fans,
 --          members with a note or empty, other gateways…}

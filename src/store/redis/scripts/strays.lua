@@ -1,6 +1,6 @@
 -- Looks through a page of a group of a slice for users whom no gateway holds, and takes them out if told to.
 -- KEYS  1 members  2 fence  3 gateways  4 the group's set
---       5 what is noted of members, if the set keeps something  6 fans, of a live; last seen, of the users of the
+--       5 notes on members, if the set has some  6 fans, of a live; last seen, of the users of the
 --       platform
 -- ARGV  1 cursor  2 members of a page  3 prefix of the group's held sets  4 count | drop  5 prefix of stays, or empty
 --       6 text | u32 of the users of the platform, otherwise empty

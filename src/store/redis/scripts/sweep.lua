@@ -1,6 +1,6 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
 -- KEYS  1 members  2 the gateway's held set  3 gateways  4 fence
---       5 what is noted of members, if the set keeps something
+--       5 notes on members, if the set has some
 --       of the users of the platform:  6 last seen
 --       of a live:  6 fans  7 the gateway's held fans
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of held fans  5 prefix of stays, or empty
@@ -17,7 +17,7 @@ if #gone > 0 then
   if fans then
     left.fans = drop_fans(fans, KEYS[7], KEYS[3], ARGV[4], gone)
   elseif seen then
-    drop_words(KEYS[5], KEYS[3], ARGV[1], gone)
+    drop_words(KEYS[5], ARGV[3], gone)
   end
   left.members = drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], gone, ended)
 end
