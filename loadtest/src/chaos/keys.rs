@@ -75,9 +75,9 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
     Judged::Stray
 }
 
-/// Keys whose name has a gateway's id in it, and hashes of gateways' entries that do.
+/// Keys whose name has a gateway's id in it, and hashes of gateways' entries and of where users are that do.
 const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
-    for _, pattern in ipairs({ '*:gateways', '*:viewers' }) do \
+    for _, pattern in ipairs({ '*:gateways', '*:lives' }) do \
       for _, key in ipairs(redis.call('KEYS', pattern)) do \
         local words = redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or {} \
         for _, word in ipairs(words) do \
