@@ -193,10 +193,13 @@ impl Platform {
         }
         let mut users = self.users[place].lock();
         let mut telling = Telling::default();
-        let state = self.slices[place].lock();
+        for user in here.iter().chain(gone) {
+            let moved = users.moved.remove(user).unwrap_or_default();
+            telling.moved.extend(moved.into_iter().map(|live| (live, user.clone())));
+        }
         // A read-back may have shown that the store knows of a move although the call that said so had no answer.
-        let is_told = |user: &UserId| state.desired().is_settled(user) || here.contains(user) || gone.contains(user);
-        for (user, moved) in users.moved.extract_if(|user, _| is_told(user)) {
+        let state = self.slices[place].lock();
+        for (user, moved) in users.moved.extract_if(|user, _| state.desired().is_settled(user)) {
             telling.moved.extend(moved.into_iter().map(|live| (live, user.clone())));
         }
         drop(state);

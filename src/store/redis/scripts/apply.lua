@@ -49,14 +49,13 @@ local function note_lives(notes, prefix, gateway, joins, last_join)
   redis.call('HSET', notes, unpack(fields))
 end
 
--- Whether all of these users are in a set.
-local function are_members(set, users)
+-- How many of these users are in a set.
+local function count_members(set, users)
+  local count = 0
   for _, there in ipairs(redis.call('SMISMEMBER', set, unpack(users))) do
-    if there == 0 then
-      return false
-    end
+    count = count + there
   end
-  return true
+  return count
 end
 
 -- Forgets of users of the platform when they were seen last, now that they are here.
@@ -99,8 +98,13 @@ local last_note = notes and last_join + last_join - before_joins or last_join
 local last_leave = last_note + tonumber(ARGV[13])
 local joins = { unpack(ARGV, before_joins + 1, last_join) }
 local leaves = { unpack(ARGV, last_note + 1, last_leave) }
+local viewers = fans_set and { unpack(ARGV, before_joins + 1, last_viewer) } or {}
+-- Those who join a live as what they were, or anew, need no held set of others.
+if #leaves > 0 or seen or begins or #viewers > 0 and count_members(KEYS[7], viewers) > 0 then
+  require_here(KEYS[3], fans_set and { ARGV[7], ARGV[8] } or { ARGV[7] })
+end
 local is_of_streamers = not notes
-local only_moves = seen and #joins > 0 and are_members(KEYS[2], joins)
+local only_moves = seen and #joins > 0 and count_members(KEYS[2], joins) == #joins
 if #joins == 0 or #leaves > 0 or is_of_streamers or only_moves then
   -- This write comes first: a full Redis accepts it (see prelude.lua). A live must not end because nobody could note
   -- that its streamer is there, and streamers are few. Who moves from one live to another takes no more room.
@@ -144,11 +148,10 @@ if fans_set then
       redis.call('PFADD', KEYS[9], unpack(fans))
     end
   end
-  local others = { unpack(ARGV, before_joins + 1, last_viewer) }
   for _, user in ipairs(leaves) do
-    others[#others + 1] = user
+    viewers[#viewers + 1] = user
   end
-  left.fans = drop_fans(fans_set, KEYS[7], KEYS[3], ARGV[8], others)
+  left.fans = drop_fans(fans_set, KEYS[7], KEYS[3], ARGV[8], viewers)
   if counts_users and #joins > 0 then
     redis.call('PFADD', KEYS[8], unpack(joins))
   end

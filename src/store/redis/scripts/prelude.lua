@@ -145,6 +145,16 @@ local function entry_number(value)
   return value and string.match(value, '^%d+$')
 end
 
+-- Ends the script if a held set has moved to another node already: Redis moves the keys of a slot one by one, and a script
+-- may name held sets only as it goes. Called before anything is written, so that no script ends half way.
+local function require_here(gateways, prefixes)
+  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
+    for _, prefix in ipairs(prefixes) do
+      redis.call('EXISTS', prefix .. gateway)
+    end
+  end
+end
+
 -- The members whom no gateway holds. Asks each gateway only for those that no earlier one holds.
 local function unheld(gateways, prefix, members)
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do

@@ -8,6 +8,9 @@
 local page = redis.call('SSCAN', KEYS[4], ARGV[1], 'COUNT', ARGV[2])
 local next, users = page[1], page[2]
 local names, strays = {}, 0
+if ARGV[4] == 'drop' then
+  require_here(KEYS[3], { ARGV[3] })
+end
 local fence = read_fence(KEYS[2])
 local fans_set, seen = fans_or_seen(KEYS[6], ARGV[6])
 local notes, ended

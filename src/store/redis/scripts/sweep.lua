@@ -9,6 +9,7 @@
 -- What cannot be read fails before anything is written.
 local fans, seen = fans_or_seen(KEYS[6], ARGV[7])
 local fence, size = read_fence(KEYS[4]), sizes(KEYS[1], fans)
+require_here(KEYS[3], fans and { ARGV[3], ARGV[4] } or { ARGV[3] })
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
 local left = { members = 0, fans = 0 }
 if #gone > 0 then
