@@ -577,7 +577,7 @@ mod tests {
 
     fn done_with(held: u64, held_fans: u64) -> ApplyReply {
         let size = SliceSize { card: held, fans: held_fans, ..SliceSize::default() };
-        ApplyReply::Done(SliceView { size, held, held_fans })
+        ApplyReply::Done(SliceView { size, held, held_fans, noted: None })
     }
 
     /// What is read back if these users are held, and none as a fan.

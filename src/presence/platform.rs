@@ -413,6 +413,7 @@ mod tests {
                     size: SliceSize { card: held, ..SliceSize::default() },
                     held,
                     held_fans: 0,
+                    noted: None,
                 }),
                 0,
             );
@@ -479,7 +480,7 @@ mod tests {
         let left = platform.left(place, &draft.leaves);
         platform.enter(&user);
         platform.leave(&user, 90);
-        let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0, held_fans: 0 });
+        let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0, held_fans: 0, noted: None });
         platform.slices[place].lock().answered(&draft, &done, 0);
         platform.note_left_told(place, &draft.leaves, &left);
         assert_eq!(left, [Some(70)]);
@@ -547,7 +548,7 @@ mod tests {
             told.push(platform.telling(place, &draft.joins, &draft.leaves));
             let held = u64::from(platform.is_here(user));
             let size = SliceSize { card: held, ..SliceSize::default() };
-            let done = ApplyReply::Done(SliceView { size, held, held_fans: 0 });
+            let done = ApplyReply::Done(SliceView { size, held, held_fans: 0, noted: None });
             platform.slices[place].lock().answered(&draft, &done, 0);
         }
     }

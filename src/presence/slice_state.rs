@@ -11,6 +11,10 @@ use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, UserId};
 use crate::store::{ApplyReply, Fence, HeldMembers, MAX_BATCH, SliceReading};
 
+/// A slice that still lacks notes on members is read back again after this time, in ms: the notes may be on members of
+/// another gateway, which makes them anew meanwhile.
+const NOTES_AGAIN: Millis = 10_000;
+
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Job {
@@ -33,6 +37,8 @@ pub struct SliceState {
     incarnation: u32,
     /// When a call last wrote the slice's keys, which renews their lifetimes.
     written: Millis,
+    /// When the slice was read back last because it lacked notes.
+    read_for_notes: Option<Millis>,
 }
 
 impl SliceState {
@@ -46,6 +52,7 @@ impl SliceState {
             drift: 0,
             incarnation: 0,
             written: now,
+            read_for_notes: None,
         }
     }
 
@@ -170,10 +177,16 @@ impl SliceState {
     }
 
     pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Millis) -> Verdict {
-        if matches!(reply, ApplyReply::Done(_)) {
+        let verdict = self.desired.answered(draft, reply);
+        if let ApplyReply::Done(view) = reply {
             self.written = now;
+            let is_due = self.read_for_notes.is_none_or(|at| now >= at + NOTES_AGAIN);
+            if is_due && view.held > 0 && view.size.lacks_notes(view.noted) {
+                self.read_for_notes = Some(now);
+                self.desired.require_read_back();
+            }
         }
-        self.desired.answered(draft, reply)
+        verdict
     }
 
     pub fn failed(&mut self, draft: &Draft) {
@@ -275,5 +288,37 @@ impl SliceState {
             self.desired.require_call();
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presence::desired_state::CallLimit;
+    use crate::store::{SliceSize, SliceView};
+
+    #[test]
+    fn a_slice_that_lacks_notes_is_read_back_and_not_with_every_call() {
+        let mut slice = SliceState::new(1);
+        let mut here = HeldMembers::default();
+        let mut needs_read_back = |user: &str, noted: u64, now: Millis| {
+            let user = UserId::parse(user).unwrap();
+            slice.want(&user, Standing::Member);
+            here.users.insert(user);
+            let draft = slice.desired.next(CallLimit::WHOLE_BATCH).expect("a call");
+            let held = here.users.len() as u64;
+            let size = SliceSize { card: held + 1, ..SliceSize::default() };
+            let done = ApplyReply::Done(SliceView { size, held, held_fans: 0, noted: Some(noted) });
+            slice.answered(&draft, &done, now);
+            let needs_read_back = slice.desired.needs_read_back();
+            if needs_read_back {
+                slice.reconcile(Some(draft.number), &here);
+            }
+            needs_read_back
+        };
+        assert!(!needs_read_back("a", 2, 1_000), "all are noted");
+        assert!(needs_read_back("b", 2, 1_001));
+        assert!(!needs_read_back("c", 2, 1_001 + NOTES_AGAIN - 1), "the missing one may be another gateway's");
+        assert!(needs_read_back("d", 2, 1_001 + NOTES_AGAIN));
     }
 }

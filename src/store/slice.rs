@@ -128,7 +128,12 @@ impl Slice {
         };
         self.count_change(before, came, left);
         let held = |group: &GroupSet| group.held.get(&call.gateway).map_or(0, Members::len);
-        ApplyReply::Done(SliceView { size: self.size(), held: held(&self.members), held_fans: held(&self.fans) })
+        ApplyReply::Done(SliceView {
+            size: self.size(),
+            held: held(&self.members),
+            held_fans: held(&self.fans),
+            noted: self.noted(&call.slice.set),
+        })
     }
 
     fn group(&self, group: Group) -> &GroupSet {

@@ -123,6 +123,16 @@ impl SliceSize {
     pub fn arrived(self) -> Arrived {
         Arrived { joins: self.card.saturating_add(self.leaves), leaves: self.leaves }
     }
+
+    /// Whether the slice lacks notes on members; `noted` is how many notes it has, if its set keeps some.
+    pub fn lacks_notes(self, noted: Option<u64>) -> bool {
+        noted.is_some_and(|noted| noted < self.card)
+    }
+
+    /// Whether the slice has notes on others than its members.
+    pub fn has_stray_notes(self, noted: Option<u64>) -> bool {
+        noted.is_some_and(|noted| noted > self.card)
+    }
 }
 
 /// What a close answers of a slice: totals of the epoch that is over.
@@ -143,6 +153,8 @@ pub struct SliceView {
     pub held: u64,
     /// The fans among them.
     pub held_fans: u64,
+    /// As in a [`SliceReading`].
+    pub noted: Option<u64>,
 }
 
 /// The outcome of an [`Apply`].

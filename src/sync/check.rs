@@ -292,8 +292,8 @@ impl Checker {
             }
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
-        let lacks_notes = reading.noted.is_some_and(|noted| noted < size.card);
-        if reading.noted.is_some_and(|noted| noted > size.card) {
+        let lacks_notes = size.lacks_notes(reading.noted);
+        if size.has_stray_notes(reading.noted) {
             self.mender.drop_notes(&slice.id).await?;
         }
         let found = (reading.entry, reading.held, reading.held_fans);

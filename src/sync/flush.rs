@@ -390,6 +390,9 @@ impl Flusher {
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
                     events.note(room, draft);
                 }
+                if view.size.has_stray_notes(view.noted) {
+                    self.mender.drop_notes(&slice.id).await?;
+                }
             }
             // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {

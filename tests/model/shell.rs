@@ -323,7 +323,7 @@ fn stay(desired: &mut DesiredState) {
     if draft.follows.is_some() && draft.is_empty() {
         desired.next(LIMIT);
         let (held, held_fans) = (desired.wanted() as u64, desired.wanted_fans() as u64);
-        let view = SliceView { size: SliceSize::default(), held, held_fans };
+        let view = SliceView { size: SliceSize::default(), held, held_fans, noted: None };
         desired.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
     }
 }

@@ -63,7 +63,8 @@ pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
             let (held, held_fans) = (reply.number()?, reply.number()?);
-            ApplyReply::Done(SliceView { size: read_size(&mut reply)?, held, held_fans })
+            let noted = read_noted(&reply.text()?)?;
+            ApplyReply::Done(SliceView { size: read_size(&mut reply)?, held, held_fans, noted })
         }
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),

@@ -13,8 +13,8 @@
 --       19 lifetime of the totals, s
 --       20… joins, fans last, then, if the set notes something of members, as many notes: times in ms, or lives with
 --       commas between, then leaves, then, if it is known when they were there last, as many times in ms
--- Returns  {'done', held, held fans, SIZE…} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'}
---          | {'late', now in ms}
+-- Returns  {'done', held, held fans, members with a note or empty, SIZE…} | {'closed'} | {'newer', epoch}
+--          | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
 -- the earlier time stays.
@@ -178,4 +178,5 @@ for i, key in ipairs(KEYS) do
   end
 end
 local held_fans = KEYS[7] and redis.call('SCARD', KEYS[7]) or 0
-return { 'done', redis.call('SCARD', KEYS[2]), held_fans, size_of(fence) }
+local noted = notes and whole(redis.call('HLEN', notes)) or ''
+return { 'done', redis.call('SCARD', KEYS[2]), held_fans, noted, size_of(fence) }
