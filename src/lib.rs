@@ -1,25 +1,29 @@
 //! Rollcall: a live-stream room presence gateway. This page is the map of the code.
 //!
-//! Viewers keep a WebSocket open. Rollcall knows which of them follow the streamer, and keeps in Redis the sets of the
-//! viewers and of the fans who are online now. `docs/how-it-works.md` explains the protocol, and
-//! `docs/contributing.md` says which files a change touches.
+//! Viewers keep a WebSocket open. Rollcall knows which of them follow the streamer, and keeps in
+//! Redis the sets of the viewers and of the fans who are online now. `docs/how-it-works.md`
+//! explains the protocol, and `docs/contributing.md` says which files a change touches.
 //!
 //! # The layers
 //!
-//! Lowest first. A folder imports only from lower layers, which come earlier in this list; `tests/tidy.rs` holds that.
-//! State lies in a lower layer than the loops that work on it.
+//! Lowest first. A folder imports only from lower layers, which come earlier in this list;
+//! `tests/tidy.rs` holds that. State lies in a lower layer than the loops that work on it.
 //!
 //! - [`base`]: what everything else needs: ids, the clock, metrics, secrets.
 //! - [`config`]: the settings, from flags, environment and file.
 //! - [`auth`]: tokens, API keys, and the table of who may do what.
-//! - [`store`]: the boundary to the store, a trait per noun, with two implementations: memory and Redis.
-//! - [`presence`]: who is in which live on this gateway, and what the gateway knows of its peers. State only.
+//! - [`store`]: the boundary to the store, a trait per noun, with two implementations: memory and
+//!   Redis.
+//! - [`presence`]: who is in which live on this gateway, and what the gateway knows of its peers.
+//!   State only.
 //! - `peers`: what gateways tell each other over pub/sub.
 //! - `dashboards`: when counts go out to those who watch a live.
-//! - `sync`: the loops that bring the state of this gateway to the store, and the state of the store back.
+//! - `sync`: the loops that bring the state of this gateway to the store, and the state of the
+//!   store back.
 //! - [`session`]: one WebSocket, from the welcome to the close.
 //! - [`edge`]: the way in: the listener, admission, authentication, the HTTP API.
-//! - [`cli`]: the commands besides `serve`. They look at a store, at gateways or at the settings, from outside.
+//! - [`cli`]: the commands besides `serve`. They look at a store, at gateways or at the settings,
+//!   from outside.
 //! - [`gateway`]: the wiring: makes the parts, starts them, stops them.
 //!
 //! ```text
@@ -101,23 +105,25 @@
 //!
 //! # What is deliberately absent
 //!
-//! - **No store call for a heartbeat.** A heartbeat is one relaxed write to memory. The store hears of joins, of
-//!   leaves, and of one lease per gateway.
-//! - **No refresh of what has not changed.** Between changes a gateway writes nothing about a live, except once an hour
-//!   to renew lifetimes. It checks each live once a minute, and at once when there is reason for doubt.
-//! - **No queue of changes.** What the store should hold is always in memory. After a failed call the flusher makes a
-//!   new one from the present state.
+//! - **No store call for a heartbeat.** A heartbeat is one relaxed write to memory. The store hears
+//!   of joins, of leaves, and of one lease per gateway.
+//! - **No refresh of what has not changed.** Between changes a gateway writes nothing about a live,
+//!   except once an hour to renew lifetimes. It checks each live once a minute, and at once when
+//!   there is reason for doubt.
+//! - **No queue of changes.** What the store should hold is always in memory. After a failed call
+//!   the flusher makes a new one from the present state.
 //! - **No counter that several processes add to.** Gateways pass on absolute values only.
-//! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and each observer judges
-//!   it by its own clock.
-//! - **No way back for a buried gateway.** It goes on under a new id, so a sweep of the old id harms nobody.
-//! - **No message about a record without a write.** The script that writes also publishes. A gateway that was cut off
-//!   reads what it missed.
+//! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and
+//!   each observer judges it by its own clock.
+//! - **No way back for a buried gateway.** It goes on under a new id, so a sweep of the old id
+//!   harms nobody.
+//! - **No message about a record without a write.** The script that writes also publishes. A
+//!   gateway that was cut off reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
-//! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller
-//!   decides what to do next.
-//! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
-//!   when it comes out.
+//! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a
+//!   deadline, and its caller decides what to do next.
+//! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and
+//!   each is looked at when it comes out.
 
 pub mod auth;
 pub mod base;

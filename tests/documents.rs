@@ -1,7 +1,8 @@
-//! Compares the documents with the code: every setting, metric, close code, error code, route, problem and key is named
-//! in them, every link leads somewhere, the ACL rules for operators allow what gateways and audits do and nothing else,
-//! the guide for contributors names the files that a change touches, and what is shipped beside the program
-//! (alert rules, dashboard, image, units) is valid and fits it.
+//! Compares the documents with the code: every setting, metric, close code, error code, route,
+//! problem and key is named in them, every link leads somewhere, the ACL rules for operators allow
+//! what gateways and audits do and nothing else, the guide for contributors names the files that a
+//! change touches, and what is shipped beside the program (alert rules, dashboard, image, units) is
+//! valid and fits it.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
@@ -67,9 +68,16 @@ mod documents {
     fn rows(text: &str) -> Vec<(String, Vec<String>)> {
         let row = |line: &str| {
             let line = line.replace("\\|", "\0");
-            let mut cells =
-                line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(|cell| cell.trim().replace('\0', "|"));
-            let first = cells.next()?.strip_prefix('`')?.strip_suffix('`')?.to_owned();
+            let mut cells = line
+                .strip_prefix('|')?
+                .strip_suffix('|')?
+                .split('|')
+                .map(|cell| cell.trim().replace('\0', "|"));
+            let first = cells
+                .next()?
+                .strip_prefix('`')?
+                .strip_suffix('`')?
+                .to_owned();
             Some((first, cells.collect()))
         };
         text.lines().filter_map(row).collect()

@@ -1,7 +1,13 @@
-//! What viewers, streamers, back ends and operators may rely on, told with real sockets and a real redis-server. A
-//! story is a file; `support` has the verbs.
+//! What viewers, streamers, back ends and operators may rely on, told with real sockets and a real
+//! redis-server. A story is a file; `support` has the verbs.
 
-#![allow(missing_docs, unreachable_pub, dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value
+)]
 
 #[path = "support"]
 mod support {

@@ -1,7 +1,9 @@
-//! Holds the shape of the code: layers that import only from below, no import circles, a short root, a `//!` at the
-//! head of each file, and lines that fit. It reads text, so its import rules have limits: see `tidy/imports.rs`.
+//! Holds the shape of the code: layers that import only from below, no import circles, a short
+//! root, a `//!` at the head of each file, and lines that fit. It reads text, so its import rules
+//! have limits: see `tidy/imports.rs`.
 //!
-//! Code for tests is exempt from the import rules: `#[cfg(test)]` items, files named `tests.rs`, and `tests` folders.
+//! Code for tests is exempt from the import rules: `#[cfg(test)]` items, files named `tests.rs`,
+//! and `tests` folders.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
@@ -17,8 +19,8 @@ use std::path::Path;
 
 use parts::imports::Tree;
 use parts::rules::{
-    Findings, Layers, clients_elsewhere, crowded_root, file_circles, folder_circles, long_lines, missing_heads,
-    upward_imports,
+    Findings, Layers, clients_elsewhere, crowded_root, file_circles, folder_circles, long_lines,
+    missing_heads, upward_imports,
 };
 
 /// The layers of `src`, lowest first, each with those that it may import from.
@@ -29,19 +31,69 @@ const LAYERS: Layers<'_> = &[
     ("store", &["base", "config"]),
     ("presence", &["base", "config", "auth", "store"]),
     ("peers", &["base", "config", "store", "presence"]),
-    ("dashboards", &["base", "config", "store", "presence", "peers"]),
-    ("sync", &["base", "config", "store", "presence", "peers", "dashboards"]),
-    ("session", &["base", "config", "auth", "store", "presence", "peers", "dashboards", "sync"]),
-    ("edge", &["base", "config", "auth", "store", "presence", "peers", "dashboards", "sync", "session"]),
-    // The audit asks gateways over HTTP, and reads the answers with the types that the handlers write.
+    (
+        "dashboards",
+        &["base", "config", "store", "presence", "peers"],
+    ),
+    (
+        "sync",
+        &["base", "config", "store", "presence", "peers", "dashboards"],
+    ),
+    (
+        "session",
+        &[
+            "base",
+            "config",
+            "auth",
+            "store",
+            "presence",
+            "peers",
+            "dashboards",
+            "sync",
+        ],
+    ),
+    (
+        "edge",
+        &[
+            "base",
+            "config",
+            "auth",
+            "store",
+            "presence",
+            "peers",
+            "dashboards",
+            "sync",
+            "session",
+        ],
+    ),
+    // The audit asks gateways over HTTP, and reads the answers with the types that the handlers
+    // write.
     ("cli", &["base", "config", "auth", "store", "sync", "edge"]),
     (
         "gateway",
-        &["base", "config", "auth", "store", "presence", "peers", "dashboards", "sync", "session", "edge", "cli"],
+        &[
+            "base",
+            "config",
+            "auth",
+            "store",
+            "presence",
+            "peers",
+            "dashboards",
+            "sync",
+            "session",
+            "edge",
+            "cli",
+        ],
     ),
     ("lib", &[]),
     // For unit tests only.
-    ("testing", &["base", "config", "auth", "store", "presence", "peers", "sync", "session", "edge", "gateway"]),
+    (
+        "testing",
+        &[
+            "base", "config", "auth", "store", "presence", "peers", "sync", "session", "edge",
+            "gateway",
+        ],
+    ),
     (
         "main",
         &[
@@ -67,22 +119,37 @@ const MOST_COLUMNS: usize = 120;
 /// All Rust files below these folders of the repository.
 fn read(folders: &[&str]) -> Tree {
     fn add(folder: &Path, root: &Path, tree: &mut Tree) {
-        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        for entry in fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
             if entry.is_dir() {
                 add(&entry, root, tree);
             } else if entry.extension().is_some_and(|ending| ending == "rs") {
-                let name = entry.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+                let name = entry
+                    .strip_prefix(root)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .replace('\\', "/");
                 tree.insert(name, fs::read_to_string(&entry).unwrap());
             }
         }
     }
     let (root, mut tree) = (Path::new(env!("CARGO_MANIFEST_DIR")), Tree::new());
-    folders.iter().for_each(|folder| add(&root.join(folder), root, &mut tree));
+    folders
+        .iter()
+        .for_each(|folder| add(&root.join(folder), root, &mut tree));
     tree
 }
 
 fn none(findings: &[String]) {
-    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    assert!(
+        findings.is_empty(),
+        "{} findings:\n{}",
+        findings.len(),
+        findings.join("\n")
+    );
 }
 
 #[test]
@@ -93,13 +160,25 @@ fn every_layer_imports_from_below_only() {
 #[test]
 fn no_files_import_each_other() {
     let tree = read(&["src", "loadtest/src"]);
-    none(&[file_circles(&tree, "src"), file_circles(&tree, "loadtest/src")].concat());
+    none(
+        &[
+            file_circles(&tree, "src"),
+            file_circles(&tree, "loadtest/src"),
+        ]
+        .concat(),
+    );
 }
 
 #[test]
 fn no_folders_import_each_other() {
     let tree = read(&["src", "loadtest/src"]);
-    none(&[folder_circles(&tree, "src"), folder_circles(&tree, "loadtest/src")].concat());
+    none(
+        &[
+            folder_circles(&tree, "src"),
+            folder_circles(&tree, "loadtest/src"),
+        ]
+        .concat(),
+    );
 }
 
 #[test]
@@ -109,7 +188,10 @@ fn the_root_is_short() {
 
 #[test]
 fn clients_of_http_services_are_made_in_one_place() {
-    none(&clients_elsewhere(&read(&["src"]), "src/base/http_client.rs"));
+    none(&clients_elsewhere(
+        &read(&["src"]),
+        "src/base/http_client.rs",
+    ));
 }
 
 #[test]
@@ -127,38 +209,63 @@ fn every_line_of_the_code_fits() {
     none(&long_lines(&read(&["src", "loadtest"]), MOST_COLUMNS));
 }
 
-// ---------------------------------------------------------------------------------- each rule finds what was planted
+// ---------------------------------------------------------------- each rule finds what was planted
 
 fn tree(files: &[(&str, &str)]) -> Tree {
-    files.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect()
+    files
+        .iter()
+        .map(|(file, text)| ((*file).to_owned(), (*text).to_owned()))
+        .collect()
 }
 
 /// There is exactly one finding, and it says all of these.
 fn finds(found: &Findings, words: &[&str]) {
-    assert!(found.len() == 1 && words.iter().all(|word| found[0].contains(word)), "{words:?} in {found:#?}");
+    assert!(
+        found.len() == 1 && words.iter().all(|word| found[0].contains(word)),
+        "{words:?} in {found:#?}"
+    );
 }
 
 #[test]
 fn an_upward_import_is_found() {
     let low = "//! .\nuse std::fmt;\nuse crate::sync::{flush::Flusher, lease};\nfn a() { lease::renew(); }";
     let high = "use crate::store::Slice;\npub struct Flusher;";
-    let files = [("src/store.rs", low), ("src/sync/flush.rs", high), ("src/sync/lease.rs", "pub fn renew() {}")];
+    let files = [
+        ("src/store.rs", low),
+        ("src/sync/flush.rs", high),
+        ("src/sync/lease.rs", "pub fn renew() {}"),
+    ];
     let found = upward_imports(&tree(&files), LAYERS);
     assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found[0].starts_with("src/store.rs:3: store may not import from sync (src/sync/flush.rs)"), "{found:#?}");
-    assert!(found[1].starts_with("src/store.rs:4: store may not import from sync (src/sync/lease.rs)"), "{found:#?}");
+    assert!(
+        found[0].starts_with("src/store.rs:3: store may not import from sync (src/sync/flush.rs)"),
+        "{found:#?}"
+    );
+    assert!(
+        found[1].starts_with("src/store.rs:4: store may not import from sync (src/sync/lease.rs)"),
+        "{found:#?}"
+    );
 }
 
 #[test]
 fn an_upward_path_amid_the_code_is_found() {
-    let files = [("src/base/ids.rs", "fn a() -> crate::edge::auth::Token {\n}"), ("src/edge/auth.rs", "")];
-    finds(&upward_imports(&tree(&files), LAYERS), &["src/base/ids.rs:1:", "src/edge/auth.rs"]);
+    let files = [
+        ("src/base/ids.rs", "fn a() -> crate::edge::auth::Token {\n}"),
+        ("src/edge/auth.rs", ""),
+    ];
+    finds(
+        &upward_imports(&tree(&files), LAYERS),
+        &["src/base/ids.rs:1:", "src/edge/auth.rs"],
+    );
 }
 
 #[test]
 fn an_upward_import_through_a_re_export_is_found_where_the_item_is_defined() {
     let files = [
-        ("src/lib.rs", "pub mod base { pub mod ids; }\npub use crate::edge::auth::Token;"),
+        (
+            "src/lib.rs",
+            "pub mod base { pub mod ids; }\npub use crate::edge::auth::Token;",
+        ),
         ("src/base/ids.rs", "use crate::Token;"),
         ("src/edge/auth.rs", "pub struct Token;"),
     ];
@@ -170,7 +277,10 @@ fn an_upward_import_through_a_re_export_is_found_where_the_item_is_defined() {
 
 #[test]
 fn a_file_without_a_layer_is_found() {
-    finds(&upward_imports(&tree(&[("src/helpers/all.rs", "")]), LAYERS), &["src/helpers: in no layer"]);
+    finds(
+        &upward_imports(&tree(&[("src/helpers/all.rs", "")]), LAYERS),
+        &["src/helpers: in no layer"],
+    );
 }
 
 #[test]
@@ -181,7 +291,13 @@ fn a_circle_of_two_files_is_found() {
         ("src/a/three.rs", "use super::{one::One, two::Two};"),
     ];
     let found = file_circles(&tree(&files), "src");
-    finds(&found, &["src/a/one.rs:1 imports from src/a/two.rs", "src/a/two.rs:2 imports from src/a/one.rs"]);
+    finds(
+        &found,
+        &[
+            "src/a/one.rs:1 imports from src/a/two.rs",
+            "src/a/two.rs:2 imports from src/a/one.rs",
+        ],
+    );
     assert!(!found[0].contains("three"), "{found:#?}");
 }
 
@@ -189,18 +305,42 @@ fn a_circle_of_two_files_is_found() {
 fn a_parent_that_uses_a_child_that_uses_the_parents_own_items_is_a_circle() {
     let child = ("src/room/seat.rs", "use super::Room;\npub struct Seat;");
     let parent = |text| tree(&[("src/room.rs", text), child]);
-    finds(&file_circles(&parent("mod seat;\nuse seat::Seat;\npub struct Room(Seat);"), "src"), &["src/room/seat.rs:1"]);
-    finds(&file_circles(&parent("mod seat;\npub use seat::Seat;\npub struct Room(Seat);"), "src"), &["src/room.rs:2"]);
-    finds(&file_circles(&parent("mod seat;\npub struct Room(seat::Seat);"), "src"), &["src/room.rs:2"]);
-    none(&file_circles(&parent("mod seat;\npub use seat::Seat;\npub struct Room;"), "src"));
+    finds(
+        &file_circles(
+            &parent("mod seat;\nuse seat::Seat;\npub struct Room(Seat);"),
+            "src",
+        ),
+        &["src/room/seat.rs:1"],
+    );
+    finds(
+        &file_circles(
+            &parent("mod seat;\npub use seat::Seat;\npub struct Room(Seat);"),
+            "src",
+        ),
+        &["src/room.rs:2"],
+    );
+    finds(
+        &file_circles(&parent("mod seat;\npub struct Room(seat::Seat);"), "src"),
+        &["src/room.rs:2"],
+    );
+    none(&file_circles(
+        &parent("mod seat;\npub use seat::Seat;\npub struct Room;"),
+        "src",
+    ));
 }
 
 #[test]
 fn children_that_import_each_other_through_their_parent_are_no_circle_with_it() {
     let files = [
-        ("src/room.rs", "mod seat;\nmod hall;\npub use seat::Seat;\npub use hall::Hall;\nfn a() { hall::b() }"),
+        (
+            "src/room.rs",
+            "mod seat;\nmod hall;\npub use seat::Seat;\npub use hall::Hall;\nfn a() { hall::b() }",
+        ),
         ("src/room/seat.rs", "pub struct Seat;"),
-        ("src/room/hall.rs", "use super::Seat;\npub struct Hall(Seat);\npub fn b() {}"),
+        (
+            "src/room/hall.rs",
+            "use super::Seat;\npub struct Hall(Seat);\npub fn b() {}",
+        ),
     ];
     none(&file_circles(&tree(&files), "src"));
 }
@@ -212,10 +352,16 @@ fn a_circle_of_two_folders_is_found() {
         ("src/sync/flush.rs", "use crate::peers::message::Message;"),
         ("src/sync/lease.rs", "pub struct Lease;"),
         ("src/peers/message.rs", "pub struct Message;"),
-        ("src/peers/publisher.rs", "\n\nuse crate::sync::lease::Lease;"),
+        (
+            "src/peers/publisher.rs",
+            "\n\nuse crate::sync::lease::Lease;",
+        ),
     ];
     none(&file_circles(&tree(&files), "src"));
-    let words = ["src/sync/flush.rs:1 imports from src/peers", "src/peers/publisher.rs:3 imports from src/sync"];
+    let words = [
+        "src/sync/flush.rs:1 imports from src/peers",
+        "src/peers/publisher.rs:3 imports from src/sync",
+    ];
     finds(&folder_circles(&tree(&files), "src"), &words);
 }
 
@@ -239,7 +385,10 @@ fn a_crowded_root_is_found() {
     crowd.extend((1..15).map(|n| (format!("src/file{n}.rs"), String::new())));
     none(&crowded_root(&crowd, "src", MOST_ENTRIES));
     crowd.insert("src/one_more.rs".to_owned(), String::new());
-    finds(&crowded_root(&crowd, "src", MOST_ENTRIES), &["src: 16 entries, at most 15"]);
+    finds(
+        &crowded_root(&crowd, "src", MOST_ENTRIES),
+        &["src: 16 entries, at most 15"],
+    );
 }
 
 #[test]
@@ -252,19 +401,31 @@ fn a_client_that_is_made_elsewhere_is_found() {
         ),
         ("src/auth/tests.rs", "fn a() { Client::builder() }"),
     ];
-    finds(&clients_elsewhere(&tree(&files), "src/base/http_client.rs"), &["src/auth/keys.rs:2:"]);
+    finds(
+        &clients_elsewhere(&tree(&files), "src/base/http_client.rs"),
+        &["src/auth/keys.rs:2:"],
+    );
 }
 
 #[test]
 fn a_missing_head_is_found() {
-    finds(&missing_heads(&tree(&[("src/a.rs", "//! Fine.\n"), ("src/b.rs", "use std::fmt;\n")])), &["src/b.rs:1:"]);
+    finds(
+        &missing_heads(&tree(&[
+            ("src/a.rs", "//! Fine.\n"),
+            ("src/b.rs", "use std::fmt;\n"),
+        ])),
+        &["src/b.rs:1:"],
+    );
 }
 
 #[test]
 fn a_long_line_is_found() {
     let (fits, long) = ("é".repeat(120), "x".repeat(121));
     finds(
-        &long_lines(&tree(&[("src/a.rs", &format!("{fits}\n{long}\n"))]), MOST_COLUMNS),
+        &long_lines(
+            &tree(&[("src/a.rs", &format!("{fits}\n{long}\n"))]),
+            MOST_COLUMNS,
+        ),
         &["src/a.rs:2: 121 columns"],
     );
 }

@@ -8,7 +8,9 @@ use fake::{FakeGateway, Fault};
 
 #[tokio::main]
 async fn main() {
-    let listen = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let listen = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let gateway = FakeGateway::start(&listen, Fault::None).await;
     println!("listening on http://{}", gateway.address);
     std::future::pending::<()>().await;

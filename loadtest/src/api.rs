@@ -1,5 +1,5 @@
-//! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and removes both
-//! afterwards.
+//! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and
+//! removes both afterwards.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,13 +17,17 @@ use crate::target::Target;
 const DEADLINE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 64;
 
-/// An HTTP client that stays with the address it is given: a proxy or a redirect would lead away from it.
+/// An HTTP client that stays with the address it is given: a proxy or a redirect would lead away
+/// from it.
 pub(crate) fn http_client(timeout: Duration) -> reqwest::Result<Client> {
     http_client_builder(timeout).build()
 }
 
 fn http_client_builder(timeout: Duration) -> ClientBuilder {
-    Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(timeout)
+    Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .timeout(timeout)
 }
 
 /// The gateway's `/v1`.
@@ -37,19 +41,35 @@ impl Api {
     fn new(target: &Target, ca: Option<&Path>, key: Option<String>) -> anyhow::Result<Self> {
         let (client, address) = (http_client_builder(DEADLINE), target.address);
         let Some(name) = &target.entry.name else {
-            return Ok(Self { client: client.build()?, base: format!("http://{address}/v1"), key });
+            return Ok(Self {
+                client: client.build()?,
+                base: format!("http://{address}/v1"),
+                key,
+            });
         };
         let ca = ca.context("https:// needs --ca")?;
-        let trusted = Certificate::from_pem_bundle(&std::fs::read(ca).with_context(|| ca.display().to_string())?)?;
+        let trusted = Certificate::from_pem_bundle(
+            &std::fs::read(ca).with_context(|| ca.display().to_string())?,
+        )?;
         let client = client.tls_certs_only(trusted).resolve(name, address);
-        let host = if name.contains(':') { format!("[{name}]") } else { name.clone() };
-        Ok(Self { client: client.build()?, base: format!("https://{host}:{}/v1", address.port()), key })
+        let host = if name.contains(':') {
+            format!("[{name}]")
+        } else {
+            name.clone()
+        };
+        Ok(Self {
+            client: client.build()?,
+            base: format!("https://{host}:{}/v1", address.port()),
+            key,
+        })
     }
 
     /// The API of a crowd's gateway, with the key from the file, if there is one.
     pub(crate) fn of(args: &CrowdArgs, plan: &CrowdPlan) -> anyhow::Result<Self> {
         let read = |file: &PathBuf| {
-            std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
+            std::fs::read_to_string(file)
+                .map(|key| key.trim().to_owned())
+                .with_context(|| file.display().to_string())
         };
         let key = match (&args.api_key_file, &args.jwt_hs256_secret_file) {
             (Some(file), _) => Some(read(file)?),
@@ -59,20 +79,34 @@ impl Api {
         Self::new(&args.api_target(&plan.target)?, args.ca.as_deref(), key)
     }
 
-    pub(crate) async fn open_lives(&self, plan: &CrowdPlan, slices: Option<u32>) -> anyhow::Result<()> {
+    pub(crate) async fn open_lives(
+        &self,
+        plan: &CrowdPlan,
+        slices: Option<u32>,
+    ) -> anyhow::Result<()> {
         let calls = (0..plan.lives as u32).map(|live| {
             let mut body = json!({ "streamer_id": plan.streamer_id(live) });
             if let Some(slices) = slices {
                 body["slices"] = slices.into();
             }
-            (Method::PUT, format!("/lives/{}", plan.live_id(live)), Some(body))
+            (
+                Method::PUT,
+                format!("/lives/{}", plan.live_id(live)),
+                Some(body),
+            )
         });
         self.all(calls).await
     }
 
     pub(crate) async fn close_lives(&self, plan: &CrowdPlan) -> anyhow::Result<()> {
-        self.all((0..plan.lives as u32).map(|live| (Method::DELETE, format!("/lives/{}", plan.live_id(live)), None)))
-            .await
+        self.all((0..plan.lives as u32).map(|live| {
+            (
+                Method::DELETE,
+                format!("/lives/{}", plan.live_id(live)),
+                None,
+            )
+        }))
+        .await
     }
 
     /// Makes every fan of the plan follow its streamer; answers how many there are.
@@ -87,25 +121,43 @@ impl Api {
     async fn follows(&self, plan: &CrowdPlan, method: &Method) -> anyhow::Result<usize> {
         let roster = plan.roster();
         let fans = roster.iter().enumerate().filter(|(_, role)| role.fan);
-        let path = |viewer, live| format!("/users/{}/following/{}", plan.user_id(viewer), plan.streamer_id(live));
-        self.all(fans.map(|(viewer, role)| (method.clone(), path(viewer, role.live), None))).await?;
+        let path = |viewer, live| {
+            format!(
+                "/users/{}/following/{}",
+                plan.user_id(viewer),
+                plan.streamer_id(live)
+            )
+        };
+        self.all(fans.map(|(viewer, role)| (method.clone(), path(viewer, role.live), None)))
+            .await?;
         Ok(roster.iter().filter(|role| role.fan).count())
     }
 
-    async fn all(&self, calls: impl Iterator<Item = (Method, String, Option<Value>)>) -> anyhow::Result<()> {
+    async fn all(
+        &self,
+        calls: impl Iterator<Item = (Method, String, Option<Value>)>,
+    ) -> anyhow::Result<()> {
         let calls = calls.map(|(method, path, body)| self.call(method, path, body));
-        stream::iter(calls).buffer_unordered(AT_ONCE).try_for_each(|()| async { Ok(()) }).await
+        stream::iter(calls)
+            .buffer_unordered(AT_ONCE)
+            .try_for_each(|()| async { Ok(()) })
+            .await
     }
 
     async fn call(&self, method: Method, path: String, body: Option<Value>) -> anyhow::Result<()> {
-        let mut request = self.client.request(method.clone(), format!("{}{path}", self.base));
+        let mut request = self
+            .client
+            .request(method.clone(), format!("{}{path}", self.base));
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
         if let Some(body) = &body {
             request = request.json(body);
         }
-        let response = request.send().await.with_context(|| format!("{method} /v1{path}"))?;
+        let response = request
+            .send()
+            .await
+            .with_context(|| format!("{method} /v1{path}"))?;
         let status = response.status();
         // A cleanup may find that a live or follow is already gone.
         if status.is_success() || (method == Method::DELETE && status == StatusCode::NOT_FOUND) {
@@ -114,6 +166,9 @@ impl Api {
             return Ok(());
         }
         let detail = response.text().await.unwrap_or_default();
-        bail!("{method} /v1{path}: {status}: {}", detail.chars().take(300).collect::<String>());
+        bail!(
+            "{method} /v1{path}: {status}: {}",
+            detail.chars().take(300).collect::<String>()
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The command line of `crowd`: what may be asked, and what is refused before anything is dialled.
 //!
-//! Every mistake has its own [`ArgError`]; a run that starts has a [`CrowdPlan`] that was checked as a whole.
+//! Every mistake has its own [`ArgError`]; a run that starts has a [`CrowdPlan`] that was checked
+//! as a whole.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -16,8 +17,8 @@ use crate::target::{Target, TargetError};
 
 /// Descriptors a process needs besides its viewers: the HTTP pool, dashboards, epoll, pipes.
 const SPARE_FILES: usize = 256;
-/// Linux offers 28,232 ephemeral ports per source address, but tries one parity first: past half of them every
-/// connect searches thousands of taken ports, and the ramp would measure that search.
+/// Linux offers 28,232 ephemeral ports per source address, but tries one parity first: past half of
+/// them every connect searches thousands of taken ports, and the ramp would measure that search.
 const VIEWERS_PER_SOURCE: usize = 10_000;
 
 /// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
@@ -66,7 +67,9 @@ pub(crate) enum ArgError {
     #[error("{0:#}")]
     Entry(anyhow::Error),
     /// There is one IPv6 loopback address, so there are no more source ports to be had.
-    #[error("more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1")]
+    #[error(
+        "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"
+    )]
     OneSource,
     /// A process to measure is not there.
     #[error("--{flag} {pid}: {why}")]
@@ -100,7 +103,8 @@ pub(crate) struct CrowdArgs {
     /// A file with the API key for the HTTP calls
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// The gateway's own file of this name: the viewers and dashboards come with tokens signed with its secret
+    /// The gateway's own file of this name: the viewers and dashboards come with tokens signed with
+    /// its secret
     #[arg(long, value_name = "FILE")]
     pub(crate) jwt_hs256_secret_file: Option<PathBuf>,
     /// A PEM file of the authorities that vouch for a gateway at wss:// or https://
@@ -141,8 +145,8 @@ pub(crate) struct CrowdArgs {
     /// Time between two heartbeats of a viewer; the crowd's are spread evenly over it
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) heartbeat: Duration,
-    /// Each viewer sends its next heartbeat as soon as the last is answered, during the steady phase
-    /// (the gateway's --message-rate must allow it)
+    /// Each viewer sends its next heartbeat as soon as the last is answered, during the steady
+    /// phase (the gateway's --message-rate must allow it)
     #[arg(long)]
     pub(crate) closed_loop: bool,
     /// New connections per second
@@ -207,17 +211,38 @@ impl CrowdArgs {
             range(value >= 1, flag, "at least 1", &value)?;
         }
         range(self.slices != Some(0), "slices", "at least 1", &0)?;
-        range(self.processes <= self.viewers, "processes", "no more than --viewers", &self.processes)?;
-        range((0.0..=1.0).contains(&self.fans), "fans", "between 0 and 1", &self.fans)?;
-        range((0.0..=10.0).contains(&self.zipf_exponent), "zipf-exponent", "between 0 and 10", &self.zipf_exponent)?;
+        range(
+            self.processes <= self.viewers,
+            "processes",
+            "no more than --viewers",
+            &self.processes,
+        )?;
+        range(
+            (0.0..=1.0).contains(&self.fans),
+            "fans",
+            "between 0 and 1",
+            &self.fans,
+        )?;
+        range(
+            (0.0..=10.0).contains(&self.zipf_exponent),
+            "zipf-exponent",
+            "between 0 and 10",
+            &self.zipf_exponent,
+        )?;
         let heartbeat = humantime::format_duration(self.heartbeat);
-        range(self.heartbeat >= SHORTEST_HEARTBEAT, "heartbeat", "at least 10ms", &heartbeat)?;
+        range(
+            self.heartbeat >= SHORTEST_HEARTBEAT,
+            "heartbeat",
+            "at least 10ms",
+            &heartbeat,
+        )?;
         if !is_prefix(&self.prefix) {
             return Err(ArgError::Prefix(self.prefix.clone()));
         }
 
         let mut target = target("url", Target::websocket(&self.url))?;
-        (target.entry.ca, target.entry.secret) = (self.ca.clone(), self.jwt_hs256_secret_file.clone());
+        (target.entry.ca, target.entry.secret) =
+            (self.ca.clone(), self.jwt_hs256_secret_file.clone());
         target.entry.check().map_err(ArgError::Entry)?;
         let sources = self.viewers.div_ceil(VIEWERS_PER_SOURCE);
         if sources > 1 && target.address.is_ipv6() {
@@ -255,7 +280,10 @@ impl CrowdArgs {
 
     /// Redis's address, when it was given.
     pub(crate) fn redis_target(&self) -> Result<Option<Target>, ArgError> {
-        self.redis.as_deref().map(|host_port| target("redis", Target::host_port(host_port))).transpose()
+        self.redis
+            .as_deref()
+            .map(|host_port| target("redis", Target::host_port(host_port)))
+            .transpose()
     }
 }
 
@@ -268,15 +296,33 @@ pub(crate) fn enough_files(viewers: usize, processes: usize) -> Result<(), ArgEr
         return Ok(());
     }
     let per_process = limit.saturating_sub(SPARE_FILES).max(1);
-    Err(ArgError::OpenFiles { share, needed, limit, processes: viewers.div_ceil(per_process) })
+    Err(ArgError::OpenFiles {
+        share,
+        needed,
+        limit,
+        processes: viewers.div_ceil(per_process),
+    })
 }
 
 fn target(flag: &'static str, parsed: Result<Target, TargetError>) -> Result<Target, ArgError> {
     parsed.map_err(|why| ArgError::Target { flag, why })
 }
 
-fn range(holds: bool, flag: &'static str, must: &'static str, got: &dyn Display) -> Result<(), ArgError> {
-    if holds { Ok(()) } else { Err(ArgError::Range { flag, must, got: got.to_string() }) }
+fn range(
+    holds: bool,
+    flag: &'static str,
+    must: &'static str,
+    got: &dyn Display,
+) -> Result<(), ArgError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(ArgError::Range {
+            flag,
+            must,
+            got: got.to_string(),
+        })
+    }
 }
 
 /// `2000/s`, or plainly `2000`.

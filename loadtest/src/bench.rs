@@ -1,11 +1,15 @@
-//! One command that measures Rollcall beside a bare echo and beside what most teams write, in one run on one machine.
+//! One command that measures Rollcall beside a bare echo and beside what most teams write, in one
+//! run on one machine.
 //!
-//! The bench starts all servers itself ([`servers`]), loads them with [`generator`]s, has one file per row of the table
-//! in [`rows`], and ends what it started. Contenders take turns round by round, so that what else happens on the
-//! machine happens to all of them: the ratios are the result, the absolute figures belong to the machine that is
-//! printed with them.
+//! The bench starts all servers itself ([`servers`]), loads them with [`generator`]s, has one file
+//! per row of the table in [`rows`], and ends what it started. Contenders take turns round by
+//! round, so that what else happens on the machine happens to all of them: the ratios are the
+//! result, the absolute figures belong to the machine that is printed with them.
 
-#![allow(clippy::disallowed_methods, reason = "the machine's own time is measured, on threads that may block")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the machine's own time is measured, on threads that may block"
+)]
 
 pub(crate) mod bare;
 mod budgets;
@@ -44,8 +48,8 @@ use tempfile::NamedTempFile;
 
 use crate::target::Target;
 
-/// Of one row: past it, the row is given up and the rest goes on. A million viewers on two slow cores need half an
-/// hour.
+/// Of one row: past it, the row is given up and the rest goes on. A million viewers on two slow
+/// cores need half an hour.
 const ROW_DEADLINE: Duration = Duration::from_secs(2_700);
 
 /// `loadtest bare`
@@ -142,7 +146,10 @@ pub(crate) fn naive_main(args: &NaiveArgs) -> ExitCode {
 
 /// The yardstick servers check no token, so they listen on loopback only.
 fn own(listen: SocketAddr) -> anyhow::Result<SocketAddr> {
-    anyhow::ensure!(listen.ip().is_loopback(), "--listen {listen}: not a loopback address");
+    anyhow::ensure!(
+        listen.ip().is_loopback(),
+        "--listen {listen}: not a loopback address"
+    );
     Ok(listen)
 }
 
@@ -159,7 +166,9 @@ pub(crate) fn profile_main(args: &ProfileArgs) -> ExitCode {
 /// Runs `loadtest bench`.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     if args.list {
-        rows::ALL.iter().for_each(|row| println!("{:<12} {}", row.name, row.what));
+        rows::ALL
+            .iter()
+            .for_each(|row| println!("{:<12} {}", row.name, row.what));
         return ExitCode::SUCCESS;
     }
     on_runtime(run(args))
@@ -172,15 +181,27 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         secret: (args.auth == Auth::Jwt).then(secret).transpose()?,
         quick: args.quick,
         rounds: if args.quick { 1 } else { args.rounds.into() },
-        in_process: if args.quick { args.in_process.min(2_000) } else { args.in_process },
+        in_process: if args.quick {
+            args.in_process.min(2_000)
+        } else {
+            args.in_process
+        },
         gateways: match &args.gateways[..] {
             [] if args.quick => vec![1, 4],
             [] => vec![1, 2, 4, 8],
             asked => asked.iter().map(|count| usize::from(*count)).collect(),
         },
-        shared_lives: if args.quick { args.shared_lives.min(20) } else { args.shared_lives },
+        shared_lives: if args.quick {
+            args.shared_lives.min(20)
+        } else {
+            args.shared_lives
+        },
         shared_viewers: args.shared_viewers,
-        lives: if args.quick { args.lives.min(200) } else { args.lives },
+        lives: if args.quick {
+            args.lives.min(200)
+        } else {
+            args.lives
+        },
         per_live: args.per_live,
         track_online: args.track_online,
     };
@@ -207,7 +228,8 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let report = Report::new(figures, budgets::read()?, args.quick, args.only.is_empty()).await?;
     println!("{report}");
     if let Some(file) = &args.json {
-        std::fs::write(file, serde_json::to_string_pretty(&report)?).with_context(|| file.display().to_string())?;
+        std::fs::write(file, serde_json::to_string_pretty(&report)?)
+            .with_context(|| file.display().to_string())?;
     }
     if let Some(file) = &args.report {
         report::write_plots(&report, file)?;
@@ -218,7 +240,16 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     // Without --check, a row that could not be measured is still no success.
     if !report.run.not_run.is_empty() {
-        bail!("not measured: {}", report.run.not_run.keys().cloned().collect::<Vec<_>>().join(", "));
+        bail!(
+            "not measured: {}",
+            report
+                .run
+                .not_run
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
     }
     Ok(())
 }
@@ -226,7 +257,12 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
 /// A file with a new secret for HS256 tokens.
 fn secret() -> anyhow::Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
-    write!(file, "{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>())?;
+    write!(
+        file,
+        "{:032x}{:032x}",
+        rand::random::<u128>(),
+        rand::random::<u128>()
+    )?;
     Ok(file)
 }
 
@@ -242,7 +278,9 @@ fn wanted(only: &[String]) -> anyhow::Result<Vec<&'static Row>> {
         return Ok(rows::ALL.iter().collect());
     }
     let find = |name: &String| rows::ALL.iter().find(|row| row.name == name.trim());
-    only.iter().map(|name| find(name).with_context(|| format!("no row {name:?}: see --list"))).collect()
+    only.iter()
+        .map(|name| find(name).with_context(|| format!("no row {name:?}: see --list")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -252,7 +290,10 @@ mod tests {
     #[test]
     fn rows_are_picked_by_name_and_a_typo_is_refused() {
         assert_eq!(wanted(&[]).unwrap().len(), rows::ALL.len());
-        assert_eq!(wanted(&["closed-loop".to_owned()]).unwrap()[0].name, "closed-loop");
+        assert_eq!(
+            wanted(&["closed-loop".to_owned()]).unwrap()[0].name,
+            "closed-loop"
+        );
         assert!(wanted(&["closed-lop".to_owned()]).is_err());
     }
 }

@@ -1,10 +1,11 @@
-//! `loadtest chaos`: random faults over three gateways, a crowd that records the truth, and an audit after each.
+//! `loadtest chaos`: random faults over three gateways, a crowd that records the truth, and an
+//! audit after each.
 //!
-//! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis that can be cut.
-//! [`faults`] breaks it in an order that follows from the seed. Each [`person`] of the crowd uses one or two
-//! [`device`]s, which record in [`run_state`] what the gateways told them. From these records
-//! [`simulation::expectation`] derives who must be in Redis; [`observer`] compares Redis with that all the time, and
-//! [`audit`] compares everything at rest.
+//! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis
+//! that can be cut. [`faults`] breaks it in an order that follows from the seed. Each [`person`] of
+//! the crowd uses one or two [`device`]s, which record in [`run_state`] what the gateways told
+//! them. From these records [`simulation::expectation`] derives who must be in Redis; [`observer`]
+//! compares Redis with that all the time, and [`audit`] compares everything at rest.
 
 pub(crate) mod audit;
 mod audit_command;
@@ -56,7 +57,8 @@ pub(crate) struct ChaosArgs {
     /// No more faults than this
     #[arg(long, value_name = "N")]
     steps: Option<usize>,
-    /// Fixes the faults, their order and lengths, and what people do [default: by chance; it is printed]
+    /// Fixes the faults, their order and lengths, and what people do [default: by chance; it is
+    /// printed]
     #[arg(long)]
     seed: Option<u64>,
     /// How many viewers
@@ -65,13 +67,15 @@ pub(crate) struct ChaosArgs {
     /// How many lives
     #[arg(long, default_value_t = 6, value_name = "L")]
     lives: usize,
-    /// How many lives beside these in which nobody comes or goes of their own will, three viewers on one gateway each
+    /// How many lives beside these in which nobody comes or goes of their own will, three viewers
+    /// on one gateway each
     #[arg(long, default_value_t = 12, value_name = "Q")]
     quiet: usize,
     /// The share of viewers that follow a streamer
     #[arg(long, default_value_t = 0.6, value_name = "SHARE")]
     fans: f64,
-    /// A viewer does something every so often, on average [default: 10s, more for more than 600 viewers]
+    /// A viewer does something every so often, on average [default: 10s, more for more than 600
+    /// viewers]
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     pace: Option<Duration>,
     /// Which gateways viewers go to
@@ -120,13 +124,20 @@ pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let report = runtime.context("a runtime").and_then(|runtime| runtime.block_on(whole(args)));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let report = runtime
+        .context("a runtime")
+        .and_then(|runtime| runtime.block_on(whole(args)));
     match report {
         Ok(report) => {
             crate::report::print(&report, args.json);
             // A run that was stopped fails even without --check: it has checked nothing to its end.
-            ExitCode::from(u8::from(report.stopped_by.is_some() || (args.check && !report.passed)))
+            ExitCode::from(u8::from(
+                report.stopped_by.is_some() || (args.check && !report.passed),
+            ))
         }
         Err(error) => {
             eprintln!("loadtest: {error:#}");
@@ -139,14 +150,22 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
     let kinds = args.kinds()?;
     let program = args.program()?;
     let timing = args.timing();
-    if !(1..=MOST_VIEWERS).contains(&args.viewers) || !(1..=64).contains(&args.lives) || args.quiet > 64 {
+    if !(1..=MOST_VIEWERS).contains(&args.viewers)
+        || !(1..=64).contains(&args.lives)
+        || args.quiet > 64
+    {
         bail!("--viewers must be 1 to {MOST_VIEWERS}, --lives 1 to 64, --quiet at most 64");
     }
     if !(args.minutes > 0.0 && args.minutes <= 600.0 && (0.0..=1.0).contains(&args.fans)) {
         bail!("--minutes must be above 0 and at most 600, --fans between 0 and 1");
     }
-    let seed = args.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
-    let logs = tempfile::Builder::new().prefix("rollcall-chaos-").tempdir()?.keep();
+    let seed = args
+        .seed
+        .unwrap_or_else(|| rand::random_range(0..1_000_000));
+    let logs = tempfile::Builder::new()
+        .prefix("rollcall-chaos-")
+        .tempdir()?
+        .keep();
     eprintln!("seed {seed}; the gateways' logs are in {}", logs.display());
     let usual = Duration::from_secs_f64(10.0 * (f64::from(args.viewers) / 600.0).max(1.0));
     let plan = Plan {
@@ -163,15 +182,24 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         attended: 0,
         flags: Vec::new(),
     };
-    let until = Until { time: Duration::from_secs_f64(args.minutes * 60.0), steps: args.steps };
+    let until = Until {
+        time: Duration::from_secs_f64(args.minutes * 60.0),
+        steps: args.steps,
+    };
     let clock = kinds.contains(&Kind::ClockStep);
     let sequence = Sequence::new(seed, kinds, timing, args.lives, args.spread == Crowded::One);
     let began = Instant::now();
     let mut steps = Vec::new();
     let mut asked_to_stop = signal(SignalKind::terminate())?;
     let story = async {
-        let mut testbed =
-            Testbed::build(TestbedSetup { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
+        let mut testbed = Testbed::build(TestbedSetup {
+            plan,
+            program,
+            cluster: args.cluster,
+            clock,
+            logs: &logs,
+        })
+        .await?;
         run::run(&mut testbed, sequence, until, &mut steps).await
     };
     // Whatever ends the run, dropping `story` drops the testbed and every process that it started.
@@ -193,7 +221,13 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         lease_ms: timing.lease.as_millis() as u64,
         refresh_ms: timing.refresh.as_millis() as u64,
     };
-    Ok(Report::of(settings, &steps, ended, logs.display().to_string(), began.elapsed().as_secs_f64()))
+    Ok(Report::of(
+        settings,
+        &steps,
+        ended,
+        logs.display().to_string(),
+        began.elapsed().as_secs_f64(),
+    ))
 }
 
 impl ChaosArgs {

@@ -1,7 +1,9 @@
-//! The WebSocket client that viewers, devices, streamers and dashboards of every load tool share: it connects, sends
-//! text and returns text. It decides nothing: callers choose when to retry, and what an ended socket means.
+//! The WebSocket client that viewers, devices, streamers and dashboards of every load tool share:
+//! it connects, sends text and returns text. It decides nothing: callers choose when to retry, and
+//! what an ended socket means.
 //!
-//! Only `bench/generator` has a client of its own, because the cost of this one would distort what it measures.
+//! Only `bench/generator` has a client of its own, because the cost of this one would distort what
+//! it measures.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -61,7 +63,11 @@ pub(crate) struct Failure {
 
 impl From<Kind> for Failure {
     fn from(kind: Kind) -> Self {
-        Self { kind, code: None, retry_after: None }
+        Self {
+            kind,
+            code: None,
+            retry_after: None,
+        }
     }
 }
 
@@ -69,7 +75,10 @@ impl From<WsError> for Failure {
     fn from(error: WsError) -> Self {
         let mut failure = Self::from(error_kind::of_socket(&error));
         if let WsError::Http(response) = &error {
-            let after = response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
+            let after = response
+                .headers()
+                .get("retry-after")
+                .and_then(|after| after.to_str().ok()?.parse().ok());
             failure.code = Some(response.status().as_u16());
             failure.retry_after = after.map(Duration::from_secs);
         }
@@ -77,8 +86,8 @@ impl From<WsError> for Failure {
     }
 }
 
-/// Opens a socket with this query. The buffers are small: tens of thousands of sockets share a process, and no message
-/// here is longer than some 200 bytes.
+/// Opens a socket with this query. The buffers are small: tens of thousands of sockets share a
+/// process, and no message here is longer than some 200 bytes.
 pub(crate) async fn connect(
     target: &Target,
     source: Option<usize>,
@@ -91,14 +100,26 @@ pub(crate) async fn connect(
         .max_write_buffer_size(16 * 1024)
         .max_message_size(Some(64 * 1024))
         .max_frame_size(Some(64 * 1024));
-    let query = target.entry.query(query).map_err(|_| error_kind::NO_TOKEN)?;
+    let query = target
+        .entry
+        .query(query)
+        .map_err(|_| error_kind::NO_TOKEN)?;
     let url = format!("ws://{}{}?{query}", target.address, target.path);
     let upgrade = async {
-        let stream = target.connect(source).await.map_err(|error| error_kind::of_connect(&error))?;
-        let stream = target.entry.secure(stream).await.map_err(|_| error_kind::TLS)?;
+        let stream = target
+            .connect(source)
+            .await
+            .map_err(|error| error_kind::of_connect(&error))?;
+        let stream = target
+            .entry
+            .secure(stream)
+            .await
+            .map_err(|_| error_kind::TLS)?;
         Ok::<_, Failure>(client_async_with_config(url, stream, Some(config)).await?.0)
     };
-    timeout(within, upgrade).await.unwrap_or_else(|_| Err(error_kind::CONNECT_TIMEOUT.into()))
+    timeout(within, upgrade)
+        .await
+        .unwrap_or_else(|_| Err(error_kind::CONNECT_TIMEOUT.into()))
 }
 
 pub(crate) async fn send(socket: &mut Socket, text: impl Into<Utf8Bytes>) -> Result<(), Failure> {
@@ -116,7 +137,10 @@ pub(crate) async fn receive(socket: &mut Socket) -> Result<Utf8Bytes, Failure> {
             None => None,
         };
         let code = frame.as_ref().map(|frame| frame.code.into());
-        return Err(Failure { code, ..error_kind::of_close(frame.as_ref()).into() });
+        return Err(Failure {
+            code,
+            ..error_kind::of_close(frame.as_ref()).into()
+        });
     }
 }
 
@@ -126,7 +150,10 @@ pub(crate) fn parse(text: &str) -> Result<ServerMessage<'_>, Kind> {
 
 /// Sends a normal close, after which the gateway counts the viewer no more.
 pub(crate) async fn send_close(socket: &mut Socket) -> Result<(), Failure> {
-    let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+    let frame = CloseFrame {
+        code: CloseCode::Normal,
+        reason: "".into(),
+    };
     Ok(socket.send(Message::Close(Some(frame))).await?)
 }
 

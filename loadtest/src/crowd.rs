@@ -1,5 +1,5 @@
-//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it leave, and reports.
-//! The viewers are in this process, in several, or on the machines that join.
+//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it
+//! leave, and reports. The viewers are in this process, in several, or on the machines that join.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,7 +30,12 @@ pub(crate) struct CrowdCommand {
     #[command(flatten)]
     crowd: CrowdArgs,
     /// Let the machines that join at this address have the viewers, and print one report of all
-    #[arg(long, requires = "machines", conflicts_with = "processes", value_name = "ADDR:PORT")]
+    #[arg(
+        long,
+        requires = "machines",
+        conflicts_with = "processes",
+        value_name = "ADDR:PORT"
+    )]
     coordinator: Option<SocketAddr>,
     /// So many machines join
     #[arg(long, requires = "coordinator", value_parser = clap::value_parser!(u16).range(1..=1_000), value_name = "N")]
@@ -46,7 +51,10 @@ pub(crate) fn main(mut command: CrowdCommand) -> ExitCode {
     args.processes = command.machines.map_or(args.processes, usize::from);
     let run = || {
         let plan = args.plan()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         runtime.block_on(async {
             let machines = match command.coordinator {
                 Some(at) => Some(gather(at, plan.processes, command.join_within).await?),
@@ -68,7 +76,11 @@ fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
         || report.workers.iter().any(|worker| worker.lost.is_some())
         || (args.check && !report.check.passed);
     if failed {
-        report.check.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
+        report
+            .check
+            .failures
+            .iter()
+            .for_each(|failure| eprintln!("loadtest: {failure}"));
     }
     ExitCode::from(u8::from(failed))
 }
@@ -112,17 +124,34 @@ impl<'a> Run<'a> {
         let redis = args.redis_target()?;
         // Drawn on standard error, and only if that is a terminal.
         let bar = ProgressBar::new(plan.viewers as u64);
-        bar.set_style(ProgressStyle::with_template("{prefix:<8} {wide_bar} {pos}/{len} {msg}")?);
-        Ok(Self { args, plan, api, redis, started_at_ms: unix_micros() / 1000, bar })
+        bar.set_style(ProgressStyle::with_template(
+            "{prefix:<8} {wide_bar} {pos}/{len} {msg}",
+        )?);
+        Ok(Self {
+            args,
+            plan,
+            api,
+            redis,
+            started_at_ms: unix_micros() / 1000,
+            bar,
+        })
     }
 
     async fn finish(self, machines: Option<Vec<Joined>>) -> anyhow::Result<Report> {
-        let addresses: Vec<SocketAddr> = machines.iter().flatten().map(|machine| machine.address).collect();
+        let addresses: Vec<SocketAddr> = machines
+            .iter()
+            .flatten()
+            .map(|machine| machine.address)
+            .collect();
         let setup = self.set_up().await?;
         let drive = self.drive(machines).await;
         self.bar.finish_and_clear();
         // Lives and follows are removed after a failure, too.
-        let cleared = if self.args.keep { Ok(()) } else { self.clean_up().await };
+        let cleared = if self.args.keep {
+            Ok(())
+        } else {
+            self.clean_up().await
+        };
         let drive = drive?;
         cleared.context("clearing up after the run")?;
         Ok(self.report(setup, drive, &addresses))
@@ -132,8 +161,16 @@ impl<'a> Run<'a> {
         let began = Instant::now();
         self.bar.set_prefix("setup");
         self.api.open_lives(&self.plan, self.args.slices).await?;
-        let follows_written = if self.args.no_setup { 0 } else { self.api.follow(&self.plan).await? };
-        Ok(Setup { lives_opened: self.plan.lives, follows_written, seconds: began.elapsed().as_secs_f64() })
+        let follows_written = if self.args.no_setup {
+            0
+        } else {
+            self.api.follow(&self.plan).await?
+        };
+        Ok(Setup {
+            lives_opened: self.plan.lives,
+            follows_written,
+            seconds: began.elapsed().as_secs_f64(),
+        })
     }
 
     async fn clean_up(&self) -> anyhow::Result<()> {
@@ -156,7 +193,10 @@ impl<'a> Run<'a> {
         let bar = self.bar.clone();
         let show = move |sum: &Progress| {
             bar.set_position(sum.joined);
-            bar.set_message(format!("{} failed, {} lost, {} acks", sum.failed, sum.lost, sum.acked));
+            bar.set_message(format!(
+                "{} failed, {} lost, {} acks",
+                sum.failed, sum.lost, sum.acked
+            ));
         };
         let mut workers = match machines {
             Some(machines) => Workers::on_machines(plan, machines, show),
@@ -194,7 +234,9 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("leave");
         // Acks that do not come within this time are missing; the workers count them so.
-        workers.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+        workers
+            .until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
+            .await?;
         let mut held = None;
         if let Some(dashboards) = dashboards.as_ref().filter(|_| joined_verdict.is_some()) {
             let truth = workers.counts().await?;
@@ -209,25 +251,61 @@ impl<'a> Run<'a> {
                 let left = dashboards.settle(&nobody, self.args.verify_timeout).await;
                 let left = left.timed_from(tally.leaves.last().unwrap_or_default());
                 let joined = joined.timed_from(tally.joins.last().unwrap_or_default());
-                Some(Verify { joined, held, wobbles, left, messages: dashboards.messages() })
+                Some(Verify {
+                    joined,
+                    held,
+                    wobbles,
+                    left,
+                    messages: dashboards.messages(),
+                })
             }
             _ => None,
         };
-        Ok(Drive { tally, lost, idle, joined, steady_end, verify, interrupted })
+        Ok(Drive {
+            tally,
+            lost,
+            idle,
+            joined,
+            steady_end,
+            verify,
+            interrupted,
+        })
     }
 
     async fn sample(&self) -> anyhow::Result<Sample> {
-        let server = self.args.pid.map(ProcStats::read).transpose().context("the gateway's process")?;
-        let redis_cpu = self.args.redis_pid.map(proc_stats::cpu_seconds).transpose().context("Redis's process")?;
+        let server = self
+            .args
+            .pid
+            .map(ProcStats::read)
+            .transpose()
+            .context("the gateway's process")?;
+        let redis_cpu = self
+            .args
+            .redis_pid
+            .map(proc_stats::cpu_seconds)
+            .transpose()
+            .context("Redis's process")?;
         let commands = match &self.redis {
             Some(redis) => Some(CommandCounts::read(redis).await?),
             None => None,
         };
-        Ok(Sample { server, redis_cpu, commands })
+        Ok(Sample {
+            server,
+            redis_cpu,
+            commands,
+        })
     }
 
     fn report(&self, setup: Setup, drive: Drive, addresses: &[SocketAddr]) -> Report {
-        let Drive { tally, lost, idle, joined, steady_end, verify, interrupted } = drive;
+        let Drive {
+            tally,
+            lost,
+            idle,
+            joined,
+            steady_end,
+            verify,
+            interrupted,
+        } = drive;
         let plan = &self.plan;
         let mut check = Check::of(&tally, plan.viewers, verify.as_ref());
         if interrupted {
@@ -241,10 +319,15 @@ impl<'a> Run<'a> {
         };
         for (process, why) in &lost {
             check.passed = false;
-            check.failures.push(format!("worker {process} was lost: {why}"));
+            check
+                .failures
+                .push(format!("worker {process} was lost: {why}"));
         }
         let server = self.server(&tally, [idle.server, joined.server, steady_end.server]);
-        let redis_cpu = joined.redis_cpu.zip(steady_end.redis_cpu).map(|(from, to)| Cpu::over(&tally, to - from));
+        let redis_cpu = joined
+            .redis_cpu
+            .zip(steady_end.redis_cpu)
+            .map(|(from, to)| Cpu::over(&tally, to - from));
         let commands = joined.commands.zip(steady_end.commands).map(|(from, to)| {
             let by_name = to.since(&from);
             let total: u64 = by_name.values().sum();
@@ -255,7 +338,10 @@ impl<'a> Run<'a> {
                 by_name,
             }
         });
-        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis { cpu: redis_cpu, commands });
+        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis {
+            cpu: redis_cpu,
+            commands,
+        });
         Report {
             version: env!("CARGO_PKG_VERSION"),
             started_at_ms: self.started_at_ms,
@@ -268,7 +354,11 @@ impl<'a> Run<'a> {
                 per_second: report::rate(tally.connected as f64, tally.connects.seconds()),
                 latency_us: Quantiles::of(&tally.connect),
             },
-            join: report::Join { joined: tally.joined, failed: tally.failed, latency_us: Quantiles::of(&tally.join) },
+            join: report::Join {
+                joined: tally.joined,
+                failed: tally.failed,
+                latency_us: Quantiles::of(&tally.join),
+            },
             heartbeats: report::Heartbeats {
                 sent: tally.sent,
                 acked: tally.acked,
@@ -281,11 +371,17 @@ impl<'a> Run<'a> {
                 ack_latency_us: Quantiles::of(&tally.ack),
             },
             fan_flags: tally.fan_flags,
-            sockets: report::Sockets { lost: tally.lost, left: tally.left },
+            sockets: report::Sockets {
+                lost: tally.lost,
+                left: tally.left,
+            },
             generator: report::Generator {
                 processes: plan.processes,
                 cpu_seconds: tally.steady_cpu_seconds,
-                cpu_us_per_heartbeat: report::per(tally.steady_cpu_seconds * 1e6, tally.steady_acked),
+                cpu_us_per_heartbeat: report::per(
+                    tally.steady_cpu_seconds * 1e6,
+                    tally.steady_acked,
+                ),
                 lag_us: Quantiles::of(&tally.lag),
             },
             workers: (0..plan.processes).map(worker).collect(),
@@ -297,7 +393,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn server(&self, tally: &Tally, [idle, joined, steady_end]: [Option<ProcStats>; 3]) -> Option<report::Server> {
+    fn server(
+        &self,
+        tally: &Tally,
+        [idle, joined, steady_end]: [Option<ProcStats>; 3],
+    ) -> Option<report::Server> {
         let (idle, joined, steady_end) = (idle?, joined?, steady_end?);
         let grown = |from: u64, to: u64| report::per(to as f64 - from as f64, tally.joined);
         Some(report::Server {

@@ -1,5 +1,5 @@
-//! A dashboard: a socket of a service that watches one live and receives its counts. The tools hold these counts
-//! against what they know to be true, each in its own way.
+//! A dashboard: a socket of a service that watches one live and receives its counts. The tools hold
+//! these counts against what they know to be true, each in its own way.
 
 use std::time::Duration;
 
@@ -28,13 +28,23 @@ pub(crate) struct Dashboard {
 }
 
 impl Dashboard {
-    pub(crate) async fn connect(target: &Target, user_id: &str, within: Duration) -> Result<Self, Failure> {
+    pub(crate) async fn connect(
+        target: &Target,
+        user_id: &str,
+        within: Duration,
+    ) -> Result<Self, Failure> {
         let query = format!("user_id={user_id}&role=service");
-        Ok(Self { socket: client::connect(target, None, &query, within).await? })
+        Ok(Self {
+            socket: client::connect(target, None, &query, within).await?,
+        })
     }
 
     pub(crate) async fn watch(&mut self, live_id: &str) -> Result<(), Failure> {
-        client::send(&mut self.socket, format!(r#"{{"type":"watch","live_id":"{live_id}"}}"#)).await
+        client::send(
+            &mut self.socket,
+            format!(r#"{{"type":"watch","live_id":"{live_id}"}}"#),
+        )
+        .await
     }
 
     /// The next update. None is lost when the future is dropped.
@@ -52,7 +62,11 @@ impl Dashboard {
                     }));
                 }
                 "closed" => return Ok(Update::LiveClosed),
-                "error" => return Ok(Update::Refused(error_kind::of_code(message.code.as_deref()))),
+                "error" => {
+                    return Ok(Update::Refused(error_kind::of_code(
+                        message.code.as_deref(),
+                    )));
+                }
                 _ => {}
             }
         }

@@ -1,4 +1,5 @@
-//! Dashboards that watch the lives while the crowd is in them, to hold the gateway's counts against the truth.
+//! Dashboards that watch the lives while the crowd is in them, to hold the gateway's counts against
+//! the truth.
 //!
 //! One socket per live: a dashboard's messages are few, and no per-socket limit gets in the way.
 
@@ -83,12 +84,17 @@ impl Dashboards {
         for (live, live_id) in live_ids.iter().enumerate() {
             let failed = |failure: Failure| anyhow!("a dashboard cannot connect: {}", failure.kind);
             let user_id = plan.dashboard_id(live as u32);
-            let mut dashboard =
-                Dashboard::connect(&plan.target, &user_id, plan.connect_timeout).await.map_err(failed)?;
+            let mut dashboard = Dashboard::connect(&plan.target, &user_id, plan.connect_timeout)
+                .await
+                .map_err(failed)?;
             dashboard.watch(live_id).await.map_err(failed)?;
             sockets.spawn(record(dashboard, views.clone(), live));
         }
-        Ok(Self { live_ids, views, _sockets: sockets })
+        Ok(Self {
+            live_ids,
+            views,
+            _sockets: sockets,
+        })
     }
 
     /// Waits until every dashboard shows the truth.
@@ -120,10 +126,14 @@ impl Dashboards {
         lock(&self.views).iter_mut().map(release).sum()
     }
 
-    /// The lowest counts that were shown since [`Self::hold`], viewers and fans, added up over the lives.
+    /// The lowest counts that were shown since [`Self::hold`], viewers and fans, added up over the
+    /// lives.
     pub(crate) fn lowest(&self) -> [i64; 2] {
         let lowest = |sum: [i64; 2], low: [i64; 2]| [sum[0] + low[0], sum[1] + low[1]];
-        lock(&self.views).iter().map(|view| view.lowest.unwrap_or_default()).fold([0; 2], lowest)
+        lock(&self.views)
+            .iter()
+            .map(|view| view.lowest.unwrap_or_default())
+            .fold([0; 2], lowest)
     }
 
     pub(crate) fn messages(&self) -> u64 {
@@ -132,8 +142,19 @@ impl Dashboards {
 
     fn compare(&self, truth: &[[u32; 2]]) -> Verdict {
         let watched = self.live_ids.len();
-        let mut verdict = Verdict { correct: 0, watched, time_to_correct_ms: None, wrong: Vec::new(), right_since: 0 };
-        for ((live_id, view), truth) in self.live_ids.iter().zip(lock(&self.views).iter()).zip(of_every_live(truth)) {
+        let mut verdict = Verdict {
+            correct: 0,
+            watched,
+            time_to_correct_ms: None,
+            wrong: Vec::new(),
+            right_since: 0,
+        };
+        for ((live_id, view), truth) in self
+            .live_ids
+            .iter()
+            .zip(lock(&self.views).iter())
+            .zip(of_every_live(truth))
+        {
             let expected = truth.map(i64::from);
             if view.counts == Some(expected) && view.failure.is_none() {
                 verdict.correct += 1;
@@ -167,7 +188,15 @@ async fn record(mut dashboard: Dashboard, views: Arc<Mutex<Vec<View>>>, live: us
 }
 
 impl View {
-    fn shown(&mut self, Counts { viewers, fans, quality, .. }: Counts) {
+    fn shown(
+        &mut self,
+        Counts {
+            viewers,
+            fans,
+            quality,
+            ..
+        }: Counts,
+    ) {
         let counts = Some([viewers, fans]);
         if self.counts != counts {
             self.since = unix_micros();

@@ -1,5 +1,6 @@
-//! How a client gets into a gateway that asks for TLS and tokens: the authority that vouches for the gateway, and the
-//! secret with which this program makes the tokens of its own users. One run has one of each.
+//! How a client gets into a gateway that asks for TLS and tokens: the authority that vouches for
+//! the gateway, and the secret with which this program makes the tokens of its own users. One run
+//! has one of each.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -41,12 +42,19 @@ pub(crate) struct Entry {
 impl Entry {
     /// What another machine may know of it: it has its own files.
     pub(crate) fn without_files(&self) -> Self {
-        Self { name: self.name.clone(), wants_token: self.secret.is_some(), ..Self::default() }
+        Self {
+            name: self.name.clone(),
+            wants_token: self.secret.is_some(),
+            ..Self::default()
+        }
     }
 
     /// Reads the files, so that a run does not begin with a wrong one.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.name.is_none() || self.ca.is_some(), "wss:// and https:// need --ca");
+        ensure!(
+            self.name.is_none() || self.ca.is_some(),
+            "wss:// and https:// need --ca"
+        );
         if self.name.is_some() {
             self.connector()?;
         }
@@ -55,14 +63,21 @@ impl Entry {
 
     /// Makes a connection speak TLS, if the gateway does.
     pub(crate) async fn secure(&self, stream: TcpStream) -> anyhow::Result<Stream> {
-        let Some(name) = &self.name else { return Ok(Either::Left(stream)) };
+        let Some(name) = &self.name else {
+            return Ok(Either::Left(stream));
+        };
         let name = ServerName::try_from(name.clone())?;
-        Ok(Either::Right(Box::new(self.connector()?.connect(name, stream).await?)))
+        Ok(Either::Right(Box::new(
+            self.connector()?.connect(name, stream).await?,
+        )))
     }
 
-    /// The query of an upgrade: `user_id`, `role` and `count` become a token, if the gateway wants one.
+    /// The query of an upgrade: `user_id`, `role` and `count` become a token, if the gateway wants
+    /// one.
     pub(crate) fn query(&self, plain: &str) -> anyhow::Result<String> {
-        let Some(secret) = &self.secret else { return Ok(plain.to_owned()) };
+        let Some(secret) = &self.secret else {
+            return Ok(plain.to_owned());
+        };
         let (mut user, mut role, mut rest) = ("", "viewer", String::new());
         for field in plain.split('&') {
             match field.split_once('=') {
@@ -81,10 +96,16 @@ impl Entry {
         }
         let file = self.ca.as_deref().context("TLS needs --ca")?;
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(file).with_context(|| file.display().to_string())? {
+        for certificate in
+            CertificateDer::pem_file_iter(file).with_context(|| file.display().to_string())?
+        {
             roots.add(certificate?)?;
         }
-        ensure!(!roots.is_empty(), "{} has no certificate in PEM", file.display());
+        ensure!(
+            !roots.is_empty(),
+            "{} has no certificate in PEM",
+            file.display()
+        );
         let config = ClientConfig::builder_with_provider(default_provider().into())
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
@@ -104,7 +125,11 @@ pub(crate) fn token(secret: &Path, user: &str, role: &str) -> anyhow::Result<Str
         }
     };
     let expires = UNIX_EPOCH.elapsed()? + TOKENS_LIVE;
-    Ok(encode(&Header::default(), &json!({"sub": user, "role": role, "exp": expires.as_secs()}), key)?)
+    Ok(encode(
+        &Header::default(),
+        &json!({"sub": user, "role": role, "exp": expires.as_secs()}),
+        key,
+    )?)
 }
 
 #[cfg(test)]
@@ -119,13 +144,29 @@ mod tests {
         assert_eq!(Entry::default().query(plain).unwrap(), plain);
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "0123456789abcdef0123456789abcdef").unwrap();
-        let entry = Entry { secret: Some(file.path().to_owned()), ..Entry::default() };
+        let entry = Entry {
+            secret: Some(file.path().to_owned()),
+            ..Entry::default()
+        };
         let query = entry.query(plain).unwrap();
         let (token, rest) = query.split_once('&').unwrap();
         assert_eq!((token.split('.').count(), rest), (3, "live_id=42"));
-        assert!(!query.contains("user_id") && !query.contains("role="), "{query}");
-        let lost = Entry { secret: Some("/nowhere/secret".into()), ..Entry::default() };
+        assert!(
+            !query.contains("user_id") && !query.contains("role="),
+            "{query}"
+        );
+        let lost = Entry {
+            secret: Some("/nowhere/secret".into()),
+            ..Entry::default()
+        };
         // The key is kept once it was read; another process finds that there is none.
-        assert!(Entry { name: Some("localhost".to_owned()), ..lost }.check().is_err());
+        assert!(
+            Entry {
+                name: Some("localhost".to_owned()),
+                ..lost
+            }
+            .check()
+            .is_err()
+        );
     }
 }

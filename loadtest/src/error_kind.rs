@@ -38,7 +38,9 @@ pub(crate) fn of_socket(error: &WsError) -> Kind {
         | WsError::ConnectionClosed
         | WsError::AlreadyClosed => "closed_without_code".into(),
         WsError::Io(error) => format!("socket:{}", error.kind()).into(),
-        WsError::Protocol(_) | WsError::Capacity(_) | WsError::Utf8(_) => "protocol_violation".into(),
+        WsError::Protocol(_) | WsError::Capacity(_) | WsError::Utf8(_) => {
+            "protocol_violation".into()
+        }
         _ => "socket:other".into(),
     }
 }

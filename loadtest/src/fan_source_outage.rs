@@ -1,6 +1,6 @@
-//! `loadtest fan-source-outage`: a PostgreSQL that knows the fans is stopped for a while under a crowd of viewers. No
-//! socket may be lost, no known fan may leave the set, nobody may be kept out, and who joined meanwhile must become a
-//! fan when the database is back.
+//! `loadtest fan-source-outage`: a PostgreSQL that knows the fans is stopped for a while under a
+//! crowd of viewers. No socket may be lost, no known fan may leave the set, nobody may be kept out,
+//! and who joined meanwhile must become a fan when the database is back.
 //!
 //! The command starts a Redis, a PostgreSQL and a gateway of its own, and ends them.
 
@@ -34,7 +34,8 @@ use crate::workers::Workers;
 const FAN_TTL: &str = "2s";
 /// Everybody is in, and every fan in the set, within this time.
 const READY: Duration = Duration::from_secs(60);
-/// After the database is back: the longest pause of the breaker, the longest wait for a retry, and the questions.
+/// After the database is back: the longest pause of the breaker, the longest wait for a retry, and
+/// the questions.
 const BACK: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -50,7 +51,8 @@ pub(crate) struct OutageArgs {
     /// One JSON document on standard output instead of text
     #[arg(long)]
     json: bool,
-    /// Exit with 1 if a socket was lost, a known fan left the set, or a newcomer did not become a fan
+    /// Exit with 1 if a socket was lost, a known fan left the set, or a newcomer did not become a
+    /// fan
     #[arg(long)]
     check: bool,
     /// The gateway [default: `rollcall` beside this program]
@@ -60,7 +62,9 @@ pub(crate) struct OutageArgs {
 
 /// Runs `loadtest fan-source-outage`.
 pub(crate) fn main(args: &OutageArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| args.check && !report.failures.is_empty())
+    crate::report::end(run(args), args.json, |report| {
+        args.check && !report.failures.is_empty()
+    })
 }
 
 /// A crowd, and the fans whom it adds to the live.
@@ -81,10 +85,19 @@ impl Crowd {
     async fn is_expected(&self, gateway: &Gateway, database: &Postgres) -> anyhow::Result<()> {
         let streamer = self.plan.streamer_id(0);
         let users: Vec<&str> = self.fans.iter().map(String::as_str).collect();
-        ensure!(!users.is_empty(), "a crowd without fans shows nothing: use more viewers");
+        ensure!(
+            !users.is_empty(),
+            "a crowd without fans shows nothing: use more viewers"
+        );
         database.follow(&streamer, &users).await;
         let body = json!({ "streamer_id": streamer, "slices": 4 });
-        gateway.call(Method::PUT, &format!("/v1/lives/{}", self.plan.live_id(0)), Some(body)).await?;
+        gateway
+            .call(
+                Method::PUT,
+                &format!("/v1/lives/{}", self.plan.live_id(0)),
+                Some(body),
+            )
+            .await?;
         Ok(())
     }
 
@@ -92,7 +105,10 @@ impl Crowd {
     async fn enter(&self) -> anyhow::Result<Workers> {
         let mut workers = Workers::start(&self.plan, |_| {})?;
         let all = self.plan.viewers as u64;
-        ensure!(workers.until(READY, |sum| sum.joined >= all).await?, "viewers were kept out");
+        ensure!(
+            workers.until(READY, |sum| sum.joined >= all).await?,
+            "viewers were kept out"
+        );
         workers.tell(Command::Steady).await?;
         Ok(workers)
     }
@@ -100,7 +116,9 @@ impl Crowd {
     /// Ends the crowd in good order.
     async fn leave(&self, mut workers: Workers) -> anyhow::Result<Tally> {
         workers.tell(Command::Cool).await?;
-        workers.until(self.plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+        workers
+            .until(self.plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
+            .await?;
         workers.finish().await
     }
 
@@ -111,7 +129,10 @@ impl Crowd {
             let key = format!("online-fans:{}_slice{slice}", self.plan.live_id(0));
             members.extend(redis.smembers::<HashSet<String>, _>(key).await?);
         }
-        Ok((self.fans.difference(&members).count(), members.difference(&self.fans).count()))
+        Ok((
+            self.fans.difference(&members).count(),
+            members.difference(&self.fans).count(),
+        ))
     }
 
     /// Waits until the set has all fans and nobody else; how long that took.
@@ -133,8 +154,26 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
     database.run(FOLLOWS).await;
     let (url, fans, password) = (redis.url(), database.url(), database.password_file());
     let password = password.to_str().context("a path that is not UTF-8")?;
-    let mut flags = vec!["--listen", "127.0.0.1:0", "--log", "warn", "--redis", &url, "--http-rate", "0"];
-    flags.extend(["--fan-source", "sql", "--fan-url", &fans, "--fan-secret-file", password, "--fan-ttl", FAN_TTL]);
+    let mut flags = vec![
+        "--listen",
+        "127.0.0.1:0",
+        "--log",
+        "warn",
+        "--redis",
+        &url,
+        "--http-rate",
+        "0",
+    ];
+    flags.extend([
+        "--fan-source",
+        "sql",
+        "--fan-url",
+        &fans,
+        "--fan-secret-file",
+        password,
+        "--fan-ttl",
+        FAN_TTL,
+    ]);
     let gateway = Gateway::of(Server::start(&programs.gateway, &flags).await?)?;
     let target = Target::gateway(gateway.server.addr);
 
@@ -143,13 +182,20 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
     known.is_expected(&gateway, &database).await?;
     late.is_expected(&gateway, &database).await?;
     let workers = known.enter().await?;
-    known.is_whole(&redis.client, READY).await?.context("the fans were not in the set before the outage")?;
+    known
+        .is_whole(&redis.client, READY)
+        .await?
+        .context("the fans were not in the set before the outage")?;
 
     eprintln!("PostgreSQL is stopped for {} s …", args.seconds);
     let (began, outage) = (Instant::now(), Duration::from_secs(args.seconds.into()));
     database.stop();
     let newcomers = late.enter().await?;
-    let mut report = Report { viewers: known.plan.viewers, newcomers: late.plan.viewers, ..Report::default() };
+    let mut report = Report {
+        viewers: known.plan.viewers,
+        newcomers: late.plan.viewers,
+        ..Report::default()
+    };
     while began.elapsed() < outage {
         let (missing, strangers) = known.look(&redis.client).await?;
         let (unknown, _) = late.look(&redis.client).await?;
@@ -162,7 +208,10 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
     }
     report.seconds_down = began.elapsed().as_secs_f64();
     database.go_on().await;
-    report.newcomers_known_after_s = late.is_whole(&redis.client, BACK).await?.map(|took| took.as_secs_f64());
+    report.newcomers_known_after_s = late
+        .is_whole(&redis.client, BACK)
+        .await?
+        .map(|took| took.as_secs_f64());
     report.known_fans_at_the_end = known.look(&redis.client).await? == (0, 0);
     (report.known_fans, report.newcomer_fans) = (known.fans.len(), late.fans.len());
     for (crowd, workers) in [(&known, workers), (&late, newcomers)] {

@@ -1,8 +1,10 @@
-//! `loadtest fanout`: a streamer with very many followers goes on air and off again. It measures how soon the request
-//! is answered, how long it takes until every follower's feed has the live, and what others notice meanwhile. Then a
-//! gateway is killed in the middle of it, and another one must leave nobody out.
+//! `loadtest fanout`: a streamer with very many followers goes on air and off again. It measures
+//! how soon the request is answered, how long it takes until every follower's feed has the live,
+//! and what others notice meanwhile. Then a gateway is killed in the middle of it, and another one
+//! must leave nobody out.
 //!
-//! The command starts a Redis and gateways of its own, and reads the feeds in Redis, past the gateways.
+//! The command starts a Redis and gateways of its own, and reads the feeds in Redis, past the
+//! gateways.
 
 mod probes;
 mod report;
@@ -29,8 +31,16 @@ const TOGETHER: usize = 1_000;
 /// Until every feed is written.
 const DEADLINE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(100);
-/// Neither heartbeats nor handshakes of the probes are limited, and each gateway takes whom it likes.
-const FLAGS: [&str; 6] = ["--message-rate", "0", "--fanout-limit", "100000000", "--join-rate", "0"];
+/// Neither heartbeats nor handshakes of the probes are limited, and each gateway takes whom it
+/// likes.
+const FLAGS: [&str; 6] = [
+    "--message-rate",
+    "0",
+    "--fanout-limit",
+    "100000000",
+    "--join-rate",
+    "0",
+];
 
 /// `loadtest fanout`
 #[derive(Debug, Clone, Args)]
@@ -47,7 +57,8 @@ pub(crate) struct FanoutArgs {
     /// One JSON document on standard output instead of a table
     #[arg(long)]
     json: bool,
-    /// Exit with 1 if a feed is wrong, the answer took more than 50 ms, or others noticed more than they may
+    /// Exit with 1 if a feed is wrong, the answer took more than 50 ms, or others noticed more than
+    /// they may
     #[arg(long)]
     check: bool,
     /// The gateway [default: `rollcall` beside this program]
@@ -64,13 +75,21 @@ pub(crate) fn main(args: &FanoutArgs) -> ExitCode {
 
 async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
-    let (redis, probing) = (Redis::start().await?, Duration::from_secs(args.quiet.into()));
+    let (redis, probing) = (
+        Redis::start().await?,
+        Duration::from_secs(args.quiet.into()),
+    );
     let gateway = programs.gateway_with(&redis, None, &FLAGS).await?;
     put(&gateway, &format!("/v1/lives/{LIVE}"), "nobody").await?;
-    let target = Target::websocket(&format!("ws://{}", gateway.server.addr)).context("the gateway's address")?;
+    let target = Target::websocket(&format!("ws://{}", gateway.server.addr))
+        .context("the gateway's address")?;
 
     eprintln!("{} follow …", args.followers);
-    let large = Crowd { redis: &redis, streamer: "large", followers: args.followers as usize };
+    let large = Crowd {
+        redis: &redis,
+        streamer: "large",
+        followers: args.followers as usize,
+    };
     large.follow().await?;
     eprintln!("quiet …");
     let probes = Probes::start(&target, &redis.client);
@@ -88,12 +107,33 @@ async fn run(args: &FanoutArgs) -> anyhow::Result<FanoutReport> {
     eprintln!("a gateway is killed …");
     let killed = kill(&programs, &redis, gateway, args.killed as usize).await?;
     let followers = args.followers as usize;
-    Ok(FanoutReport { followers, quiet, busy, on, off, once, all, left, killed, ..FanoutReport::default() }.judged())
+    Ok(FanoutReport {
+        followers,
+        quiet,
+        busy,
+        on,
+        off,
+        once,
+        all,
+        left,
+        killed,
+        ..FanoutReport::default()
+    }
+    .judged())
 }
 
 /// Kills the gateway while it tells followers; another one goes on.
-async fn kill(programs: &Programs, redis: &Redis, doomed: Gateway, followers: usize) -> anyhow::Result<Killed> {
-    let crowd = Crowd { redis, streamer: "doomed", followers };
+async fn kill(
+    programs: &Programs,
+    redis: &Redis,
+    doomed: Gateway,
+    followers: usize,
+) -> anyhow::Result<Killed> {
+    let crowd = Crowd {
+        redis,
+        streamer: "doomed",
+        followers,
+    };
     crowd.follow().await?;
     put(&doomed, &crowd.path(), crowd.streamer).await?;
     let began = Instant::now();
@@ -104,18 +144,31 @@ async fn kill(programs: &Programs, redis: &Redis, doomed: Gateway, followers: us
     }
     doomed.server.end().await;
     let told = crowd.feeds().await?.0;
-    let (since, other) = (Instant::now(), programs.gateway_with(redis, None, &FLAGS).await?);
+    let (since, other) = (
+        Instant::now(),
+        programs.gateway_with(redis, None, &FLAGS).await?,
+    );
     crowd.until_idle().await?;
     let after = since.elapsed().as_secs_f64();
     let (once, all) = crowd.feeds().await?;
     other.call(Method::DELETE, &crowd.path(), None).await?;
     crowd.until_idle().await?;
     let left = crowd.feeds().await?.1;
-    Ok(Killed { followers, told, after, once, all, left })
+    Ok(Killed {
+        followers,
+        told,
+        after,
+        once,
+        all,
+        left,
+    })
 }
 
 async fn put(gateway: &Gateway, path: &str, streamer: &str) -> anyhow::Result<()> {
-    gateway.call(Method::PUT, path, Some(json!({ "streamer_id": streamer }))).await.map(drop)
+    gateway
+        .call(Method::PUT, path, Some(json!({ "streamer_id": streamer })))
+        .await
+        .map(drop)
 }
 
 /// The followers of a streamer: the streamer's id and a number each.
@@ -139,14 +192,26 @@ impl Crowd<'_> {
         let key = format!("followers:{}", self.streamer);
         for from in (0..self.followers).step_by(TOGETHER) {
             let to = (from + TOGETHER).min(self.followers);
-            let members: Vec<(f64, String)> = (from..to).map(|n| (n as f64, format!("{}{n}", self.streamer))).collect();
-            self.redis.client.zadd::<(), _, _>(key.as_str(), None, None, false, false, members).await?;
+            let members: Vec<(f64, String)> = (from..to)
+                .map(|n| (n as f64, format!("{}{n}", self.streamer)))
+                .collect();
+            self.redis
+                .client
+                .zadd::<(), _, _>(key.as_str(), None, None, false, false, members)
+                .await?;
         }
         Ok(())
     }
 
     async fn ask(&self, command: &'static str, words: Vec<String>) -> anyhow::Result<Value> {
-        Ok(self.redis.client.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), words).await?)
+        Ok(self
+            .redis
+            .client
+            .custom(
+                CustomCommand::new_static(command, ClusterHash::FirstKey, false),
+                words,
+            )
+            .await?)
     }
 
     async fn has_feed(&self, n: usize) -> anyhow::Result<bool> {
@@ -163,8 +228,13 @@ impl Crowd<'_> {
             return { once, all }";
         let (mut once, mut all) = (0, 0);
         for from in (0..self.followers).step_by(TOGETHER) {
-            let keys: Vec<String> = (from..(from + TOGETHER).min(self.followers)).map(|n| self.feed(n)).collect();
-            let words = [script.to_owned(), keys.len().to_string()].into_iter().chain(keys).collect();
+            let keys: Vec<String> = (from..(from + TOGETHER).min(self.followers))
+                .map(|n| self.feed(n))
+                .collect();
+            let words = [script.to_owned(), keys.len().to_string()]
+                .into_iter()
+                .chain(keys)
+                .collect();
             let said: Vec<usize> = self.ask("EVAL", words).await?.convert()?;
             once += said.first().context("an answer")?;
             all += said.get(1).context("an answer")?;
@@ -175,8 +245,16 @@ impl Crowd<'_> {
     /// Waits until no job is left.
     async fn until_idle(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        while self.ask("HLEN", vec!["{rollcall:fanout}:progress".to_owned()]).await?.as_u64() != Some(0) {
-            ensure!(began.elapsed() < DEADLINE, "jobs are left after {DEADLINE:?}");
+        while self
+            .ask("HLEN", vec!["{rollcall:fanout}:progress".to_owned()])
+            .await?
+            .as_u64()
+            != Some(0)
+        {
+            ensure!(
+                began.elapsed() < DEADLINE,
+                "jobs are left after {DEADLINE:?}"
+            );
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
@@ -192,6 +270,10 @@ impl Crowd<'_> {
         let answered_ms = began.elapsed().as_secs_f64() * 1e3;
         self.until_idle().await?;
         let took = began.elapsed().as_secs_f64();
-        Ok(Reach { answered_ms, took, redis: (self.redis.server.cpu()? - cpu) / took })
+        Ok(Reach {
+            answered_ms,
+            took,
+            redis: (self.redis.server.cpu()? - cpu) / took,
+        })
     }
 }

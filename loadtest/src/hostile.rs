@@ -1,9 +1,10 @@
-//! `loadtest hostile`: one kind of hostile client after another, beside a crowd of honest viewers. The hostile clients
-//! must get the documented answer, and the honest viewers must not notice.
+//! `loadtest hostile`: one kind of hostile client after another, beside a crowd of honest viewers.
+//! The hostile clients must get the documented answer, and the honest viewers must not notice.
 //!
-//! The command starts a Redis and two gateways with `--auth jwt`. Hostile clients come from loopback, which has no
-//! limits per address: the worst case. Those who attack from one address do so at the second gateway, which is told the
-//! address in PROXY headers. An attack lasts as long as asked, or until its clients have their answer.
+//! The command starts a Redis and two gateways with `--auth jwt`. Hostile clients come from
+//! loopback, which has no limits per address: the worst case. Those who attack from one address do
+//! so at the second gateway, which is told the address in PROXY headers. An attack lasts as long as
+//! asked, or until its clients have their answer.
 
 mod attacks;
 mod honest;
@@ -39,8 +40,16 @@ use crate::target::Target;
 use crate::worker::messages::Command;
 use crate::workers::Workers;
 
-/// Shorter than the defaults, so that each answer comes soon. For honest clients that is the harder case.
-const TIMES: [&str; 6] = ["--handshake-timeout", "3s", "--heartbeat", "2s", "--timeout", "6s"];
+/// Shorter than the defaults, so that each answer comes soon. For honest clients that is the harder
+/// case.
+const TIMES: [&str; 6] = [
+    "--handshake-timeout",
+    "3s",
+    "--heartbeat",
+    "2s",
+    "--timeout",
+    "6s",
+];
 
 /// The crowd is in, and its fans are in Redis, within this time.
 const READY: Duration = Duration::from_secs(60);
@@ -48,7 +57,8 @@ const READY: Duration = Duration::from_secs(60);
 /// After an attack, before quiet is measured.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// How often late acks are measured again with --check: what else runs on the machine delays them, too.
+/// How often late acks are measured again with --check: what else runs on the machine delays them,
+/// too.
 const TRIES: u32 = 3;
 
 /// Descriptors besides the crowd and the half-open connections.
@@ -66,8 +76,8 @@ pub(crate) struct HostileArgs {
     /// One JSON document on standard output instead of a table
     #[arg(long)]
     json: bool,
-    /// Exit with 1 on a wrong answer, a fan missing from the set, a newcomer kept out, or a p99 of acks that is, three
-    /// times in a row, above 5 ms and above twice that of quiet
+    /// Exit with 1 on a wrong answer, a fan missing from the set, a newcomer kept out, or a p99 of
+    /// acks that is, three times in a row, above 5 ms and above twice that of quiet
     #[arg(long)]
     check: bool,
     /// The gateway [default: `rollcall` beside this program]
@@ -85,7 +95,10 @@ pub(crate) fn main(args: &HostileArgs) -> ExitCode {
 async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
     let needed = usize::from(args.viewers) + HALF_OPEN + SPARE_FILES;
     let limit = open_files_limit().unwrap_or(usize::MAX);
-    ensure!(needed <= limit, "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`");
+    ensure!(
+        needed <= limit,
+        "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`"
+    );
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let redis = Redis::start().await?;
     let (scene, plan) = scene(&programs, &redis, args.viewers.into()).await?;
@@ -100,13 +113,17 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
         eprintln!("{} …", attack.name);
         let mut row = measure(attack, &scene, &mut crowd, &observer, seconds).await?;
         while args.check && !row.is_quick() && row.measured < TRIES {
-            row = measure(attack, &scene, &mut crowd, &observer, seconds).await?.after(row);
+            row = measure(attack, &scene, &mut crowd, &observer, seconds)
+                .await?
+                .after(row);
         }
         rows.push(row);
     }
     drop(observer);
     crowd.tell(Command::Cool).await?;
-    crowd.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+    crowd
+        .until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
+        .await?;
     let tally = crowd.finish().await?;
     let report = HostileReport {
         viewers: plan.viewers,
@@ -122,41 +139,83 @@ async fn run(args: &HostileArgs) -> anyhow::Result<HostileReport> {
     Ok(report.judged())
 }
 
-/// Lets every other process go before this one's hostile clients, whose work is done on other machines in truth: they
-/// run only while nothing else wants to. The gateway, Redis and the honest crowd have been started, and keep their
-/// priority.
+/// Lets every other process go before this one's hostile clients, whose work is done on other
+/// machines in truth: they run only while nothing else wants to. The gateway, Redis and the honest
+/// crowd have been started, and keep their priority.
 fn give_way() -> anyhow::Result<()> {
     let this = std::process::id().to_string();
-    let chrt = std::process::Command::new("chrt").args(["--idle", "--all-tasks", "--pid", "0", &this]).status();
+    let chrt = std::process::Command::new("chrt")
+        .args(["--idle", "--all-tasks", "--pid", "0", &this])
+        .status();
     ensure!(chrt.context("chrt of util-linux")?.success(), "chrt failed");
     Ok(())
 }
 
 /// A gateway with lives, and followers who are yet to come.
-async fn scene(programs: &Programs, redis: &Redis, viewers: usize) -> anyhow::Result<(Arc<Scene>, CrowdPlan)> {
+async fn scene(
+    programs: &Programs,
+    redis: &Redis,
+    viewers: usize,
+) -> anyhow::Result<(Arc<Scene>, CrowdPlan)> {
     let issuer = Issuer::new().await?;
     let (url, secret) = (redis.url(), PathBuf::from(&issuer.secret_file));
-    let mut flags = vec!["--listen", "127.0.0.1:0", "--log", "warn", "--redis", &url, "--auth", "jwt"];
-    flags.extend(["--jwt-hs256-secret-file", &issuer.secret_file, "--jwt-public-key", &issuer.public_key_file]);
+    let mut flags = vec![
+        "--listen",
+        "127.0.0.1:0",
+        "--log",
+        "warn",
+        "--redis",
+        &url,
+        "--auth",
+        "jwt",
+    ];
+    flags.extend([
+        "--jwt-hs256-secret-file",
+        &issuer.secret_file,
+        "--jwt-public-key",
+        &issuer.public_key_file,
+    ]);
     flags.extend(TIMES);
-    let gateway = Gateway::of(Server::start(&programs.gateway, &flags).await?)?.with_tokens_of(&secret)?;
+    let gateway =
+        Gateway::of(Server::start(&programs.gateway, &flags).await?)?.with_tokens_of(&secret)?;
     flags.extend(["--proxy-protocol", "on", "--max-handshakes", SLOTS]);
     let proxied = Gateway::of(Server::start(&programs.gateway, &flags).await?)?;
 
     let target = Target::gateway(gateway.server.addr);
-    let entry = Entry { secret: Some(secret), ..Entry::default() };
+    let entry = Entry {
+        secret: Some(secret),
+        ..Entry::default()
+    };
     let plan = CrowdPlan::steady(Target { entry, ..target }, "honest", viewers, LIVES);
     let absent_fan = "absent-fan".to_owned();
     honest::follow(&redis.client, &plan, &absent_fan).await?;
     for live in 0..LIVES as u32 {
         let body = json!({"streamer_id": plan.streamer_id(live), "slices": 1});
-        gateway.call(Method::PUT, &format!("/v1/lives/{}", plan.live_id(live)), Some(body)).await?;
+        gateway
+            .call(
+                Method::PUT,
+                &format!("/v1/lives/{}", plan.live_id(live)),
+                Some(body),
+            )
+            .await?;
     }
     // Otherwise a refused RSA token would prove nothing.
     let query = format!("token={}", issuer.viewer_by_rsa("u1")?);
-    let good = Wire::connect(gateway.server.addr).await?.upgrade(&query, "").await?;
+    let good = Wire::connect(gateway.server.addr)
+        .await?
+        .upgrade(&query, "")
+        .await?;
     ensure!(good.is_ok(), "a good RSA token was refused: {good:?}");
-    Ok((Arc::new(Scene { issuer, gateway, proxied, live_id: plan.live_id(0), absent_fan }), plan))
+    Ok((
+        Arc::new(Scene {
+            issuer,
+            gateway,
+            proxied,
+            live_id: plan.live_id(0),
+            absent_fan,
+        }),
+        plan,
+    ))
 }
 
 /// Waits until the crowd is in and every fan is in Redis.
@@ -172,7 +231,11 @@ async fn enter(crowd: &mut Workers, observer: &Observer, viewers: u64) -> anyhow
         if seen.readings > 0 && seen.missing_fans == 0 && seen.unread == 0 {
             return crowd.tell(Command::Steady).await;
         }
-        ensure!(began.elapsed() < READY, "{} fans were not in Redis within {READY:?}", seen.missing_fans);
+        ensure!(
+            began.elapsed() < READY,
+            "{} fans were not in Redis within {READY:?}",
+            seen.missing_fans
+        );
     }
 }
 

@@ -1,12 +1,13 @@
-//! The load tools: each puts known viewers in front of a gateway and checks or measures what the gateway does.
+//! The load tools: each puts known viewers in front of a gateway and checks or measures what the
+//! gateway does.
 //!
-//! They are for one's own machine only: every address that they dial must be a loopback address, and there is
-//! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
-//! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes and machines.
-//! [`chaos`] breaks gateways of its own, [`soak`] looks for what stays behind, [`hostile`] attacks one,
-//! [`fan_source_outage`] takes the database away that knows the fans, [`fanout`] lets a streamer with very many
-//! followers go on air, and [`mod@bench`] compares the gateway with a bare echo. All of them connect through
-//! [`client`].
+//! They are for one's own machine only: every address that they dial must be a loopback address,
+//! and there is deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of
+//! viewers: [`plan`] decides who watches what, [`worker`] runs the viewers of one process, and
+//! [`workers`] commands all processes and machines. [`chaos`] breaks gateways of its own, [`soak`]
+//! looks for what stays behind, [`hostile`] attacks one, [`fan_source_outage`] takes the database
+//! away that knows the fans, [`fanout`] lets a streamer with very many followers go on air, and
+//! [`mod@bench`] compares the gateway with a bare echo. All of them connect through [`client`].
 
 mod api;
 mod args;
@@ -44,7 +45,11 @@ use clap::{Parser, Subcommand};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[derive(Parser)]
-#[command(name = "loadtest", version, about = "Load for a gateway on this machine, and what it measured")]
+#[command(
+    name = "loadtest",
+    version,
+    about = "Load for a gateway on this machine, and what it measured"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -68,21 +73,27 @@ enum Command {
     /// One gateway of the bench with its viewers in memory, told what to do on standard input
     #[command(hide = true)]
     Hosted,
-    /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
+    /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit
+    /// after each
     Chaos(Box<chaos::ChaosArgs>),
-    /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones notice
+    /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones
+    /// notice
     Hostile(hostile::HostileArgs),
-    /// A PostgreSQL that knows the fans is stopped under a crowd: no socket lost, known fans stay, new ones come later
+    /// A PostgreSQL that knows the fans is stopped under a crowd: no socket lost, known fans stay,
+    /// new ones come later
     FanSourceOutage(fan_source_outage::OutageArgs),
-    /// A streamer with very many followers goes on air, and a gateway is killed while it tells followers
+    /// A streamer with very many followers goes on air, and a gateway is killed while it tells
+    /// followers
     Fanout(fanout::FanoutArgs),
-    /// Whole gateways in simulated histories, one seed after the other: one thread, one clock, every fault
+    /// Whole gateways in simulated histories, one seed after the other: one thread, one clock,
+    /// every fault
     Simulate(simulate::SimulateArgs),
     /// A day in the life of two gateways: does memory grow, and does anything stay behind?
     Soak(soak::SoakArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
-    /// A webhook whose receiver is down for a while and whose sender is killed: is every event there, in order
+    /// A webhook whose receiver is down for a while and whose sender is killed: is every event
+    /// there, in order
     Webhooks(webhooks::WebhookArgs),
     /// A share of the crowd of a coordinator on another machine
     Join(workers::JoinArgs),

@@ -1,7 +1,7 @@
 //! The plan of a crowd: who watches which live, and who is a fan of its streamer.
 //!
-//! All of it follows from the settings and the seed, so every process works out the same roster by itself and
-//! knows the truth that the gateway's counts are held against.
+//! All of it follows from the settings and the seed, so every process works out the same roster by
+//! itself and knows the truth that the gateway's counts are held against.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -78,26 +78,54 @@ pub(crate) const SLOWEST: f64 = 0.001;
 
 /// Whether ids that begin so are taken by a gateway.
 pub(crate) fn is_prefix(text: &str) -> bool {
-    (1..=24).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    (1..=24).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 impl CrowdPlan {
     /// Refuses what a plan from another process must not ask for: it may have come from a stranger.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let Self { viewers, lives, processes, sources, in_flight, .. } = *self;
+        let Self {
+            viewers,
+            lives,
+            processes,
+            sources,
+            in_flight,
+            ..
+        } = *self;
         ensure!((1..=MOST_VIEWERS).contains(&viewers), "{viewers} viewers");
         ensure!((1..=MOST_LIVES).contains(&lives), "{lives} lives");
         ensure!((1..=viewers).contains(&processes), "{processes} processes");
-        ensure!((1..=viewers).contains(&sources) && (1..=MOST_VIEWERS).contains(&in_flight), "sources or in flight");
-        ensure!((0.0..=1.0).contains(&self.fans), "{} of them fans", self.fans);
-        ensure!((0.0..=100.0).contains(&self.zipf_exponent), "an exponent of {}", self.zipf_exponent);
+        ensure!(
+            (1..=viewers).contains(&sources) && (1..=MOST_VIEWERS).contains(&in_flight),
+            "sources or in flight"
+        );
+        ensure!(
+            (0.0..=1.0).contains(&self.fans),
+            "{} of them fans",
+            self.fans
+        );
+        ensure!(
+            (0.0..=100.0).contains(&self.zipf_exponent),
+            "an exponent of {}",
+            self.zipf_exponent
+        );
         ensure!(
             self.ramp_per_second.is_finite() && self.ramp_per_second >= SLOWEST,
             "{} per second",
             self.ramp_per_second
         );
-        ensure!((SHORTEST_HEARTBEAT..=LONGEST).contains(&self.heartbeat), "a heartbeat of {:?}", self.heartbeat);
-        ensure!(self.connect_timeout <= LONGEST && self.ack_timeout <= LONGEST, "timeouts above {LONGEST:?}");
+        ensure!(
+            (SHORTEST_HEARTBEAT..=LONGEST).contains(&self.heartbeat),
+            "a heartbeat of {:?}",
+            self.heartbeat
+        );
+        ensure!(
+            self.connect_timeout <= LONGEST && self.ack_timeout <= LONGEST,
+            "timeouts above {LONGEST:?}"
+        );
         ensure!(is_prefix(&self.prefix), "a prefix of {:?}", self.prefix);
         Ok(())
     }
@@ -129,7 +157,12 @@ impl CrowdPlan {
     /// The ids of the fans of each live.
     pub(crate) fn fan_ids(&self) -> Vec<HashSet<String>> {
         let mut fans = vec![HashSet::new(); self.lives];
-        for (number, role) in self.roster().iter().enumerate().filter(|(_, role)| role.fan) {
+        for (number, role) in self
+            .roster()
+            .iter()
+            .enumerate()
+            .filter(|(_, role)| role.fan)
+        {
             fans[role.live as usize].insert(self.user_id(number));
         }
         fans
@@ -169,13 +202,22 @@ impl CrowdPlan {
             Spread::Even => (viewer % self.lives) as u32,
             Spread::Zipf => {
                 let point = rng.random::<f64>() * total;
-                cumulative.partition_point(|&edge| edge <= point).min(self.lives - 1) as u32
+                cumulative
+                    .partition_point(|&edge| edge <= point)
+                    .min(self.lives - 1) as u32
             }
         };
-        fan.into_iter().enumerate().map(|(viewer, fan)| Role { live: pick(viewer, &mut rng), fan }).collect()
+        fan.into_iter()
+            .enumerate()
+            .map(|(viewer, fan)| Role {
+                live: pick(viewer, &mut rng),
+                fan,
+            })
+            .collect()
     }
 
-    /// The viewers of one process: every K-th, so that each share is spread over the heartbeat interval too.
+    /// The viewers of one process: every K-th, so that each share is spread over the heartbeat
+    /// interval too.
     pub(crate) fn share(&self, process: usize) -> impl Iterator<Item = usize> + use<> {
         (process..self.viewers).step_by(self.processes)
     }
@@ -240,13 +282,17 @@ mod tests {
     #[test]
     fn the_same_seed_makes_the_same_crowd() {
         assert_eq!(plan(Spread::Zipf).roster(), plan(Spread::Zipf).roster());
-        let other = CrowdPlan { seed: 8, ..plan(Spread::Zipf) };
+        let other = CrowdPlan {
+            seed: 8,
+            ..plan(Spread::Zipf)
+        };
         assert_ne!(plan(Spread::Zipf).roster(), other.roster());
     }
 
     #[test]
     fn spreads_and_fans_are_as_asked() {
-        let in_live = |roster: &[Role], live| roster.iter().filter(|role| role.live == live).count();
+        let in_live =
+            |roster: &[Role], live| roster.iter().filter(|role| role.live == live).count();
         let even = plan(Spread::Even).roster();
         assert!((0..10).all(|live| in_live(&even, live) == 1000));
         assert_eq!(even.iter().filter(|role| role.fan).count(), 3000);

@@ -1,4 +1,5 @@
-//! What the kernel says about a process: memory from `status` and `smaps_rollup`, CPU time from `stat`.
+//! What the kernel says about a process: memory from `status` and `smaps_rollup`, CPU time from
+//! `stat`.
 
 use std::fs;
 use std::io;
@@ -40,13 +41,17 @@ impl ProcStats {
 /// User and system time of a process since it began.
 pub(crate) fn cpu_seconds(pid: u32) -> io::Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    ticks(&stat).map(|ticks| ticks as f64 / TICKS_PER_SECOND).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    ticks(&stat)
+        .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// The soft limit on open files of this process; `None` is no limit.
 pub(crate) fn open_files_limit() -> Option<usize> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -62,7 +67,10 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+        let model = cpuinfo
+            .lines()
+            .find(|line| line.starts_with("model name"))
+            .and_then(|line| line.split_once(": "));
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
@@ -79,11 +87,17 @@ fn kib(text: &str, label: &str) -> Option<u64> {
 }
 
 fn number(text: &str, label: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(label))?.split_whitespace().next()?.parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix(label))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn ticks(stat: &str) -> Option<u64> {
-    // The command in parentheses may itself hold blanks and parentheses: count fields from the last one.
+    // The command in parentheses may itself hold blanks and parentheses: count fields from the last
+    // one.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

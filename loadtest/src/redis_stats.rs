@@ -1,6 +1,7 @@
 //! What Redis reports about itself, asked with inline commands over a connection of its own.
 //!
-//! [`CommandCounts`] leaves out the `INFO` calls of this program, so that two readings differ by what others asked.
+//! [`CommandCounts`] leaves out the `INFO` calls of this program, so that two readings differ by
+//! what others asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,14 +20,20 @@ pub(crate) struct CommandCounts(BTreeMap<String, u64>);
 
 impl CommandCounts {
     pub(crate) async fn read(target: &Target) -> anyhow::Result<Self> {
-        let text = InlineClient::connect(target).await?.ask("INFO commandstats").await?;
+        let text = InlineClient::connect(target)
+            .await?
+            .ask("INFO commandstats")
+            .await?;
         Ok(Self::parse(&text))
     }
 
     /// What was called since `earlier`, commands that were not called left out.
     pub(crate) fn since(&self, earlier: &Self) -> BTreeMap<String, u64> {
         let before = |name: &str| earlier.0.get(name).copied().unwrap_or_default();
-        let delta = self.0.iter().map(|(name, calls)| (name.clone(), calls.saturating_sub(before(name))));
+        let delta = self
+            .0
+            .iter()
+            .map(|(name, calls)| (name.clone(), calls.saturating_sub(before(name))));
         delta.filter(|(_, calls)| *calls > 0).collect()
     }
 
@@ -50,8 +57,9 @@ pub(crate) struct InlineClient(BufReader<TcpStream>);
 
 impl InlineClient {
     pub(crate) async fn connect(target: &Target) -> anyhow::Result<Self> {
-        let stream =
-            TcpStream::connect(target.address).await.with_context(|| format!("Redis at {}", target.address))?;
+        let stream = TcpStream::connect(target.address)
+            .await
+            .with_context(|| format!("Redis at {}", target.address))?;
         Ok(Self(BufReader::new(stream)))
     }
 
@@ -61,13 +69,17 @@ impl InlineClient {
     }
 
     async fn exchange(&mut self, command: &str) -> anyhow::Result<String> {
-        self.0.write_all(format!("{command}\r\n").as_bytes()).await?;
+        self.0
+            .write_all(format!("{command}\r\n").as_bytes())
+            .await?;
         let mut line = String::new();
         self.0.read_line(&mut line).await?;
         match line.trim_end().split_at_checked(1) {
             Some((":", number)) => Ok(number.to_owned()),
             Some(("$", length)) => {
-                let length: usize = length.parse().with_context(|| format!("{command}: no such key"))?;
+                let length: usize = length
+                    .parse()
+                    .with_context(|| format!("{command}: no such key"))?;
                 let mut body = vec![0; length + 2];
                 self.0.read_exact(&mut body).await?;
                 body.truncate(length);
@@ -84,8 +96,9 @@ mod tests {
 
     #[test]
     fn two_readings_differ_by_what_was_called() {
-        let before =
-            CommandCounts::parse("# Commandstats\r\ncmdstat_info:calls=4,usec=1\r\ncmdstat_hset:calls=2,usec=9\r\n");
+        let before = CommandCounts::parse(
+            "# Commandstats\r\ncmdstat_info:calls=4,usec=1\r\ncmdstat_hset:calls=2,usec=9\r\n",
+        );
         let after = CommandCounts::parse(
             "cmdstat_info:calls=9,usec=1\r\ncmdstat_hset:calls=7,usec=9\r\ncmdstat_config|get:calls=1,usec=3\r\n",
         );

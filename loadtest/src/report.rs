@@ -200,7 +200,8 @@ pub(crate) fn print(report: &(impl Serialize + Display), json: bool) {
     }
 }
 
-/// Runs a tool to its end, or until it is interrupted, and prints its report. Exits with 1 if the report fails.
+/// Runs a tool to its end, or until it is interrupted, and prints its report. Exits with 1 if the
+/// report fails.
 pub(crate) fn end<R: Serialize + Display>(
     run: impl Future<Output = anyhow::Result<R>>,
     json: bool,
@@ -212,7 +213,13 @@ pub(crate) fn end<R: Serialize + Display>(
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     };
-    let run = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(whole);
+    let run = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?
+            .block_on(whole)
+    };
     match run() {
         Ok(report) => {
             print(&report, json);
@@ -238,7 +245,11 @@ impl Quantiles {
 impl Cpu {
     pub(crate) fn over(tally: &Tally, seconds: f64) -> Self {
         let us_per_heartbeat = per(seconds * 1e6, tally.steady_acked);
-        Self { seconds, cores: rate(seconds, tally.steady_seconds), us_per_heartbeat }
+        Self {
+            seconds,
+            cores: rate(seconds, tally.steady_seconds),
+            us_per_heartbeat,
+        }
     }
 }
 
@@ -251,10 +262,19 @@ impl Check {
                 failures.push(why);
             }
         };
-        fail_if(tally.joined < viewers as u64, format!("{} of {viewers} viewers joined", tally.joined));
+        fail_if(
+            tally.joined < viewers as u64,
+            format!("{} of {viewers} viewers joined", tally.joined),
+        );
         let unanswered = tally.sent - tally.acked;
-        fail_if(unanswered > 0, format!("{unanswered} of {} heartbeats unanswered", tally.sent));
-        fail_if(tally.steady_acked == 0, "no heartbeat answered in the steady phase".to_owned());
+        fail_if(
+            unanswered > 0,
+            format!("{unanswered} of {} heartbeats unanswered", tally.sent),
+        );
+        fail_if(
+            tally.steady_acked == 0,
+            "no heartbeat answered in the steady phase".to_owned(),
+        );
         fail_if(tally.lost > 0, format!("{} sockets lost", tally.lost));
         for (kind, times) in &tally.errors {
             fail_if(true, format!("{times} errors {kind}"));
@@ -262,13 +282,31 @@ impl Check {
         if let Some(verify) = verify {
             let wrong = tally.fan_flags.wrong;
             fail_if(wrong > 0, format!("{wrong} acks with a wrong fan flag"));
-            fail_if(verify.wobbles > 0, format!("{} counts left the truth in the steady phase", verify.wobbles));
-            for (when, verdict) in [("joined", &verify.joined), ("held", &verify.held), ("left", &verify.left)] {
-                let Verdict { correct, watched, .. } = verdict;
-                fail_if(!verdict.wrong.is_empty(), format!("{when}: {correct} of {watched} dashboards right"));
+            fail_if(
+                verify.wobbles > 0,
+                format!(
+                    "{} counts left the truth in the steady phase",
+                    verify.wobbles
+                ),
+            );
+            for (when, verdict) in [
+                ("joined", &verify.joined),
+                ("held", &verify.held),
+                ("left", &verify.left),
+            ] {
+                let Verdict {
+                    correct, watched, ..
+                } = verdict;
+                fail_if(
+                    !verdict.wrong.is_empty(),
+                    format!("{when}: {correct} of {watched} dashboards right"),
+                );
             }
         }
-        Self { passed: failures.is_empty(), failures }
+        Self {
+            passed: failures.is_empty(),
+            failures,
+        }
     }
 }
 

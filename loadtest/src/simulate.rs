@@ -1,7 +1,11 @@
-//! `loadtest simulate`: simulated histories, one seed after the other, until the time is up. The engine is the package
-//! in `tests/simulation`; `docs/simulation.md` describes it. Each history runs in a process of its own.
+//! `loadtest simulate`: simulated histories, one seed after the other, until the time is up. The
+//! engine is the package in `tests/simulation`; `docs/simulation.md` describes it. Each history
+//! runs in a process of its own.
 
-#![allow(clippy::disallowed_methods, reason = "threads that wait for processes, by the machine's clock")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "threads that wait for processes, by the machine's clock"
+)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,7 +70,11 @@ impl Tally {
     }
 
     fn line(&self, next_seed: u64, took: Duration) -> String {
-        let faults: Vec<String> = self.faults.iter().map(|(kind, times)| format!("{} {times}", kind.name())).collect();
+        let faults: Vec<String> = self
+            .faults
+            .iter()
+            .map(|(kind, times)| format!("{} {times}", kind.name()))
+            .collect();
         format!(
             "{:>5} s: seeds below {next_seed}, {} histories, {:.1} simulated hours, {} findings; {}",
             took.as_secs(),
@@ -88,7 +96,9 @@ pub(crate) fn main(args: &SimulateArgs) -> ExitCode {
 fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let program = match &args.simulation_bin {
         Some(program) => program.clone(),
-        None => std::env::current_exe().context("where this program is")?.with_file_name("simulation"),
+        None => std::env::current_exe()
+            .context("where this program is")?
+            .with_file_name("simulation"),
     };
     ensure!(
         program.exists(),
@@ -99,7 +109,11 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let until = began + Duration::try_from_secs_f64(args.hours * 3_600.0).context("--hours")?;
     let (next_seed, tally) = (AtomicU64::new(args.from), Mutex::new(Tally::default()));
     let (next_seed, tally) = (&next_seed, &tally);
-    let lock = || tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lock = || {
+        tally
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    };
     let is_over = || Instant::now() >= until || (args.stop && !lock().broken.is_empty());
     thread::scope(|scope| {
         let program = &program;
@@ -122,7 +136,9 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
                         println!("{}", told(history.seed, &found));
                         match shrink(program, &history) {
                             Ok(smallest) => println!("{}", told_smallest(&smallest)),
-                            Err(why) => println!("seed {} was not made smaller: {why:#}", history.seed),
+                            Err(why) => {
+                                println!("seed {} was not made smaller: {why:#}", history.seed)
+                            }
                         }
                     }
                 })
@@ -133,12 +149,18 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
             thread::sleep(Duration::from_millis(200));
             if told.elapsed() >= LINE_EVERY {
                 told = Instant::now();
-                println!("{}", lock().line(next_seed.load(Ordering::Relaxed), began.elapsed()));
+                println!(
+                    "{}",
+                    lock().line(next_seed.load(Ordering::Relaxed), began.elapsed())
+                );
             }
         }
     });
     let tally = lock();
-    println!("{}", tally.line(next_seed.load(Ordering::Relaxed), began.elapsed()));
+    println!(
+        "{}",
+        tally.line(next_seed.load(Ordering::Relaxed), began.elapsed())
+    );
     if tally.broken.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -160,7 +182,11 @@ fn history(args: &SimulateArgs, seed: u64) -> HistoryArgs {
 }
 
 fn told(seed: u64, found: &[String]) -> String {
-    let found: Vec<String> = found.iter().take(5).map(|finding| format!("\n  {finding}")).collect();
+    let found: Vec<String> = found
+        .iter()
+        .take(5)
+        .map(|finding| format!("\n  {finding}"))
+        .collect();
     format!("seed {seed} breaks a promise:{}", found.concat())
 }
 

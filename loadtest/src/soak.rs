@@ -1,9 +1,10 @@
 //! `loadtest soak`: a day in the life of two gateways, and whether anything of it stays behind.
 //!
-//! The crowd, its record of the truth and the testbed are those of [`crate::chaos`], without faults: people join,
-//! swipe, lose the network, reconnect elsewhere and come back. Beside them [`staff`] calls the HTTP API, and lives
-//! close and open. Meanwhile [`sampler`] looks at memory, open files, tasks and keys, and chaos's observer compares
-//! every set in Redis with the truth. At the end everybody goes, and everything must be at rest as before.
+//! The crowd, its record of the truth and the testbed are those of [`crate::chaos`], without
+//! faults: people join, swipe, lose the network, reconnect elsewhere and come back. Beside them
+//! [`staff`] calls the HTTP API, and lives close and open. Meanwhile [`sampler`] looks at memory,
+//! open files, tasks and keys, and chaos's observer compares every set in Redis with the truth. At
+//! the end everybody goes, and everything must be at rest as before.
 
 mod errands;
 mod guest;
@@ -37,7 +38,8 @@ const OVERTIME: Duration = Duration::from_secs(600);
 const WARM_UP: Duration = Duration::from_secs(900);
 /// How long the gateways remember closed lives, and users who have gone.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// Descriptors of this process for each viewer: two devices, their broken connections, and the links to Redis.
+/// Descriptors of this process for each viewer: two devices, their broken connections, and the
+/// links to Redis.
 const FILES_PER_VIEWER: usize = 6;
 /// Between two rolling restarts.
 const SHORTEST_ROUND: Duration = Duration::from_secs(5);
@@ -84,7 +86,8 @@ pub(crate) struct SoakArgs {
     /// The gateways and Redis are looked at every so often
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     sample: Duration,
-    /// Restart all gateways so often, one after the other: no dashboard may show fewer viewers or fans meanwhile
+    /// Restart all gateways so often, one after the other: no dashboard may show fewer viewers or
+    /// fans meanwhile
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     rolling_restart: Option<Duration>,
     /// Memory counts from then on [default: a quarter of the time, at most 15m]
@@ -102,23 +105,37 @@ pub(crate) struct SoakArgs {
     /// Write plots to this file, .html (with the text) or .svg
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Exit with 1 if memory grows by more than 1 % per hour, anything stays behind, or any promise was broken
+    /// Exit with 1 if memory grows by more than 1 % per hour, anything stays behind, or any promise
+    /// was broken
     #[arg(long)]
     check: bool,
 }
 
 /// Runs `loadtest soak`.
 pub(crate) fn main(args: &SoakArgs) -> ExitCode {
-    crate::report::end(run(args), false, |report| args.check && !report.check.passed)
+    crate::report::end(run(args), false, |report| {
+        args.check && !report.check.passed
+    })
 }
 
 async fn run(args: &SoakArgs) -> anyhow::Result<Report> {
     let course = args.course()?;
     let program = Programs::find(args.gateway_bin.as_deref())?.gateway;
-    let seed = args.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
-    let logs = tempfile::Builder::new().prefix("rollcall-soak-").tempdir()?.keep();
+    let seed = args
+        .seed
+        .unwrap_or_else(|| rand::random_range(0..1_000_000));
+    let logs = tempfile::Builder::new()
+        .prefix("rollcall-soak-")
+        .tempdir()?
+        .keep();
     eprintln!("seed {seed}; the gateways' logs are in {}", logs.display());
-    let setup = TestbedSetup { plan: args.plan(seed), program, cluster: false, clock: false, logs: &logs };
+    let setup = TestbedSetup {
+        plan: args.plan(seed),
+        program,
+        cluster: false,
+        clock: false,
+        logs: &logs,
+    };
     let whole = async {
         let mut testbed = Testbed::start_empty(setup).await?;
         run::run(&mut testbed, &course).await
@@ -137,18 +154,40 @@ async fn run(args: &SoakArgs) -> anyhow::Result<Report> {
 
 impl SoakArgs {
     fn course(&self) -> anyhow::Result<Course> {
-        ensure!(self.hours > 0.0 && self.hours <= 24.0 * 7.0, "--hours must be above 0 and at most 168");
-        ensure!((0.0..=1.0).contains(&self.fans), "--fans must be between 0 and 1");
-        for (flag, time) in [("pace", self.pace), ("errand", self.errand), ("live", self.live), ("sample", self.sample)]
-        {
-            ensure!(time >= Duration::from_millis(100), "--{flag} must be 100ms at least");
+        ensure!(
+            self.hours > 0.0 && self.hours <= 24.0 * 7.0,
+            "--hours must be above 0 and at most 168"
+        );
+        ensure!(
+            (0.0..=1.0).contains(&self.fans),
+            "--fans must be between 0 and 1"
+        );
+        for (flag, time) in [
+            ("pace", self.pace),
+            ("errand", self.errand),
+            ("live", self.live),
+            ("sample", self.sample),
+        ] {
+            ensure!(
+                time >= Duration::from_millis(100),
+                "--{flag} must be 100ms at least"
+            );
         }
         let restarts = self.rolling_restart;
-        ensure!(restarts.is_none() || self.gateways > 1, "--rolling-restart needs two gateways");
-        ensure!(restarts.is_none_or(|every| every >= SHORTEST_ROUND), "--rolling-restart: {SHORTEST_ROUND:?} at least");
+        ensure!(
+            restarts.is_none() || self.gateways > 1,
+            "--rolling-restart needs two gateways"
+        );
+        ensure!(
+            restarts.is_none_or(|every| every >= SHORTEST_ROUND),
+            "--rolling-restart: {SHORTEST_ROUND:?} at least"
+        );
         let needed = self.viewers as usize * FILES_PER_VIEWER + SPARE_FILES;
         let limit = open_files_limit().unwrap_or(usize::MAX);
-        ensure!(needed <= limit, "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`");
+        ensure!(
+            needed <= limit,
+            "{needed} open files are needed, the limit is {limit}: raise `ulimit -n`"
+        );
         Ok(Course {
             length: Duration::from_secs_f64(self.hours * 3_600.0),
             sample_every: self.sample,
@@ -162,7 +201,16 @@ impl SoakArgs {
 
     fn plan(&self, seed: u64) -> Plan {
         let remembered = format!("{}s", REMEMBERED.as_secs());
-        let flags = ["--closed-ttl", &remembered, "--remember", &remembered, "--fan-events", "on", "--log", "warn"];
+        let flags = [
+            "--closed-ttl",
+            &remembered,
+            "--remember",
+            &remembered,
+            "--fan-events",
+            "on",
+            "--log",
+            "warn",
+        ];
         Plan {
             timing: self.timing.timing(),
             seed,
@@ -190,7 +238,10 @@ impl SoakArgs {
             fans: self.fans,
             pace_ms: self.pace.as_millis() as u64,
             sample_ms: self.sample.as_millis() as u64,
-            warm_up_seconds: self.warm_up.unwrap_or_else(|| quarter.min(WARM_UP)).as_secs(),
+            warm_up_seconds: self
+                .warm_up
+                .unwrap_or_else(|| quarter.min(WARM_UP))
+                .as_secs(),
         }
     }
 }

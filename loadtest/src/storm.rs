@@ -1,6 +1,7 @@
-//! `loadtest storm`: all viewers but some bystanders lose their connection in the same moment, with no close frame, and
-//! reconnect at once, or when the gateway tells them to. Meanwhile the bystanders go on with their heartbeats, and the
-//! dashboards must not move, because a viewer who loses the network keeps the seat until the timeout.
+//! `loadtest storm`: all viewers but some bystanders lose their connection in the same moment, with
+//! no close frame, and reconnect at once, or when the gateway tells them to. Meanwhile the
+//! bystanders go on with their heartbeats, and the dashboards must not move, because a viewer who
+//! loses the network keeps the seat until the timeout.
 
 mod report;
 mod sizes;
@@ -20,14 +21,15 @@ use crate::worker::messages::Command;
 use crate::workers::Workers;
 use report::{Asked, Seen, StormReport};
 
-/// Between the last join and the cut. By then all fan checks are done, and heartbeats are under way.
+/// Between the last join and the cut. By then all fan checks are done, and heartbeats are under
+/// way.
 const CALM: Duration = Duration::from_secs(2);
 
 /// No phase takes longer than this.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// `loadtest storm`: the crowd's settings (--viewers are those cut off, --duration is watched from the cut on) and some
-/// of its own.
+/// `loadtest storm`: the crowd's settings (--viewers are those cut off, --duration is watched from
+/// the cut on) and some of its own.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StormArgs {
     #[command(flatten)]
@@ -48,16 +50,25 @@ pub(crate) fn main(mut args: StormArgs) -> ExitCode {
     let cut = args.crowd.viewers;
     args.crowd.viewers += args.bystanders;
     let run = || {
-        let plan = CrowdPlan { bystanders: args.bystanders, ..args.crowd.plan()? };
+        let plan = CrowdPlan {
+            bystanders: args.bystanders,
+            ..args.crowd.plan()?
+        };
         enough_files(plan.viewers, plan.processes)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         runtime.block_on(run(&args, &plan, cut))
     };
     match run() {
         Ok(report) => {
             crate::report::print(&report, args.crowd.json);
             if args.crowd.check {
-                report.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
+                report
+                    .failures
+                    .iter()
+                    .for_each(|failure| eprintln!("loadtest: {failure}"));
             }
             ExitCode::from(u8::from(args.crowd.check && !report.failures.is_empty()))
         }
@@ -73,12 +84,21 @@ async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<S
     }
     let seen = drive(args, plan, cut).await;
     if !args.crowd.keep {
-        api.close_lives(plan).await.context("clearing up after the run")?;
+        api.close_lives(plan)
+            .await
+            .context("clearing up after the run")?;
         if !args.crowd.no_setup {
-            api.unfollow(plan).await.context("clearing up after the run")?;
+            api.unfollow(plan)
+                .await
+                .context("clearing up after the run")?;
         }
     }
-    let asked = Asked { cut, bystanders: args.bystanders, within: args.within, ack_within: args.ack_within };
+    let asked = Asked {
+        cut,
+        bystanders: args.bystanders,
+        within: args.within,
+        ack_within: args.ack_within,
+    };
     Ok(StormReport::of(&asked, &seen?))
 }
 
@@ -87,7 +107,10 @@ async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result
     let mut workers = Workers::start(plan, |_| {})?;
     let everybody = plan.viewers as u64;
     let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second) + LONGEST;
-    if !workers.until(ramp, |sum| sum.joined + sum.failed >= everybody).await? {
+    if !workers
+        .until(ramp, |sum| sum.joined + sum.failed >= everybody)
+        .await?
+    {
         bail!("the crowd was not in within {ramp:?}");
     }
     let truth = workers.counts().await?;
@@ -98,20 +121,39 @@ async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result
     workers.tell(Command::Steady).await?;
     let cut_at = unix_micros();
     workers.tell(Command::Cut).await?;
-    let all_back = workers.until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64).await?;
+    let all_back = workers
+        .until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64)
+        .await?;
     let passed = Duration::from_micros(unix_micros().saturating_sub(cut_at));
-    // The seats of the cut sockets end at the gateway's timeout: the counts must not move then, either.
-    workers.until(args.crowd.duration.saturating_sub(passed), |_| false).await?;
+    // The seats of the cut sockets end at the gateway's timeout: the counts must not move then,
+    // either.
+    workers
+        .until(args.crowd.duration.saturating_sub(passed), |_| false)
+        .await?;
     let lowest = dashboards.lowest();
     let after_truth = workers.counts().await?;
-    let after = dashboards.settle(&after_truth, args.crowd.verify_timeout).await;
+    let after = dashboards
+        .settle(&after_truth, args.crowd.verify_timeout)
+        .await;
     let wobbles = dashboards.release();
     let fans_in_redis = match args.crowd.redis_target()? {
         Some(redis) => Some(sizes::fans(&redis, plan).await?),
         None => None,
     };
     workers.tell(Command::Cool).await?;
-    workers.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+    workers
+        .until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
+        .await?;
     let tally = workers.finish().await?;
-    Ok(Seen { truth, before, after, lowest, wobbles, fans_in_redis, cut_at, all_back, tally })
+    Ok(Seen {
+        truth,
+        before,
+        after,
+        lowest,
+        wobbles,
+        fans_in_redis,
+        cut_at,
+        all_back,
+        tally,
+    })
 }

@@ -1,6 +1,7 @@
 //! What one process's viewers saw, as counters and histograms that merge across processes.
 //!
-//! Times within a process are monotonic; the few that must be compared across processes are Unix microseconds.
+//! Times within a process are monotonic; the few that must be compared across processes are Unix
+//! microseconds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,7 +27,8 @@ impl Default for Latencies {
 
 impl Latencies {
     pub(crate) fn record(&mut self, latency: Duration) {
-        self.0.saturating_record((latency.as_micros() as u64).max(1));
+        self.0
+            .saturating_record((latency.as_micros() as u64).max(1));
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -48,7 +50,11 @@ impl Latencies {
 
 impl From<Latencies> for Vec<(u64, u64)> {
     fn from(latencies: Latencies) -> Self {
-        latencies.0.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
+        latencies
+            .0
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect()
     }
 }
 
@@ -88,7 +94,8 @@ impl Span {
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.0.map_or(0.0, |(first, last)| (last - first) as f64 / 1e6)
+        self.0
+            .map_or(0.0, |(first, last)| (last - first) as f64 / 1e6)
     }
 }
 
@@ -145,7 +152,8 @@ pub(crate) fn is_count(number: u64) -> bool {
 }
 
 impl Tally {
-    /// Whether a run can have counted this. What comes from another process may be anything, and is added up.
+    /// Whether a run can have counted this. What comes from another process may be anything, and is
+    /// added up.
     pub(crate) fn makes_sense(&self) -> bool {
         let counts = [
             self.connected,
@@ -160,14 +168,30 @@ impl Tally {
             self.storm.stranded,
             self.storm.untimed,
         ];
-        let FanFlags { told_true, told_false, told_null, wrong } = self.fan_flags;
+        let FanFlags {
+            told_true,
+            told_false,
+            told_null,
+            wrong,
+        } = self.fan_flags;
         let flags = [told_true, told_false, told_null, wrong];
         let seconds = [self.steady_seconds, self.steady_cpu_seconds];
         let word = |kind: &str| kind.len() <= LONGEST_KIND && !kind.chars().any(char::is_control);
-        counts.iter().chain(&flags).chain(self.errors.values()).all(|count| is_count(*count))
-            && self.acked.checked_add(self.abandoned).is_some_and(|ended| ended <= self.sent)
-            && seconds.iter().all(|seconds| seconds.is_finite() && *seconds >= 0.0 && *seconds < MOST as f64)
-            && [self.connects, self.joins, self.leaves, self.storm.returns].iter().all(Span::makes_sense)
+        counts
+            .iter()
+            .chain(&flags)
+            .chain(self.errors.values())
+            .all(|count| is_count(*count))
+            && self
+                .acked
+                .checked_add(self.abandoned)
+                .is_some_and(|ended| ended <= self.sent)
+            && seconds
+                .iter()
+                .all(|seconds| seconds.is_finite() && *seconds >= 0.0 && *seconds < MOST as f64)
+            && [self.connects, self.joins, self.leaves, self.storm.returns]
+                .iter()
+                .all(Span::makes_sense)
             && self.errors.len() <= MOST_KINDS
             && self.errors.keys().all(|kind| word(kind))
     }
@@ -247,7 +271,9 @@ impl StormTally {
 
 /// Now, comparable between processes of one machine.
 pub(crate) fn unix_micros() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as u64)
 }
 
 #[cfg(test)]
@@ -256,7 +282,11 @@ mod tests {
 
     #[test]
     fn a_tally_survives_the_pipe_between_processes() {
-        let mut tally = Tally { sent: 3, acked: 2, ..Tally::default() };
+        let mut tally = Tally {
+            sent: 3,
+            acked: 2,
+            ..Tally::default()
+        };
         for micros in [1, 90, 1_234, 5_000_000] {
             tally.ack.record(Duration::from_micros(micros));
         }
@@ -275,7 +305,12 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_noticed() {
-        let good = Tally { sent: 3, acked: 2, abandoned: 1, ..Tally::default() };
+        let good = Tally {
+            sent: 3,
+            acked: 2,
+            abandoned: 1,
+            ..Tally::default()
+        };
         assert!(good.makes_sense() && Tally::default().makes_sense());
         let bad: [fn(&mut Tally); 7] = [
             |tally| tally.acked = 3,

@@ -1,7 +1,8 @@
 //! Where the load goes: loopback addresses, and nothing else.
 //!
-//! A load generator that can be pointed at somebody else's server will be. A name is resolved once, here, and
-//! every one of its addresses must be a loopback address; what is dialled later is the address, not the name.
+//! A load generator that can be pointed at somebody else's server will be. A name is resolved once,
+//! here, and every one of its addresses must be a loopback address; what is dialled later is the
+//! address, not the name.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
@@ -49,7 +50,10 @@ impl Target {
 
     /// The WebSocket endpoint of a gateway that this program started.
     pub(crate) fn gateway(address: SocketAddr) -> Self {
-        Self { path: "/ws".to_owned(), ..Self::plain(address) }
+        Self {
+            path: "/ws".to_owned(),
+            ..Self::plain(address)
+        }
     }
 
     /// `http[s]://HOST[:PORT]`
@@ -59,7 +63,11 @@ impl Target {
 
     /// An address that asks for nothing.
     pub(crate) fn plain(address: SocketAddr) -> Self {
-        Self { address, path: String::new(), entry: Entry::default() }
+        Self {
+            address,
+            path: String::new(),
+            entry: Entry::default(),
+        }
     }
 
     /// `HOST:PORT`
@@ -70,7 +78,11 @@ impl Target {
         Ok(Self::plain(resolve(text, host, port)?))
     }
 
-    fn from_url(url: &str, scheme: &'static str, example: &'static str) -> Result<Self, TargetError> {
+    fn from_url(
+        url: &str,
+        scheme: &'static str,
+        example: &'static str,
+    ) -> Result<Self, TargetError> {
         let malformed = || TargetError::Malformed(url.to_owned(), example);
         let uri: Uri = url.parse().map_err(|_| malformed())?;
         let host = uri.host().ok_or_else(malformed)?;
@@ -80,13 +92,24 @@ impl Target {
             _ => return Err(TargetError::Scheme(url.to_owned(), scheme)),
         };
         let address = resolve(url, host, uri.port_u16().unwrap_or(port))?;
-        Ok(Self { address, path: uri.path().to_owned(), entry: Entry { name, ..Entry::default() } })
+        Ok(Self {
+            address,
+            path: uri.path().to_owned(),
+            entry: Entry {
+                name,
+                ..Entry::default()
+            },
+        })
     }
 
-    /// A new connection; `source` picks one of the addresses 127.0.0.1, 127.0.0.2, … to come from, since one
-    /// source address has too few ports for a large crowd.
+    /// A new connection; `source` picks one of the addresses 127.0.0.1, 127.0.0.2, … to come from,
+    /// since one source address has too few ports for a large crowd.
     pub(crate) async fn connect(&self, source: Option<usize>) -> std::io::Result<TcpStream> {
-        let socket = if self.address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket = if self.address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
         if let Some(number) = source {
             let from = u32::from(Ipv4Addr::LOCALHOST) + number as u32;
             socket.bind(SocketAddr::new(Ipv4Addr::from(from).into(), 0))?;
@@ -100,13 +123,21 @@ impl Target {
 fn resolve(text: &str, host: &str, port: u16) -> Result<SocketAddr, TargetError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let unresolved = |error| TargetError::Unresolved(text.to_owned(), error);
-    let addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs().map_err(unresolved)?.collect();
+    let addresses: Vec<SocketAddr> = (bare, port)
+        .to_socket_addrs()
+        .map_err(unresolved)?
+        .collect();
     if let Some(stranger) = addresses.iter().find(|address| !address.ip().is_loopback()) {
         return Err(TargetError::NotLoopback(text.to_owned(), stranger.ip()));
     }
     // `localhost` often names ::1 first, where nothing listens.
-    let preferred = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
-    preferred.copied().ok_or_else(|| unresolved(std::io::ErrorKind::NotFound.into()))
+    let preferred = addresses
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(addresses.first());
+    preferred
+        .copied()
+        .ok_or_else(|| unresolved(std::io::ErrorKind::NotFound.into()))
 }
 
 #[cfg(test)]
@@ -115,7 +146,12 @@ mod tests {
 
     #[test]
     fn loopback_addresses_are_taken() {
-        for url in ["ws://127.0.0.1:8080", "ws://127.9.9.9:1/ws", "ws://[::1]:8080/", "ws://localhost:9"] {
+        for url in [
+            "ws://127.0.0.1:8080",
+            "ws://127.9.9.9:1/ws",
+            "ws://[::1]:8080/",
+            "ws://localhost:9",
+        ] {
             let target = Target::websocket(url).expect(url);
             assert!(target.address.ip().is_loopback());
             assert_eq!(target.path, "/ws");
@@ -124,22 +160,49 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused() {
-        for url in ["ws://10.0.0.1:8080", "ws://0.0.0.0:8080", "ws://[2001:db8::1]:80", "ws://192.0.2.7"] {
-            assert!(matches!(Target::websocket(url), Err(TargetError::NotLoopback(..))), "{url}");
+        for url in [
+            "ws://10.0.0.1:8080",
+            "ws://0.0.0.0:8080",
+            "ws://[2001:db8::1]:80",
+            "ws://192.0.2.7",
+        ] {
+            assert!(
+                matches!(Target::websocket(url), Err(TargetError::NotLoopback(..))),
+                "{url}"
+            );
         }
         let secure = Target::websocket("wss://localhost").unwrap();
-        assert_eq!((secure.address.port(), secure.entry.name.as_deref()), (443, Some("localhost")));
-        assert!(matches!(Target::websocket("wsx://127.0.0.1"), Err(TargetError::Scheme(..))));
-        assert!(matches!(Target::websocket("http://127.0.0.1"), Err(TargetError::Scheme(..))));
-        assert!(matches!(Target::host_port("127.0.0.1"), Err(TargetError::Malformed(..))));
-        assert!(matches!(Target::host_port("192.0.2.7:6379"), Err(TargetError::NotLoopback(..))));
+        assert_eq!(
+            (secure.address.port(), secure.entry.name.as_deref()),
+            (443, Some("localhost"))
+        );
+        assert!(matches!(
+            Target::websocket("wsx://127.0.0.1"),
+            Err(TargetError::Scheme(..))
+        ));
+        assert!(matches!(
+            Target::websocket("http://127.0.0.1"),
+            Err(TargetError::Scheme(..))
+        ));
+        assert!(matches!(
+            Target::host_port("127.0.0.1"),
+            Err(TargetError::Malformed(..))
+        ));
+        assert!(matches!(
+            Target::host_port("192.0.2.7:6379"),
+            Err(TargetError::NotLoopback(..))
+        ));
     }
 
     #[tokio::test]
     async fn a_connection_comes_from_the_source_asked_for() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target::host_port(&listener.local_addr().unwrap().to_string()).unwrap();
-        for (source, from) in [(None, "127.0.0.1"), (Some(0), "127.0.0.1"), (Some(2), "127.0.0.3")] {
+        for (source, from) in [
+            (None, "127.0.0.1"),
+            (Some(0), "127.0.0.1"),
+            (Some(2), "127.0.0.3"),
+        ] {
             let _connection = target.connect(source).await.unwrap();
             let (_, peer) = listener.accept().await.unwrap();
             assert_eq!(peer.ip().to_string(), from);

@@ -1,6 +1,7 @@
-//! `loadtest webhooks`: two gateways with a webhook whose receiver is a Python program. Lives open and close all the
-//! time; the receiver is down for a while, and the gateway that sends is killed meanwhile. Then every event must be
-//! there, each live's in order, with good signatures, and repeats must be equal.
+//! `loadtest webhooks`: two gateways with a webhook whose receiver is a Python program. Lives open
+//! and close all the time; the receiver is down for a while, and the gateway that sends is killed
+//! meanwhile. Then every event must be there, each live's in order, with good signatures, and
+//! repeats must be equal.
 
 mod arrivals;
 
@@ -27,13 +28,14 @@ const AT_A_TIME: usize = 4;
 /// Users who are removed from each live.
 const REMOVED: usize = 5;
 
-/// After the receiver is back, everything has to arrive within this time: a failed event is sent again after a minute
-/// at most.
+/// After the receiver is back, everything has to arrive within this time: a failed event is sent
+/// again after a minute at most.
 const WITHIN: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WebhookArgs {
-    /// Lives that open and close: a third before the receiver is down, a third meanwhile, and a third after
+    /// Lives that open and close: a third before the receiver is down, a third meanwhile, and a
+    /// third after
     #[arg(long, default_value_t = 300, value_name = "N")]
     lives: usize,
     /// How long the receiver is down
@@ -55,7 +57,9 @@ pub(crate) struct WebhookArgs {
 
 /// Runs `loadtest webhooks`.
 pub(crate) fn main(args: &WebhookArgs) -> ExitCode {
-    crate::report::end(run(args), args.json, |report| args.check && !report.failures.is_empty())
+    crate::report::end(run(args), args.json, |report| {
+        args.check && !report.failures.is_empty()
+    })
 }
 
 /// The receiver's process, and where its files are.
@@ -69,10 +73,18 @@ struct Receiver<'a> {
 impl<'a> Receiver<'a> {
     fn new(python: &'a Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        std::fs::write(folder.path().join("receiver.py"), include_str!("webhooks/receiver.py"))?;
+        std::fs::write(
+            folder.path().join("receiver.py"),
+            include_str!("webhooks/receiver.py"),
+        )?;
         std::fs::write(folder.path().join("secret"), "the secret of a load test\n")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        Ok(Self { python, port, folder, child: None })
+        Ok(Self {
+            python,
+            port,
+            folder,
+            child: None,
+        })
     }
 
     fn file(&self, name: &str) -> String {
@@ -80,17 +92,29 @@ impl<'a> Receiver<'a> {
     }
 
     async fn start(&mut self) -> anyhow::Result<()> {
-        let (script, secret, taken) = (self.file("receiver.py"), self.file("secret"), self.file("taken"));
+        let (script, secret, taken) = (
+            self.file("receiver.py"),
+            self.file("secret"),
+            self.file("taken"),
+        );
         let mut child = Command::new(self.python)
             .args([&script, &self.port.to_string(), &secret, &taken])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("{} cannot be started: install Python 3", self.python.display()))?;
+            .with_context(|| {
+                format!(
+                    "{} cannot be started: install Python 3",
+                    self.python.display()
+                )
+            })?;
         let output = child.stdout.take().context("a receiver without output")?;
         let said = BufReader::new(output).lines().next_line().await?;
-        ensure!(said.as_deref() == Some("listening"), "the receiver said {said:?}");
+        ensure!(
+            said.as_deref() == Some("listening"),
+            "the receiver said {said:?}"
+        );
         self.child = Some(child);
         Ok(())
     }
@@ -108,7 +132,10 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let redis = Redis::start().await?;
     let mut receiver = Receiver::new(&args.python)?;
     receiver.start().await?;
-    let (url, secret) = (format!("http://127.0.0.1:{}/", receiver.port), receiver.file("secret"));
+    let (url, secret) = (
+        format!("http://127.0.0.1:{}/", receiver.port),
+        receiver.file("secret"),
+    );
     let flags = [
         "--http-rate",
         "0",
@@ -139,7 +166,12 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     let down = Instant::now();
     lives(&doomed, (third..third + third / 2).map(name), &mut expected).await?;
     doomed.server.end().await;
-    lives(&stays, (third + third / 2..2 * third).map(name), &mut expected).await?;
+    lives(
+        &stays,
+        (third + third / 2..2 * third).map(name),
+        &mut expected,
+    )
+    .await?;
     tokio::time::sleep(args.down.saturating_sub(down.elapsed())).await;
     let down = down.elapsed();
     receiver.start().await?;
@@ -157,8 +189,14 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
     }
 }
 
-async fn lives(gateway: &Gateway, names: impl Iterator<Item = String>, expected: &mut Expected) -> anyhow::Result<()> {
-    let calls: Vec<_> = names.map(|name| async move { live(gateway, &name).await.map(|()| name) }).collect();
+async fn lives(
+    gateway: &Gateway,
+    names: impl Iterator<Item = String>,
+    expected: &mut Expected,
+) -> anyhow::Result<()> {
+    let calls: Vec<_> = names
+        .map(|name| async move { live(gateway, &name).await.map(|()| name) })
+        .collect();
     let mut done = stream::iter(calls).buffer_unordered(AT_A_TIME);
     while let Some(name) = done.next().await {
         expected.live(&name?);
@@ -169,9 +207,13 @@ async fn lives(gateway: &Gateway, names: impl Iterator<Item = String>, expected:
 /// Opens a live, removes some users, and closes it.
 async fn live(gateway: &Gateway, name: &str) -> anyhow::Result<()> {
     let path = format!("/v1/lives/{name}");
-    gateway.call(Method::PUT, &path, Some(json!({"streamer_id": "s1"}))).await?;
+    gateway
+        .call(Method::PUT, &path, Some(json!({"streamer_id": "s1"})))
+        .await?;
     for user in 0..REMOVED {
-        gateway.call(Method::DELETE, &format!("{path}/viewers/u{user}"), None).await?;
+        gateway
+            .call(Method::DELETE, &format!("{path}/viewers/u{user}"), None)
+            .await?;
     }
     gateway.call(Method::DELETE, &path, None).await?;
     Ok(())

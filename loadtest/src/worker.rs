@@ -1,7 +1,9 @@
-//! One worker of the crowd: a single-threaded runtime with its share of the viewers. It lets them in at the ramp's
-//! rate, wakes each when its heartbeat is due, and obeys the commands of [`crate::workers`].
+//! One worker of the crowd: a single-threaded runtime with its share of the viewers. It lets them
+//! in at the ramp's rate, wakes each when its heartbeat is due, and obeys the commands of
+//! [`crate::workers`].
 //!
-//! One ticker wakes all viewers: it visits a slot of 5 ms after the other, and all of them once per interval.
+//! One ticker wakes all viewers: it visits a slot of 5 ms after the other, and all of them once per
+//! interval.
 
 pub(crate) mod messages;
 mod reconnect;
@@ -100,7 +102,8 @@ fn nth_of_ramp(plan: &CrowdPlan, position: usize) -> Duration {
 
 /// Connects one viewer. The permit bounds how many are between connect and `joined`.
 async fn admit(state: Arc<WorkerState>, number: usize, permit: OwnedSemaphorePermit) {
-    // Boxed, and dropped before the long stay: the handshake's state is larger than all else of a viewer.
+    // Boxed, and dropped before the long stay: the handshake's state is larger than all else of a
+    // viewer.
     let entered = Box::pin(viewer::enter(&state, number)).await;
     drop(permit);
     match entered {
@@ -151,13 +154,18 @@ async fn report(state: Arc<WorkerState>, events: mpsc::Sender<Event>) {
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         clock.tick().await;
-        if events.send(Event::Progress(state.progress())).await.is_err() {
+        if events
+            .send(Event::Progress(state.progress()))
+            .await
+            .is_err()
+        {
             return;
         }
     }
 }
 
-/// Lets all viewers leave at the rate at which they came. Viewers that cannot leave are counted as lost.
+/// Lets all viewers leave at the rate at which they came. Viewers that cannot leave are counted as
+/// lost.
 async fn leave_all(state: &WorkerState) {
     let began = Instant::now();
     for (position, viewer) in state.handles().iter().enumerate() {

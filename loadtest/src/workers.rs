@@ -1,8 +1,9 @@
-//! The workers of a crowd as one: a thread of this process, several child processes of the same program, or programs on
-//! other machines. All of them get the same commands and answer with the same events.
+//! The workers of a crowd as one: a thread of this process, several child processes of the same
+//! program, or programs on other machines. All of them get the same commands and answer with the
+//! same events.
 //!
-//! A worker that dies, falls silent or says what makes no sense is *lost*: its viewers count as failed, and the others
-//! go on. Without any worker left, the run ends.
+//! A worker that dies, falls silent or says what makes no sense is *lost*: its viewers count as
+//! failed, and the others go on. Without any worker left, the run ends.
 
 mod child;
 mod joiner;
@@ -43,14 +44,23 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Starts every worker on this machine; their ramps begin at once.
-    pub(crate) fn start(plan: &CrowdPlan, on_progress: impl Fn(&Progress) + Send + 'static) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        plan: &CrowdPlan,
+        on_progress: impl Fn(&Progress) + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let mut workers = Self::none(plan, on_progress);
         for process in 0..plan.processes {
             let ends = workers.add();
             if plan.processes == 1 {
                 spawn_thread(plan.clone(), ends)?;
             } else {
-                child::spawn(Assignment { plan: plan.clone(), process }, ends)?;
+                child::spawn(
+                    Assignment {
+                        plan: plan.clone(),
+                        process,
+                    },
+                    ends,
+                )?;
             }
         }
         Ok(workers)
@@ -65,32 +75,57 @@ impl Workers {
         let mut workers = Self::none(plan, on_progress);
         for (process, machine) in machines.into_iter().enumerate() {
             let ends = workers.add();
-            machine.begin(Assignment { plan: plan.clone(), process }, ends);
+            machine.begin(
+                Assignment {
+                    plan: plan.clone(),
+                    process,
+                },
+                ends,
+            );
         }
         workers
     }
 
     fn none(plan: &CrowdPlan, on_progress: impl Fn(&Progress) + Send + 'static) -> Self {
         let (to_us, events) = mpsc::channel(64);
-        let shares = (0..plan.processes).map(|process| plan.share(process).count() as u64).collect();
+        let shares = (0..plan.processes)
+            .map(|process| plan.share(process).count() as u64)
+            .collect();
         let (commands, progress) = (Vec::new(), vec![Progress::default(); plan.processes]);
         // To leave takes as long as the ramp, and twice the timeout of an ack.
         let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second);
         let patience = ramp + plan.ack_timeout * 2 + Duration::from_secs(60);
         let (lost, on_progress) = (BTreeMap::new(), Box::new(on_progress));
-        Self { commands, to_us, events, progress, shares, patience, lost, on_progress }
+        Self {
+            commands,
+            to_us,
+            events,
+            progress,
+            shares,
+            patience,
+            lost,
+            on_progress,
+        }
     }
 
     fn add(&mut self) -> Ends {
         let (to_worker, commands) = mpsc::channel(4);
         let (events, from_worker) = mpsc::channel(4);
-        tokio::spawn(forward(self.commands.len(), from_worker, self.to_us.clone()));
+        tokio::spawn(forward(
+            self.commands.len(),
+            from_worker,
+            self.to_us.clone(),
+        ));
         self.commands.push(Some(to_worker));
         Ends { commands, events }
     }
 
     /// Waits until the sum of all workers is as wished; false when `within` was over first.
-    pub(crate) async fn until(&mut self, within: Duration, wished: impl Fn(&Progress) -> bool) -> anyhow::Result<bool> {
+    pub(crate) async fn until(
+        &mut self,
+        within: Duration,
+        wished: impl Fn(&Progress) -> bool,
+    ) -> anyhow::Result<bool> {
         let deadline = Instant::now() + within;
         loop {
             let sum = self.sum();
@@ -117,21 +152,36 @@ impl Workers {
 
     /// Viewers and fans by live, now.
     pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
-        let each =
-            self.ask(Command::Count, |event| if let Event::Counted(counts) = event { Some(counts) } else { None });
+        let each = self.ask(Command::Count, |event| {
+            if let Event::Counted(counts) = event {
+                Some(counts)
+            } else {
+                None
+            }
+        });
         let mut sum: Vec<[u32; 2]> = Vec::new();
         for counts in each.await? {
             sum.resize(sum.len().max(counts.len()), [0; 2]);
             for (total, part) in sum.iter_mut().zip(counts) {
-                *total = [total[0].saturating_add(part[0]), total[1].saturating_add(part[1])];
+                *total = [
+                    total[0].saturating_add(part[0]),
+                    total[1].saturating_add(part[1]),
+                ];
             }
         }
         Ok(sum)
     }
 
-    /// The ack latencies since the last call, or since the measured phase began. They are not in the tally any more.
+    /// The ack latencies since the last call, or since the measured phase began. They are not in
+    /// the tally any more.
     pub(crate) async fn take_acks(&mut self) -> anyhow::Result<Latencies> {
-        let each = self.ask(Command::TakeAcks, |event| if let Event::Acks(acks) = event { Some(acks) } else { None });
+        let each = self.ask(Command::TakeAcks, |event| {
+            if let Event::Acks(acks) = event {
+                Some(acks)
+            } else {
+                None
+            }
+        });
         let mut sum = Latencies::default();
         each.await?.iter().for_each(|acks| sum.merge(acks));
         Ok(sum)
@@ -147,15 +197,27 @@ impl Workers {
     }
 
     /// The same without the lost workers, and why each of them was lost.
-    pub(crate) async fn finish_without_lost(mut self) -> anyhow::Result<(Tally, BTreeMap<usize, String>)> {
-        let each = self.ask(Command::Leave, |event| if let Event::Done(tally) = event { Some(tally) } else { None });
+    pub(crate) async fn finish_without_lost(
+        mut self,
+    ) -> anyhow::Result<(Tally, BTreeMap<usize, String>)> {
+        let each = self.ask(Command::Leave, |event| {
+            if let Event::Done(tally) = event {
+                Some(tally)
+            } else {
+                None
+            }
+        });
         let mut sum = Tally::default();
         each.await?.iter().for_each(|tally| sum.merge(tally));
         Ok((sum, self.lost))
     }
 
     /// Tells all workers something, and waits until each of them has answered or is lost.
-    async fn ask<T>(&mut self, command: Command, answer: impl Fn(Event) -> Option<T>) -> anyhow::Result<Vec<T>> {
+    async fn ask<T>(
+        &mut self,
+        command: Command,
+        answer: impl Fn(Event) -> Option<T>,
+    ) -> anyhow::Result<Vec<T>> {
         let deadline = Instant::now() + self.patience;
         self.tell(command).await?;
         let mut answers: BTreeMap<usize, T> = BTreeMap::new();
@@ -170,7 +232,9 @@ impl Workers {
                 }
                 break;
             };
-            let Some((process, event)) = event? else { continue };
+            let Some((process, event)) = event? else {
+                continue;
+            };
             match answer(event) {
                 Some(answer) => drop(answers.insert(process, answer)),
                 None => self.lose(process, "it spoke out of turn")?,
@@ -183,13 +247,21 @@ impl Workers {
 
     /// The next event; `None` if it is only to be noted.
     async fn next(&mut self) -> anyhow::Result<Option<(usize, Event)>> {
-        let (process, event) = self.events.recv().await.context("every worker of the crowd is gone")?;
+        let (process, event) = self
+            .events
+            .recv()
+            .await
+            .context("every worker of the crowd is gone")?;
         match event {
             _ if self.lost.contains_key(&process) => {}
             Event::Died(why) => self.lose(process, &why)?,
-            Event::Progress(progress) if progress.makes_sense() => self.progress[process] = progress,
+            Event::Progress(progress) if progress.makes_sense() => {
+                self.progress[process] = progress
+            }
             Event::Progress(_) => self.lose(process, "it sent impossible figures")?,
-            Event::Done(tally) if !tally.makes_sense() => self.lose(process, "it sent an impossible tally")?,
+            Event::Done(tally) if !tally.makes_sense() => {
+                self.lose(process, "it sent an impossible tally")?
+            }
             event => return Ok(Some((process, event))),
         }
         Ok(None)
@@ -199,17 +271,27 @@ impl Workers {
         let why = lines::legible(why);
         // Without its commands it ends, if it still runs.
         self.commands[process] = None;
-        self.progress[process] = Progress { failed: self.shares[process], cool: true, ..Progress::default() };
+        self.progress[process] = Progress {
+            failed: self.shares[process],
+            cool: true,
+            ..Progress::default()
+        };
         eprintln!("loadtest: worker {process} of the crowd is lost: {why}");
         self.lost.insert(process, why);
         match self.commands.iter().any(Option::is_some) {
             true => Ok(()),
-            false => bail!("every worker of the crowd is lost; worker {process}: {}", self.lost[&process]),
+            false => bail!(
+                "every worker of the crowd is lost; worker {process}: {}",
+                self.lost[&process]
+            ),
         }
     }
 
     fn sum(&self) -> Progress {
-        let nobody = Progress { cool: true, ..Progress::default() };
+        let nobody = Progress {
+            cool: true,
+            ..Progress::default()
+        };
         self.progress.iter().fold(nobody, |sum, part| Progress {
             joined: sum.joined + part.joined,
             failed: sum.failed + part.failed,
@@ -225,19 +307,27 @@ impl Workers {
 }
 
 /// Hands a worker's events on with its number; an end without a tally is an event too.
-async fn forward(process: usize, mut from: mpsc::Receiver<Event>, to: mpsc::Sender<(usize, Event)>) {
+async fn forward(
+    process: usize,
+    mut from: mpsc::Receiver<Event>,
+    to: mpsc::Sender<(usize, Event)>,
+) {
     while let Some(event) = from.recv().await {
         let last = matches!(event, Event::Done(_) | Event::Died(_));
         if to.send((process, event)).await.is_err() || last {
             return;
         }
     }
-    let _ = to.send((process, Event::Died("it ended without a tally".to_owned()))).await;
+    let _ = to
+        .send((process, Event::Died("it ended without a tally".to_owned())))
+        .await;
 }
 
 fn spawn_thread(plan: CrowdPlan, ends: Ends) -> anyhow::Result<()> {
     let runtime = runtime()?;
     let body = move || runtime.block_on(worker::run(plan, 0, ends.commands, ends.events));
-    std::thread::Builder::new().name("worker".to_owned()).spawn(body)?;
+    std::thread::Builder::new()
+        .name("worker".to_owned())
+        .spawn(body)?;
     Ok(())
 }

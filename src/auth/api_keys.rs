@@ -1,5 +1,5 @@
-//! The API keys of back ends. The file holds only the SHA-256 of each key, so neither the file nor this process can
-//! tell anybody a key.
+//! The API keys of back ends. The file holds only the SHA-256 of each key, so neither the file nor
+//! this process can tell anybody a key.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,10 +36,22 @@ pub(crate) struct ApiKey {
 impl ApiKey {
     /// The line of the file that holds this key.
     pub(super) fn line(&self) -> String {
-        let Scopes { read, write, moderate } = self.scopes;
+        let Scopes {
+            read,
+            write,
+            moderate,
+        } = self.scopes;
         let named = [(read, "read"), (write, "write"), (moderate, "moderate")];
-        let scopes: Vec<&str> = named.into_iter().filter_map(|(has, name)| has.then_some(name)).collect();
-        format!("{} {} {}", self.name, scopes.join(","), HEXLOWER_PERMISSIVE.encode(&self.sha256))
+        let scopes: Vec<&str> = named
+            .into_iter()
+            .filter_map(|(has, name)| has.then_some(name))
+            .collect();
+        format!(
+            "{} {} {}",
+            self.name,
+            scopes.join(","),
+            HEXLOWER_PERMISSIVE.encode(&self.sha256)
+        )
     }
 }
 
@@ -54,7 +66,10 @@ impl ApiKeys {
     /// # Errors
     /// The file cannot be read, or a line of it is wrong.
     pub(crate) fn open(config: &Config) -> Result<Self, KeyError> {
-        let keys = Self { path: config.api_keys.clone(), keys: ArcSwap::default() };
+        let keys = Self {
+            path: config.api_keys.clone(),
+            keys: ArcSwap::default(),
+        };
         keys.reload()?;
         Ok(keys)
     }
@@ -78,7 +93,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// The key that a caller presents. The time it takes does not depend on which key matches, or how nearly.
+    /// The key that a caller presents. The time it takes does not depend on which key matches, or
+    /// how nearly.
     pub(crate) fn find(&self, presented: &str) -> Option<ApiKey> {
         let sha256: Sha = Sha256::digest(presented.as_bytes()).into();
         let mut found = None;
@@ -108,12 +124,19 @@ impl FromFiles for ApiKeys {
 
 /// The names of the keys that are not among the others, as they are there, separated by commas.
 fn names_beside(keys: &[ApiKey], others: &[ApiKey]) -> String {
-    let names: Vec<&str> = keys.iter().filter(|key| !others.contains(key)).map(|key| &*key.name).collect();
+    let names: Vec<&str> = keys
+        .iter()
+        .filter(|key| !others.contains(key))
+        .map(|key| &*key.name)
+        .collect();
     names.join(",")
 }
 
 fn wrong(problem: String) -> KeyError {
-    KeyError { setting: SETTING, problem }
+    KeyError {
+        setting: SETTING,
+        problem,
+    }
 }
 
 /// Reads the text of the file.
@@ -129,8 +152,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
             continue;
         }
         let is_new = |key: ApiKey| match &key {
-            key if keys.iter().any(|other| other.name == key.name) => Err("an earlier line has the same name"),
-            key if keys.iter().any(|other| other.sha256 == key.sha256) => Err("an earlier line has the same key"),
+            key if keys.iter().any(|other| other.name == key.name) => {
+                Err("an earlier line has the same name")
+            }
+            key if keys.iter().any(|other| other.sha256 == key.sha256) => {
+                Err("an earlier line has the same key")
+            }
             _ => Ok(key),
         };
         match key(line).and_then(is_new) {
@@ -139,13 +166,19 @@ pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
         }
     }
     problems.truncate(MOST_TOLD);
-    if problems.is_empty() { Ok(keys) } else { Err(wrong(problems.join("; "))) }
+    if problems.is_empty() {
+        Ok(keys)
+    } else {
+        Err(wrong(problems.join("; ")))
+    }
 }
 
 /// Reads a line. What is wrong is said without quoting it: it may hold a key by mistake.
 fn key(line: &str) -> Result<ApiKey, &'static str> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [name, scopes, sha256] = fields[..] else { return Err("a line is: name scopes sha256, separated by spaces") };
+    let [name, scopes, sha256] = fields[..] else {
+        return Err("a line is: name scopes sha256, separated by spaces");
+    };
     if name.len() > LONGEST_NAME || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("a name is 1 to 64 printable ASCII characters without spaces");
     }
@@ -158,9 +191,17 @@ fn key(line: &str) -> Result<ApiKey, &'static str> {
             _ => return Err("scopes are a comma-separated list of read, write and moderate"),
         } = true;
     }
-    let digest = HEXLOWER_PERMISSIVE.decode(sha256.as_bytes()).ok().and_then(|bytes| Sha::try_from(bytes).ok());
-    let sha256 = digest.ok_or("the third field is the SHA-256 of the key, in 64 hexadecimal digits")?;
-    Ok(ApiKey { name: name.into(), scopes: allowed, sha256 })
+    let digest = HEXLOWER_PERMISSIVE
+        .decode(sha256.as_bytes())
+        .ok()
+        .and_then(|bytes| Sha::try_from(bytes).ok());
+    let sha256 =
+        digest.ok_or("the third field is the SHA-256 of the key, in 64 hexadecimal digits")?;
+    Ok(ApiKey {
+        name: name.into(),
+        scopes: allowed,
+        sha256,
+    })
 }
 
 #[cfg(test)]
@@ -170,14 +211,21 @@ mod tests {
 
     use super::*;
 
-    const ALL: Scopes = Scopes { read: true, write: true, moderate: true };
+    const ALL: Scopes = Scopes {
+        read: true,
+        write: true,
+        moderate: true,
+    };
 
     fn sha(key: &str) -> String {
         HEXLOWER_PERMISSIVE.encode(&Sha256::digest(key.as_bytes()))
     }
 
     fn open(path: &Path) -> Result<ApiKeys, KeyError> {
-        ApiKeys::open(&Config { api_keys: Some(path.to_owned()), ..Config::default() })
+        ApiKeys::open(&Config {
+            api_keys: Some(path.to_owned()),
+            ..Config::default()
+        })
     }
 
     #[test]
@@ -191,7 +239,16 @@ mod tests {
         fs::write(&file, lines).unwrap();
         let keys = open(file.path()).unwrap();
         let found = keys.find("k1").unwrap();
-        assert_eq!((&*found.name, found.scopes), ("shop", Scopes { moderate: false, ..ALL }));
+        assert_eq!(
+            (&*found.name, found.scopes),
+            (
+                "shop",
+                Scopes {
+                    moderate: false,
+                    ..ALL
+                }
+            )
+        );
         assert_eq!(keys.find("k2").unwrap().scopes, ALL);
         for unknown in ["", "k3", "K1", "k1 ", &sha("k1")] {
             assert_eq!(keys.find(unknown), None, "{unknown:?}");
@@ -218,10 +275,21 @@ mod tests {
             (2, &format!("second read {}", sha("k1"))),
         ];
         for (number, line) in cases {
-            let why = parse(&format!("{}{line}\n{}", ok("first", "k1"), ok("last", "k2"))).unwrap_err();
+            let why = parse(&format!(
+                "{}{line}\n{}",
+                ok("first", "k1"),
+                ok("last", "k2")
+            ))
+            .unwrap_err();
             let said = why.to_string();
-            assert!(said.starts_with(&format!("api-keys: line {number}: ")), "{said}");
-            assert!(!said.contains("secret") && !said.contains(&sha("k9")), "{said}");
+            assert!(
+                said.starts_with(&format!("api-keys: line {number}: ")),
+                "{said}"
+            );
+            assert!(
+                !said.contains("secret") && !said.contains(&sha("k9")),
+                "{said}"
+            );
         }
     }
 
@@ -233,7 +301,10 @@ mod tests {
         fs::write(&file, format!("b write {}", sha("k2"))).unwrap();
         assert_eq!(keys.find("k2"), None);
         keys.reload().unwrap();
-        assert_eq!((keys.find("k1"), &*keys.find("k2").unwrap().name), (None, "b"));
+        assert_eq!(
+            (keys.find("k1"), &*keys.find("k2").unwrap().name),
+            (None, "b")
+        );
         for bad in ["nonsense".as_bytes(), &[0xff, 0xfe]] {
             fs::write(&file, bad).unwrap();
             keys.reload().unwrap_err();

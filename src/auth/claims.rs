@@ -1,5 +1,5 @@
-//! What a token says of its bearer: reads the claims of a token whose signature is good, and refuses those that make no
-//! sense.
+//! What a token says of its bearer: reads the claims of a token whose signature is good, and
+//! refuses those that make no sense.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::base::ids::{LiveId, UserId};
 /// How far the clocks of the issuer and of this gateway may differ.
 pub(crate) const LEEWAY: Duration = Duration::from_secs(30);
 
-/// The end of the year 9999. A token that says it lasts longer is taken to last so long, so that no sum overflows.
+/// The end of the year 9999. A token that says it lasts longer is taken to last so long, so that no
+/// sum overflows.
 const LATEST: UnixMillis = 253_402_300_799_000;
 
 /// What a verified token says of its bearer.
@@ -22,8 +23,8 @@ const LATEST: UnixMillis = 253_402_300_799_000;
 pub struct Claims {
     pub(crate) user: UserId,
     pub(crate) role: Role,
-    /// False with `count: false` or `invisible: true`, which mean the same: the bearer takes part, and is in no figure,
-    /// no list, no time and no event.
+    /// False with `count: false` or `invisible: true`, which mean the same: the bearer takes part,
+    /// and is in no figure, no list, no time and no event.
     pub(crate) counted: bool,
     pub(crate) expires_at: UnixMillis,
     /// The lives that the token is limited to; `None`: all.
@@ -38,14 +39,18 @@ impl Claims {
         self.lives.as_ref().is_none_or(|lives| lives.contains(live))
     }
 
-    /// Whether the bearer follows this streamer; `None` if the token does not say whom the bearer follows.
+    /// Whether the bearer follows this streamer; `None` if the token does not say whom the bearer
+    /// follows.
     pub(crate) fn follows(&self, streamer: &UserId) -> Option<bool> {
-        self.fan_of.as_ref().map(|streamers| streamers.contains(streamer))
+        self.fan_of
+            .as_ref()
+            .map(|streamers| streamers.contains(streamer))
     }
 
     /// How many ids its lists hold.
     pub(super) fn ids(&self) -> usize {
-        self.lives.as_ref().map_or(0, |lives| lives.len()) + self.fan_of.as_ref().map_or(0, |fans| fans.len())
+        self.lives.as_ref().map_or(0, |lives| lives.len())
+            + self.fan_of.as_ref().map_or(0, |fans| fans.len())
     }
 }
 
@@ -77,7 +82,9 @@ pub(super) struct RawClaims {
 }
 
 /// Null is no value: a list of lives that was lost on the way must not allow all of them.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
@@ -114,9 +121,16 @@ fn is_audience(aud: &Value) -> bool {
 }
 
 /// The ids of an optional list; the outer `None` if one of them is no id.
-fn ids<T>(list: Option<Vec<String>>, parse: impl Fn(&str) -> Option<T>) -> Option<Option<Arc<[T]>>> {
+fn ids<T>(
+    list: Option<Vec<String>>,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<Option<Arc<[T]>>> {
     match list {
         None => Some(None),
-        Some(list) => list.iter().map(|id| parse(id)).collect::<Option<Arc<[T]>>>().map(Some),
+        Some(list) => list
+            .iter()
+            .map(|id| parse(id))
+            .collect::<Option<Arc<[T]>>>()
+            .map(Some),
     }
 }

@@ -5,15 +5,21 @@ use jsonwebtoken::Algorithm;
 use super::permissions::Scopes;
 use super::{api_keys, jwks};
 
-/// A file of API keys: what is accepted is read alike when it is written again, no name or key is there twice,
-/// and each key is good for something.
+/// A file of API keys: what is accepted is read alike when it is written again, no name or key is
+/// there twice, and each key is good for something.
 pub(crate) fn api_keys(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(keys) = api_keys::parse(text) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let Ok(keys) = api_keys::parse(text) else {
+        return;
+    };
     let written: String = keys.iter().map(|key| key.line() + "\n").collect();
     assert_eq!(api_keys::parse(&written).as_ref(), Ok(&keys));
     for (at, key) in keys.iter().enumerate() {
-        let twice = keys[..at].iter().any(|other| other.name == key.name || other.sha256 == key.sha256);
+        let twice = keys[..at]
+            .iter()
+            .any(|other| other.name == key.name || other.sha256 == key.sha256);
         assert!(!twice && key.scopes != Scopes::default(), "{key:?}");
     }
 }

@@ -1,14 +1,17 @@
-//! Reads a JSON Web Key Set (RFC 7517). A set may hold keys that are not for tokens, or of kinds that are not known
-//! here; they are left out.
+//! Reads a JSON Web Key Set (RFC 7517). A set may hold keys that are not for tokens, or of kinds
+//! that are not known here; they are left out.
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
+};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::key::{Key, is_sound};
 
-/// Of a longer set, only so many usable keys are taken: a token that names no key is checked with each of them.
+/// Of a longer set, only so many usable keys are taken: a token that names no key is checked with
+/// each of them.
 pub(super) const MOST_KEYS: usize = 32;
 
 /// Where a set comes from.
@@ -36,26 +39,52 @@ struct Set {
 /// The keys of a set that can check tokens.
 pub(super) fn parse(text: &[u8], origin: Origin) -> Result<Vec<Key>, SetError> {
     let set: Set = serde_json::from_slice(text).map_err(|_| SetError::Malformed)?;
-    let jwks = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
-    let keys: Vec<Key> = jwks.filter_map(|jwk| key(&jwk, origin)).take(MOST_KEYS).collect();
-    if keys.is_empty() { Err(SetError::NoKey) } else { Ok(keys) }
+    let jwks = set
+        .keys
+        .into_iter()
+        .filter_map(|key| serde_json::from_value(key).ok());
+    let keys: Vec<Key> = jwks
+        .filter_map(|jwk| key(&jwk, origin))
+        .take(MOST_KEYS)
+        .collect();
+    if keys.is_empty() {
+        Err(SetError::NoKey)
+    } else {
+        Ok(keys)
+    }
 }
 
 fn key(jwk: &Jwk, origin: Origin) -> Option<Key> {
     let common = &jwk.common;
-    let signs = common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
-    let verifies = common.key_operations.as_ref().is_none_or(|may| may.contains(&KeyOperations::Verify));
+    let signs = common
+        .public_key_use
+        .as_ref()
+        .is_none_or(|usage| *usage == PublicKeyUse::Signature);
+    let verifies = common
+        .key_operations
+        .as_ref()
+        .is_none_or(|may| may.contains(&KeyOperations::Verify));
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => Algorithm::RS256,
-        AlgorithmParameters::EllipticCurve(point) if point.curve == EllipticCurve::P256 => Algorithm::ES256,
-        AlgorithmParameters::OctetKeyPair(point) if point.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+        AlgorithmParameters::EllipticCurve(point) if point.curve == EllipticCurve::P256 => {
+            Algorithm::ES256
+        }
+        AlgorithmParameters::OctetKeyPair(point) if point.curve == EllipticCurve::Ed25519 => {
+            Algorithm::EdDSA
+        }
         AlgorithmParameters::OctetKey(_) if origin == Origin::File => Algorithm::HS256,
         _ => return None,
     };
-    let fits = common.key_algorithm.is_none_or(|named| named == KeyAlgorithm::from(algorithm));
+    let fits = common
+        .key_algorithm
+        .is_none_or(|named| named == KeyAlgorithm::from(algorithm));
     let key = DecodingKey::from_jwk(jwk).ok()?;
     let usable = signs && verifies && fits && is_sound(algorithm, &key);
-    usable.then(|| Key { id: common.key_id.clone(), algorithm, key })
+    usable.then(|| Key {
+        id: common.key_id.clone(),
+        algorithm,
+        key,
+    })
 }
 
 #[cfg(test)]

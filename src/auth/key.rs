@@ -1,10 +1,12 @@
-//! A key that tokens are checked with. It pins its algorithm, so a token cannot choose one: a token that is signed with
-//! HS256 and the text of a public key fails, and so does a token without a signature.
+//! A key that tokens are checked with. It pins its algorithm, so a token cannot choose one: a token
+//! that is signed with HS256 and the text of a public key fails, and so does a token without a
+//! signature.
 
 use std::fmt;
 
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    RsaPublicKeyComponents,
 };
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 
@@ -25,8 +27,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Whether signatures can be checked with the key. Otherwise a key of another curve, a private key or a short one would
-/// be noticed only when every token is refused.
+/// Whether signatures can be checked with the key. Otherwise a key of another curve, a private key
+/// or a short one would be noticed only when every token is refused.
 pub(super) fn is_sound(algorithm: Algorithm, key: &DecodingKey) -> bool {
     match (algorithm, key.kind()) {
         (Algorithm::HS256, DecodingKeyKind::SecretOrDer(secret)) => secret.len() >= SHORTEST_SECRET,
@@ -37,12 +39,16 @@ pub(super) fn is_sound(algorithm: Algorithm, key: &DecodingKey) -> bool {
         }
         (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
             has_right_size(n.len())
-                && RsaPublicKeyComponents { n, e }.to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256).is_ok()
+                && RsaPublicKeyComponents { n, e }
+                    .to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256)
+                    .is_ok()
         }
         (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
             ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok()
         }
-        (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => ParsedPublicKey::new(&ED25519, point).is_ok(),
+        (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => {
+            ParsedPublicKey::new(&ED25519, point).is_ok()
+        }
         _ => false,
     }
 }

@@ -1,5 +1,6 @@
-//! Keeps the keys of a URL fresh. One task fetches: every few minutes, on demand, and when a token names a key that
-//! is not known, which is how a new key announces itself. Old keys stay until a new set has arrived.
+//! Keeps the keys of a URL fresh. One task fetches: every few minutes, on demand, and when a token
+//! names a key that is not known, which is how a new key announces itself. Old keys stay until a
+//! new set has arrived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,16 +30,19 @@ const UNKNOWN_KEY_EVERY: Duration = Duration::from_secs(60);
 /// How long a token with an unknown key waits for the fetch.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How many tokens wait at a time. Each holds a connection, of which others need some while the URL hangs.
+/// How many tokens wait at a time. Each holds a connection, of which others need some while the URL
+/// hangs.
 const MOST_WAITING: usize = 64;
 
 /// At start: the pause between two attempts.
 const START_PAUSE: Duration = Duration::from_millis(500);
 
-/// Tokens with unknown keys order a fetch a minute, and operators order some; beyond that, an order is dropped.
+/// Tokens with unknown keys order a fetch a minute, and operators order some; beyond that, an order
+/// is dropped.
 const MOST_ORDERS: usize = 4;
 
-/// True once a fetch has brought a set. Dropped when the fetch has ended, which wakes everybody who waits for it.
+/// True once a fetch has brought a set. Dropped when the fetch has ended, which wakes everybody who
+/// waits for it.
 type Order = watch::Sender<bool>;
 
 /// Orders fetches.
@@ -50,8 +54,8 @@ pub(super) struct FetchOrders {
 }
 
 impl FetchOrders {
-    /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The wait is short, and
-    /// there is none if too many wait already.
+    /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The
+    /// wait is short, and there is none if too many wait already.
     pub(super) async fn for_unknown_key(&self) {
         let mut done = {
             let mut last = self.for_unknown_key.lock();
@@ -64,7 +68,9 @@ impl FetchOrders {
                 }
             }
         };
-        let Ok(_waiting) = self.waiting.try_acquire() else { return };
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            return;
+        };
         // An error is what the end of the fetch looks like.
         let _ = timeout(PATIENCE, done.changed()).await;
     }
@@ -73,7 +79,10 @@ impl FetchOrders {
     pub(super) async fn now(&self) -> bool {
         let mut done = self.order();
         // Another fetch may be under way.
-        matches!(timeout(DEADLINE * 2, done.wait_for(|fetched| *fetched)).await, Ok(Ok(_)))
+        matches!(
+            timeout(DEADLINE * 2, done.wait_for(|fetched| *fetched)).await,
+            Ok(Ok(_))
+        )
     }
 
     fn order(&self) -> watch::Receiver<bool> {
@@ -100,14 +109,25 @@ impl KeyFetcher {
         metrics: Arc<Metrics>,
     ) -> (Self, FetchOrders) {
         let (sender, orders) = mpsc::channel(MOST_ORDERS);
-        let fetcher = Self { source, ring, orders, present: None, metrics };
+        let fetcher = Self {
+            source,
+            ring,
+            orders,
+            present: None,
+            metrics,
+        };
         (
             fetcher,
-            FetchOrders { orders: sender, for_unknown_key: Mutex::new(None), waiting: Semaphore::new(MOST_WAITING) },
+            FetchOrders {
+                orders: sender,
+                for_unknown_key: Mutex::new(None),
+                waiting: Semaphore::new(MOST_WAITING),
+            },
         )
     }
 
-    /// Fetches the first set, and tries again for so long if that fails. Returns the fetcher, ready to run.
+    /// Fetches the first set, and tries again for so long if that fails. Returns the fetcher, ready
+    /// to run.
     ///
     /// # Errors
     /// Why the last attempt failed.
@@ -157,8 +177,15 @@ impl KeyFetcher {
     }
 
     async fn fetch(&mut self) -> Result<(), FetchError> {
-        let fetched = self.source.fetch().await.and_then(|set| Ok((digest(&set), jwks::parse(&set, Origin::Url)?)));
-        Metrics::count_result(&self.metrics.key_fetches, fetched.as_ref().map_or_else(FetchError::label, |_| "ok"));
+        let fetched = self
+            .source
+            .fetch()
+            .await
+            .and_then(|set| Ok((digest(&set), jwks::parse(&set, Origin::Url)?)));
+        Metrics::count_result(
+            &self.metrics.key_fetches,
+            fetched.as_ref().map_or_else(FetchError::label, |_| "ok"),
+        );
         let (set, keys) = fetched?;
         if self.present != Some(set) {
             let keys: Arc<[Key]> = keys.into();

@@ -1,5 +1,6 @@
-//! The keys in force, and the tokens that they have verified. New keys come with an empty cache, so no token outlives
-//! the keys that it was checked with; a check that began with the old keys cannot leave its result to the new ones.
+//! The keys in force, and the tokens that they have verified. New keys come with an empty cache, so
+//! no token outlives the keys that it was checked with; a check that began with the old keys cannot
+//! leave its result to the new ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,14 +41,19 @@ pub(super) struct KeyRing {
 
 impl KeyRing {
     pub(super) fn new(files: Arc<[Key]>, fetched: Arc<[Key]>) -> Self {
-        let weight = |_: &TokenDigest, claims: &Arc<Claims>| (TOKEN_BYTES + claims.ids() * ID_BYTES) as u32;
+        let weight =
+            |_: &TokenDigest, claims: &Arc<Claims>| (TOKEN_BYTES + claims.ids() * ID_BYTES) as u32;
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
             .weigher(weight)
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(REMEMBER)
             .build();
-        Self { files, fetched, verified }
+        Self {
+            files,
+            fetched,
+            verified,
+        }
     }
 
     pub(super) fn with_files(&self, files: Arc<[Key]>) -> Self {
@@ -61,7 +67,8 @@ impl KeyRing {
     /// The keys that may have signed a token with this header.
     pub(super) fn candidates(&self, header: &Header) -> impl Iterator<Item = &Key> {
         let named = |key: &Key| key.id.is_none() || header.kid.is_none() || key.id == header.kid;
-        self.all().filter(move |key| key.algorithm == header.alg && named(key))
+        self.all()
+            .filter(move |key| key.algorithm == header.alg && named(key))
     }
 
     /// Whether a key has this id.
@@ -75,7 +82,9 @@ impl KeyRing {
 
     /// The claims of a token that these keys have verified, unless it has expired since.
     pub(super) fn verified(&self, token: &TokenDigest, now: UnixMillis) -> Option<Arc<Claims>> {
-        self.verified.get(token).filter(|claims| now <= claims.expires_at.saturating_add(millis(LEEWAY)))
+        self.verified
+            .get(token)
+            .filter(|claims| now <= claims.expires_at.saturating_add(millis(LEEWAY)))
     }
 
     pub(super) fn remember(&self, token: TokenDigest, claims: Arc<Claims>) {

@@ -1,5 +1,5 @@
-//! Fetches a key set from its URL: one attempt, with a deadline, and with a bound on what is read. No error names the
-//! URL, whose query may hold a password.
+//! Fetches a key set from its URL: one attempt, with a deadline, and with a bound on what is read.
+//! No error names the URL, whose query may hold a password.
 
 use std::time::Duration;
 
@@ -73,7 +73,9 @@ pub(super) struct KeyUrl {
 impl KeyUrl {
     pub(super) fn new(url: Url, proxy: Proxy) -> Result<Self, FetchError> {
         let redirects = http_client::redirects_within(url.scheme(), MOST_REDIRECTS);
-        let client = http_client::builder(DEADLINE, proxy).redirect(redirects).build()?;
+        let client = http_client::builder(DEADLINE, proxy)
+            .redirect(redirects)
+            .build()?;
         Ok(Self { client, url })
     }
 }
@@ -85,7 +87,9 @@ impl KeySource for KeyUrl {
         if answer.status() != StatusCode::OK {
             return Err(FetchError::Status(answer.status().as_u16()));
         }
-        http_answer::body(answer, LONGEST).await?.ok_or(FetchError::TooLong)
+        http_answer::body(answer, LONGEST)
+            .await?
+            .ok_or(FetchError::TooLong)
     }
 }
 

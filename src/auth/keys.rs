@@ -50,14 +50,21 @@ pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<Key>, KeyError>> {
     if let Some(path) = &config.jwt_hs256_secret_file {
         files.push(secret(path).map(|secret| {
             let key = DecodingKey::from_secret(&secret);
-            vec![Key { id: None, algorithm: Algorithm::HS256, key }]
+            vec![Key {
+                id: None,
+                algorithm: Algorithm::HS256,
+                key,
+            }]
         }));
     }
     if let Some(path) = &config.jwt_public_key {
         files.push(read(PUBLIC_KEY, path).and_then(|pem| Ok(vec![public_key(&pem)?])));
     }
     if let Some(Jwks::File(path)) = &config.jwt_jwks {
-        let wrong = |why| KeyError { setting: JWKS, problem: format!("the file {why}") };
+        let wrong = |why| KeyError {
+            setting: JWKS,
+            problem: format!("the file {why}"),
+        };
         files.push(read(JWKS, path).and_then(|set| jwks::parse(&set, Origin::File).map_err(wrong)));
     }
     files
@@ -74,17 +81,28 @@ pub(super) fn secret(path: &Path) -> Result<Vec<u8>, KeyError> {
     } else {
         return Ok(secret);
     };
-    Err(KeyError { setting: SECRET_FILE, problem })
+    Err(KeyError {
+        setting: SECRET_FILE,
+        problem,
+    })
 }
 
 pub(super) fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut content = Vec::new();
-    let done = File::open(path).and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut content));
+    let done =
+        File::open(path).and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut content));
     let refuse = |problem| Err(KeyError { setting, problem });
     match done {
         Ok(length) if length <= LONGEST => Ok(content),
-        Ok(_) => refuse(format!("the file is longer than 1 MiB ({})", path.display())),
-        Err(why) => refuse(format!("the file cannot be read: {} ({})", why.kind(), path.display())),
+        Ok(_) => refuse(format!(
+            "the file is longer than 1 MiB ({})",
+            path.display()
+        )),
+        Err(why) => refuse(format!(
+            "the file cannot be read: {} ({})",
+            why.kind(),
+            path.display()
+        )),
     }
 }
 
@@ -92,12 +110,21 @@ fn public_key(pem: &[u8]) -> Result<Key, KeyError> {
     let rsa = DecodingKey::from_rsa_pem(pem).map(|key| (Algorithm::RS256, key));
     let ec = |_| DecodingKey::from_ec_pem(pem).map(|key| (Algorithm::ES256, key));
     let ed = |_| DecodingKey::from_ed_pem(pem).map(|key| (Algorithm::EdDSA, key));
-    let found = rsa.or_else(ec).or_else(ed).ok().filter(|(algorithm, key)| is_sound(*algorithm, key));
+    let found = rsa
+        .or_else(ec)
+        .or_else(ed)
+        .ok()
+        .filter(|(algorithm, key)| is_sound(*algorithm, key));
     let (algorithm, key) = found.ok_or_else(|| KeyError {
         setting: PUBLIC_KEY,
-        problem: "the file is not a public key in PEM: RSA of 2048 bits or more, P-256 or Ed25519".to_owned(),
+        problem: "the file is not a public key in PEM: RSA of 2048 bits or more, P-256 or Ed25519"
+            .to_owned(),
     })?;
-    Ok(Key { id: None, algorithm, key })
+    Ok(Key {
+        id: None,
+        algorithm,
+        key,
+    })
 }
 
 #[cfg(test)]

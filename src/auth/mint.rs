@@ -1,5 +1,5 @@
-//! Makes tokens and API keys, for development and tests. In production the platform makes tokens; a gateway only checks
-//! them.
+//! Makes tokens and API keys, for development and tests. In production the platform makes tokens; a
+//! gateway only checks them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +42,16 @@ impl Grant {
     /// A grant without limits, for an hour.
     pub fn new(user: UserId, role: Role) -> Self {
         let ttl = Duration::from_secs(3600);
-        Self { user, role, ttl, lives: None, fan_of: None, counted: true, audience: None, issuer: None }
+        Self {
+            user,
+            role,
+            ttl,
+            lives: None,
+            fan_of: None,
+            counted: true,
+            audience: None,
+            issuer: None,
+        }
     }
 }
 
@@ -83,7 +92,10 @@ impl Signer {
     /// # Errors
     /// The file cannot be read, or the secret is too short.
     pub fn of_secret_file(path: &Path) -> Result<Self, KeyError> {
-        Ok(Self { algorithm: Algorithm::HS256, key: EncodingKey::from_secret(&keys::secret(path)?) })
+        Ok(Self {
+            algorithm: Algorithm::HS256,
+            key: EncodingKey::from_secret(&keys::secret(path)?),
+        })
     }
 
     /// Signs with the private key in a PEM file: RSA, P-256 or Ed25519.
@@ -95,7 +107,11 @@ impl Signer {
         let rsa = EncodingKey::from_rsa_pem(&pem).map(|key| (Algorithm::RS256, key));
         let ec = |_| EncodingKey::from_ec_pem(&pem).map(|key| (Algorithm::ES256, key));
         let ed = |_| EncodingKey::from_ed_pem(&pem).map(|key| (Algorithm::EdDSA, key));
-        let signer = rsa.or_else(ec).or_else(ed).ok().map(|(algorithm, key)| Self { algorithm, key });
+        let signer = rsa
+            .or_else(ec)
+            .or_else(ed)
+            .ok()
+            .map(|(algorithm, key)| Self { algorithm, key });
         // A public key, or one of another curve, is noticed when it should sign.
         signer.filter(|signer| encode(&Header::new(signer.algorithm), &(), &signer.key).is_ok()).ok_or_else(|| {
             let problem = "the file is not a private key in PEM (PKCS #8): RSA of 2048 bits or more, P-256 or Ed25519";

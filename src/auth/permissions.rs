@@ -1,5 +1,5 @@
-//! The table of permissions: who may do what. Sessions and the HTTP API ask it before they read anything from the
-//! store. `docs/security.md` shows the same table.
+//! The table of permissions: who may do what. Sessions and the HTTP API ask it before they read
+//! anything from the store. `docs/security.md` shows the same table.
 
 use crate::base::identity::Role;
 use crate::base::ids::UserId;
@@ -119,7 +119,8 @@ impl Scope {
     }
 }
 
-/// One row: what viewers, streamers and services may do with their tokens, and which scope a key needs.
+/// One row: what viewers, streamers and services may do with their tokens, and which scope a key
+/// needs.
 struct Row {
     action: Action,
     what: &'static str,
@@ -135,7 +136,14 @@ const fn row(
     scope: Option<Scope>,
     what: &'static str,
 ) -> Row {
-    Row { action, what, viewer, streamer, service, scope }
+    Row {
+        action,
+        what,
+        viewer,
+        streamer,
+        service,
+        scope,
+    }
 }
 
 const READ: Option<Scope> = Some(Scope::Read);
@@ -145,36 +153,153 @@ const MODERATE: Option<Scope> = Some(Scope::Moderate);
 /// Every action, once.
 const TABLE: &[Row] = &[
     row(Action::Join, [Yes, Yes, Yes], None, "join a live (socket)"),
-    row(Action::Watch, [No, OwnLives, Yes], None, "watch the counts of a live (socket)"),
-    row(Action::Open, [No, OwnLives, Yes], WRITE, "open a live (socket, HTTP)"),
-    row(Action::Close, [No, OwnLives, Yes], WRITE, "close a live (socket, HTTP)"),
-    row(Action::WriteInfo, [No, OwnLives, Yes], WRITE, "write the information about a live"),
-    row(Action::Moderate, [No, OwnLives, Yes], MODERATE, "remove or ban a user, lift a ban"),
-    row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "list the bans of a live"),
-    row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is or was in it"),
-    row(Action::ReadPastLives, [No, OwnLives, Yes], READ, "list the past lives of a streamer"),
-    row(Action::ReadAttendance, [No, No, Yes], READ, "ask which fans came to which lives"),
-    row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
-    row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),
-    row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
-    row(Action::WriteUser, [No, No, Yes], WRITE, "sign a user up, or write a profile"),
+    row(
+        Action::Watch,
+        [No, OwnLives, Yes],
+        None,
+        "watch the counts of a live (socket)",
+    ),
+    row(
+        Action::Open,
+        [No, OwnLives, Yes],
+        WRITE,
+        "open a live (socket, HTTP)",
+    ),
+    row(
+        Action::Close,
+        [No, OwnLives, Yes],
+        WRITE,
+        "close a live (socket, HTTP)",
+    ),
+    row(
+        Action::WriteInfo,
+        [No, OwnLives, Yes],
+        WRITE,
+        "write the information about a live",
+    ),
+    row(
+        Action::Moderate,
+        [No, OwnLives, Yes],
+        MODERATE,
+        "remove or ban a user, lift a ban",
+    ),
+    row(
+        Action::ListBans,
+        [No, OwnLives, Yes],
+        MODERATE,
+        "list the bans of a live",
+    ),
+    row(
+        Action::ReadLive,
+        [No, OwnLives, Yes],
+        READ,
+        "look at a live, and who is or was in it",
+    ),
+    row(
+        Action::ReadPastLives,
+        [No, OwnLives, Yes],
+        READ,
+        "list the past lives of a streamer",
+    ),
+    row(
+        Action::ReadAttendance,
+        [No, No, Yes],
+        READ,
+        "ask which fans came to which lives",
+    ),
+    row(
+        Action::ListLives,
+        [No, No, Yes],
+        READ,
+        "list the open lives",
+    ),
+    row(
+        Action::Follow,
+        [No, No, Yes],
+        WRITE,
+        "make a user follow or unfollow a streamer",
+    ),
+    row(
+        Action::ReadFollows,
+        [No, No, Yes],
+        READ,
+        "list whom a user follows, or who follows them",
+    ),
+    row(
+        Action::WriteUser,
+        [No, No, Yes],
+        WRITE,
+        "sign a user up, or write a profile",
+    ),
     row(Action::ReadUser, [No, No, Yes], READ, "look at a user"),
-    row(Action::ReadFeeds, [No, No, Yes], READ, "read feeds, and what users tell"),
-    row(Action::Announce, [No, No, Yes], WRITE, "make or delete an announcement of a user"),
-    row(Action::WriteList, [No, No, Yes], WRITE, "change a user's list of other users"),
-    row(Action::ReadOnline, [No, No, Yes], READ, "ask who is online on the platform, or was"),
-    row(Action::NoteSeen, [No, No, Yes], WRITE, "say that users are there, without a socket"),
-    row(Action::Beat, [Yes, Yes, Yes], None, "say that oneself is there, without a socket"),
-    row(Action::ForgetSeen, [No, No, Yes], WRITE, "forget users who were seen long ago"),
-    row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
-    row(Action::ChangeLog, [No, No, Yes], MODERATE, "change what one gateway logs"),
-    row(Action::Reload, [No, No, Yes], MODERATE, "make one gateway read its keys and certificates again"),
+    row(
+        Action::ReadFeeds,
+        [No, No, Yes],
+        READ,
+        "read feeds, and what users tell",
+    ),
+    row(
+        Action::Announce,
+        [No, No, Yes],
+        WRITE,
+        "make or delete an announcement of a user",
+    ),
+    row(
+        Action::WriteList,
+        [No, No, Yes],
+        WRITE,
+        "change a user's list of other users",
+    ),
+    row(
+        Action::ReadOnline,
+        [No, No, Yes],
+        READ,
+        "ask who is online on the platform, or was",
+    ),
+    row(
+        Action::NoteSeen,
+        [No, No, Yes],
+        WRITE,
+        "say that users are there, without a socket",
+    ),
+    row(
+        Action::Beat,
+        [Yes, Yes, Yes],
+        None,
+        "say that oneself is there, without a socket",
+    ),
+    row(
+        Action::ForgetSeen,
+        [No, No, Yes],
+        WRITE,
+        "forget users who were seen long ago",
+    ),
+    row(
+        Action::ReadGateway,
+        [No, No, Yes],
+        READ,
+        "ask what one gateway holds",
+    ),
+    row(
+        Action::ChangeLog,
+        [No, No, Yes],
+        MODERATE,
+        "change what one gateway logs",
+    ),
+    row(
+        Action::Reload,
+        [No, No, Yes],
+        MODERATE,
+        "make one gateway read its keys and certificates again",
+    ),
     row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];
 
 /// Whether `caller` may do `action`.
 pub(crate) fn permission(caller: Caller, action: Action) -> Permission {
-    let Some(row) = TABLE.iter().find(|row| row.action == action) else { return No };
+    let Some(row) = TABLE.iter().find(|row| row.action == action) else {
+        return No;
+    };
     match caller {
         Caller::Role(Role::Viewer) => row.viewer,
         Caller::Role(Role::Streamer) => row.streamer,
@@ -197,10 +322,21 @@ pub fn markdown_table() -> String {
         OwnLives => "own lives",
         No => "no",
     };
-    let mut table = "| action | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n".to_owned();
-    for Row { what, viewer, streamer, service, scope, .. } in TABLE {
+    let mut table =
+        "| action | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    for Row {
+        what,
+        viewer,
+        streamer,
+        service,
+        scope,
+        ..
+    } in TABLE
+    {
         let key = scope.map_or_else(|| "no".to_owned(), |scope| format!("`{}`", scope.as_str()));
-        let [viewer, streamer, service] = [viewer, streamer, service].map(|permission| word(*permission));
+        let [viewer, streamer, service] =
+            [viewer, streamer, service].map(|permission| word(*permission));
         table += &format!("| {what} | {viewer} | {streamer} | {service} | {key} |\n");
     }
     table

@@ -1,11 +1,16 @@
-//! How a credential is read from what a client sends. Every place where a token or a key may stand is read by this one
-//! function, so that all of them take the same texts: a header, a query, a message.
+//! How a credential is read from what a client sends. Every place where a token or a key may stand
+//! is read by this one function, so that all of them take the same texts: a header, a query, a
+//! message.
 
-/// The token or key itself: a file or a shell may have left white space around it, most often the end of a line.
-/// `None` if nothing but white space was sent.
+/// The token or key itself: a file or a shell may have left white space around it, most often the
+/// end of a line. `None` if nothing but white space was sent.
 pub(crate) fn presented(text: &str) -> Option<&str> {
     let credential = text.trim_ascii();
-    if credential.is_empty() { None } else { Some(credential) }
+    if credential.is_empty() {
+        None
+    } else {
+        Some(credential)
+    }
 }
 
 #[cfg(test)]

@@ -16,11 +16,16 @@ pub(super) struct Pair {
     pub public: String,
 }
 
-pub(super) static RSA: LazyLock<Pair> = LazyLock::new(|| Pair::new("RSA -pkeyopt rsa_keygen_bits:2048"));
-pub(super) static SHORT_RSA: LazyLock<Pair> = LazyLock::new(|| Pair::new("RSA -pkeyopt rsa_keygen_bits:1024"));
-pub(super) static P256: LazyLock<Pair> = LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-256"));
-pub(super) static OTHER_P256: LazyLock<Pair> = LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-256"));
-pub(super) static P384: LazyLock<Pair> = LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-384"));
+pub(super) static RSA: LazyLock<Pair> =
+    LazyLock::new(|| Pair::new("RSA -pkeyopt rsa_keygen_bits:2048"));
+pub(super) static SHORT_RSA: LazyLock<Pair> =
+    LazyLock::new(|| Pair::new("RSA -pkeyopt rsa_keygen_bits:1024"));
+pub(super) static P256: LazyLock<Pair> =
+    LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-256"));
+pub(super) static OTHER_P256: LazyLock<Pair> =
+    LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-256"));
+pub(super) static P384: LazyLock<Pair> =
+    LazyLock::new(|| Pair::new("EC -pkeyopt ec_paramgen_curve:P-384"));
 pub(super) static ED25519: LazyLock<Pair> = LazyLock::new(|| Pair::new("ED25519"));
 
 pub(super) const SECRET: &str = "a-secret-of-forty-bytes-for-HS256-hunter2";
@@ -35,7 +40,9 @@ impl Pair {
     pub fn signs(&self, algorithm: Algorithm) -> EncodingKey {
         let pem = self.private.as_bytes();
         match algorithm {
-            Algorithm::RS256 | Algorithm::PS256 | Algorithm::RS384 => EncodingKey::from_rsa_pem(pem),
+            Algorithm::RS256 | Algorithm::PS256 | Algorithm::RS384 => {
+                EncodingKey::from_rsa_pem(pem)
+            }
             Algorithm::EdDSA => EncodingKey::from_ed_pem(pem),
             _ => EncodingKey::from_ec_pem(pem),
         }
@@ -52,11 +59,26 @@ impl Pair {
 
 fn openssl(args: &str, input: &str) -> String {
     let mut command = Command::new("openssl");
-    command.args(args.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|e| panic!("openssl cannot be started ({e})"));
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    command
+        .args(args.split(' '))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|e| panic!("openssl cannot be started ({e})"));
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
     let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "openssl {args}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).unwrap()
 }
 
@@ -74,12 +96,19 @@ pub(super) fn claims(more: &Value) -> Value {
     for (name, value) in more.as_object().unwrap() {
         claims[name] = value.clone();
     }
-    claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    claims
+        .as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
     claims
 }
 
 pub(super) fn hs256(more: &Value) -> String {
-    signed(&Header::new(Algorithm::HS256), more, &EncodingKey::from_secret(SECRET.as_bytes()))
+    signed(
+        &Header::new(Algorithm::HS256),
+        more,
+        &EncodingKey::from_secret(SECRET.as_bytes()),
+    )
 }
 
 pub(super) fn signed(header: &Header, more: &Value, key: &EncodingKey) -> String {
@@ -88,6 +117,9 @@ pub(super) fn signed(header: &Header, more: &Value, key: &EncodingKey) -> String
 
 /// A token by this pair that names this key.
 pub(super) fn by(pair: &Pair, algorithm: Algorithm, id: &str) -> String {
-    let header = Header { kid: Some(id.to_owned()), ..Header::new(algorithm) };
+    let header = Header {
+        kid: Some(id.to_owned()),
+        ..Header::new(algorithm)
+    };
     signed(&header, &json!({}), &pair.signs(algorithm))
 }

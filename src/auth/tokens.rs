@@ -1,5 +1,6 @@
-//! Checks tokens: the signature, the times, the audience, the issuer and the claims. A token that was verified once is
-//! known by its digest until it expires or the keys change, so a client that comes again costs no second signature.
+//! Checks tokens: the signature, the times, the audience, the issuer and the claims. A token that
+//! was verified once is known by its digest until it expires or the keys change, so a client that
+//! comes again costs no second signature.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,7 +81,10 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     /// Reads the keys of the files. Those of a URL come with the fetcher, which the caller runs.
-    pub(crate) fn open(config: &Config, metrics: Arc<Metrics>) -> Result<(Self, Option<KeyFetcher>), OpenError> {
+    pub(crate) fn open(
+        config: &Config,
+        metrics: Arc<Metrics>,
+    ) -> Result<(Self, Option<KeyFetcher>), OpenError> {
         let files: Arc<[Key]> = keys::of_files(config)?.into();
         let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(files, Arc::default())));
         let (fetcher, orders) = match &config.jwt_jwks {
@@ -91,12 +95,23 @@ impl Tokens {
             }
             _ => (None, None),
         };
-        Ok((Self { config: config.clone(), metrics, ring, orders }, fetcher))
+        Ok((
+            Self {
+                config: config.clone(),
+                metrics,
+                ring,
+                orders,
+            },
+            fetcher,
+        ))
     }
 
     /// What is wrong with each file of keys that cannot be used.
     pub(crate) fn wrong_files(config: &Config) -> Vec<KeyError> {
-        keys::each_file(config).into_iter().filter_map(Result::err).collect()
+        keys::each_file(config)
+            .into_iter()
+            .filter_map(Result::err)
+            .collect()
     }
 
     /// Whether keys come from a URL.
@@ -110,9 +125,10 @@ impl Tokens {
     /// It could not be fetched; the log says why, and the old keys stay.
     pub(crate) async fn fetch(&self) -> Result<(), String> {
         match &self.orders {
-            Some(orders) if !orders.now().await => {
-                Err(format!("{}: the key set could not be fetched; the log says why", keys::JWKS))
-            }
+            Some(orders) if !orders.now().await => Err(format!(
+                "{}: the key set could not be fetched; the log says why",
+                keys::JWKS
+            )),
             _ => Ok(()),
         }
     }
@@ -140,7 +156,8 @@ impl Tokens {
             return Ok((claims, "known"));
         }
         let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
-        // RFC 7515, 4.1.11: whoever does not understand an extension that is critical must refuse the token.
+        // RFC 7515, 4.1.11: whoever does not understand an extension that is critical must refuse
+        // the token.
         if header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
@@ -156,9 +173,16 @@ impl Tokens {
         Ok((claims, "verified"))
     }
 
-    fn check_with(&self, ring: &KeyRing, token: &str, header: &Header) -> Result<Claims, TokenError> {
+    fn check_with(
+        &self,
+        ring: &KeyRing,
+        token: &str,
+        header: &Header,
+    ) -> Result<Claims, TokenError> {
         for key in ring.candidates(header) {
-            match decode::<RawClaims>(token, &key.key, &self.validation(key)).map_err(TokenError::from) {
+            match decode::<RawClaims>(token, &key.key, &self.validation(key))
+                .map_err(TokenError::from)
+            {
                 Ok(token) => return token.claims.read().ok_or(TokenError::Claims),
                 // Another key may have made it.
                 Err(TokenError::Signature) => {}
@@ -166,8 +190,15 @@ impl Tokens {
             }
         }
         // A secret never comes from a URL, so no fetch can make such a token good.
-        let named = header.kid.as_deref().filter(|_| header.alg != Algorithm::HS256);
-        Err(if named.is_some_and(|id| !ring.has(id)) { TokenError::UnknownKey } else { TokenError::Signature })
+        let named = header
+            .kid
+            .as_deref()
+            .filter(|_| header.alg != Algorithm::HS256);
+        Err(if named.is_some_and(|id| !ring.has(id)) {
+            TokenError::UnknownKey
+        } else {
+            TokenError::Signature
+        })
     }
 
     fn validation(&self, key: &Key) -> Validation {
@@ -199,7 +230,9 @@ impl FromFiles for Tokens {
     }
 
     fn read_again(&self) -> Result<(), String> {
-        let files: Arc<[Key]> = keys::of_files(&self.config).map_err(|why| why.to_string())?.into();
+        let files: Arc<[Key]> = keys::of_files(&self.config)
+            .map_err(|why| why.to_string())?
+            .into();
         self.ring.rcu(|ring| ring.with_files(files.clone()));
         Ok(())
     }
@@ -214,7 +247,9 @@ impl From<jsonwebtoken::errors::Error> for TokenError {
             ErrorKind::InvalidIssuer => Self::Issuer,
             ErrorKind::MissingRequiredClaim(claim) if claim == "aud" => Self::Audience,
             ErrorKind::MissingRequiredClaim(claim) if claim == "iss" => Self::Issuer,
-            ErrorKind::MissingRequiredClaim(_) | ErrorKind::Json(_) | ErrorKind::InvalidClaimFormat(_) => Self::Claims,
+            ErrorKind::MissingRequiredClaim(_)
+            | ErrorKind::Json(_)
+            | ErrorKind::InvalidClaimFormat(_) => Self::Claims,
             _ => Self::Signature,
         }
     }

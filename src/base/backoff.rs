@@ -15,11 +15,13 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// The wait after a failure that followed so many others.
     pub(crate) fn wait(self, others: u32) -> Millis {
-        self.first.saturating_mul(1 << others.min(20)).min(self.longest)
+        self.first
+            .saturating_mul(1 << others.min(20))
+            .min(self.longest)
     }
 
-    /// At least half of [`Self::wait`], and all of it with a chance of 1: those who failed together do not come back
-    /// in step.
+    /// At least half of [`Self::wait`], and all of it with a chance of 1: those who failed together
+    /// do not come back in step.
     pub(crate) fn jittered(self, others: u32, chance: f64) -> Millis {
         let half = self.wait(others) / 2;
         half + (half as f64 * chance.clamp(0.0, 1.0)) as Millis
@@ -32,11 +34,17 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_up_to_the_longest() {
-        let backoff = Backoff { first: 500, longest: 3_000 };
+        let backoff = Backoff {
+            first: 500,
+            longest: 3_000,
+        };
         assert_eq!(
             [0, 1, 2, 3, 63, u32::MAX].map(|others| backoff.wait(others)),
             [500, 1_000, 2_000, 3_000, 3_000, 3_000]
         );
-        assert_eq!([0.0, 0.5, 1.0, 7.0].map(|chance| backoff.jittered(1, chance)), [500, 750, 1_000, 1_000]);
+        assert_eq!(
+            [0.0, 0.5, 1.0, 7.0].map(|chance| backoff.jittered(1, chance)),
+            [500, 750, 1_000, 1_000]
+        );
     }
 }

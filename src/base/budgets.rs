@@ -1,4 +1,5 @@
-//! A rate limit for each of many, such as users or addresses. Only those who took something lately are remembered.
+//! A rate limit for each of many, such as users or addresses. Only those who took something lately
+//! are remembered.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,8 @@ use dashmap::DashMap;
 use super::clock::Millis;
 use super::gcra::Rate;
 
-/// Says once a second, to one of many callers, that it is time to forget whose budgets are full again.
+/// Says once a second, to one of many callers, that it is time to forget whose budgets are full
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct TimeToForget(AtomicU64);
 
@@ -16,7 +18,11 @@ impl TimeToForget {
     pub(crate) fn is_due(&self, now: Millis) -> bool {
         let last = self.0.load(Ordering::Relaxed);
         let is_time = now >= last.saturating_add(1_000);
-        is_time && self.0.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        is_time
+            && self
+                .0
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 }
 
@@ -29,7 +35,11 @@ pub(crate) struct Budgets<K: Eq + Hash> {
 
 impl<K: Eq + Hash + Clone> Budgets<K> {
     pub(crate) fn new(rate: Rate) -> Self {
-        Self { rate, spent: DashMap::new(), time_to_forget: TimeToForget::default() }
+        Self {
+            rate,
+            spent: DashMap::new(),
+            time_to_forget: TimeToForget::default(),
+        }
     }
 
     /// Takes so many units if the budget has them, else nothing.
@@ -57,12 +67,15 @@ impl<K: Eq + Hash + Clone> Budgets<K> {
 
     /// How long until the budget is no longer overdrawn, in ms.
     pub(crate) fn wait(&self, whose: &K, now: Millis) -> Millis {
-        self.spent.get(whose).map_or(0, |spent| self.rate.wait(*spent, now))
+        self.spent
+            .get(whose)
+            .map_or(0, |spent| self.rate.wait(*spent, now))
     }
 
     fn forget(&self, now: Millis) {
         if self.time_to_forget.is_due(now) {
-            self.spent.retain(|_, spent| self.rate.is_spent(*spent, now));
+            self.spent
+                .retain(|_, spent| self.rate.is_spent(*spent, now));
             self.spent.shrink_to_fit();
         }
     }

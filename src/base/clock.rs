@@ -1,7 +1,8 @@
 //! Time: one clock for the whole process, which tests can pause and move.
 //!
-//! Inside the gateway, time is milliseconds since its start (`Millis`, which fit an atomic); Unix time is only shown to
-//! people. A gateway judges by this clock alone whether another one lives, never by that gateway's or the store's.
+//! Inside the gateway, time is milliseconds since its start (`Millis`, which fit an atomic); Unix
+//! time is only shown to people. A gateway judges by this clock alone whether another one lives,
+//! never by that gateway's or the store's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +23,9 @@ pub struct Clock {
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Self {
-        Self { start: Instant::now() }
+        Self {
+            start: Instant::now(),
+        }
     }
 
     /// Milliseconds since the start, monotonic; stands still under `tokio::time::pause`.
@@ -48,7 +51,10 @@ impl Clock {
 
 /// Milliseconds since 1970, from the machine's wall clock.
 pub fn unix_now() -> UnixMillis {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as UnixMillis
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_millis() as UnixMillis
 }
 
 /// A duration in whole milliseconds, or the most there is.

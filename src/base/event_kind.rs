@@ -1,5 +1,5 @@
-//! The kinds of events that are written to the stream `rollcall:events`, by the names that consumers know.
-//! `docs/events.md` describes each.
+//! The kinds of events that are written to the stream `rollcall:events`, by the names that
+//! consumers know. `docs/events.md` describes each.
 
 use std::fmt;
 

@@ -9,7 +9,8 @@ pub const STOPPED: u8 = 0;
 pub const FINDINGS: u8 = 1;
 /// The command line or the settings are wrong, or a file that they name, or the API key.
 pub const WRONG_SETTINGS: u8 = 64;
-/// An address cannot be bound; the store, at start, or a gateway does not answer a command; the store lacks something.
+/// An address cannot be bound; the store, at start, or a gateway does not answer a command; the
+/// store lacks something.
 pub const UNAVAILABLE: u8 = 69;
 /// A panic, or a long-lived task that ended early.
 pub const BUG: u8 = 70;
@@ -20,10 +21,19 @@ pub const STOPPED_TWICE: u8 = 130;
 pub const CODES: &[(u8, &str)] = &[
     (STOPPED, "done, or stopped as asked"),
     (FINDINGS, "an audit found something that remains"),
-    (WRONG_SETTINGS, "wrong usage or settings, or a file that they name is wrong; all mistakes are named at once"),
-    (UNAVAILABLE, "an address is taken, Redis or a gateway does not answer, or Redis refuses what a gateway needs"),
+    (
+        WRONG_SETTINGS,
+        "wrong usage or settings, or a file that they name is wrong; all mistakes are named at once",
+    ),
+    (
+        UNAVAILABLE,
+        "an address is taken, Redis or a gateway does not answer, or Redis refuses what a gateway needs",
+    ),
     (BUG, "a bug: a panic, or a task that must not end has ended"),
-    (STOPPED_TWICE, "a second signal came before the stop had ended"),
+    (
+        STOPPED_TWICE,
+        "a second signal came before the stop had ended",
+    ),
 ];
 
 /// Writes to standard error, whatever the log level, why the process ends; answers the code.

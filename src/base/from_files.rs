@@ -1,9 +1,10 @@
-//! What parts of a gateway that come from files of the settings have in common, so that one task can watch all the
-//! files: `edge/reload.rs`.
+//! What parts of a gateway that come from files of the settings have in common, so that one task
+//! can watch all the files: `edge/reload.rs`.
 
 use std::path::PathBuf;
 
-/// A part that is read from files, and can be read again while the gateway runs: keys, secrets, certificates.
+/// A part that is read from files, and can be read again while the gateway runs: keys, secrets,
+/// certificates.
 pub trait FromFiles: Send + Sync {
     /// What it is, as in `the API keys`; for the log and for operators.
     fn name(&self) -> &'static str;
@@ -14,6 +15,7 @@ pub trait FromFiles: Send + Sync {
     /// Reads the files again. It blocks.
     ///
     /// # Errors
-    /// What is wrong, with the setting that names the file, quoting nothing of the file. The part then stays as it was.
+    /// What is wrong, with the setting that names the file, quoting nothing of the file. The part
+    /// then stays as it was.
     fn read_again(&self) -> Result<(), String>;
 }

@@ -21,8 +21,11 @@ impl GatewayUrl {
     /// # Errors
     /// What would be an address.
     pub fn parse(url: &str) -> Result<Self, &'static str> {
-        const RIGHT: &str = "is no address of a gateway; right would be http://host:port or https://host:port";
-        let known = ["http://", "https://"].into_iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme)?)));
+        const RIGHT: &str =
+            "is no address of a gateway; right would be http://host:port or https://host:port";
+        let known = ["http://", "https://"]
+            .into_iter()
+            .find_map(|scheme| Some((scheme, url.strip_prefix(scheme)?)));
         let (scheme, rest) = known.ok_or(RIGHT)?;
         let authority: Authority = rest.trim_end_matches('/').parse().map_err(|_| RIGHT)?;
         if authority.host().is_empty() || authority.as_str().contains('@') {

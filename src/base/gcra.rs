@@ -1,5 +1,5 @@
-//! A rate limit whose state is one number: until when everything so far would take at the rate (GCRA). A socket keeps
-//! one for its messages, a room one for its joins. Pure: `now` comes in.
+//! A rate limit whose state is one number: until when everything so far would take at the rate
+//! (GCRA). A socket keeps one for its messages, a room one for its joins. Pure: `now` comes in.
 //!
 //! [`RateLimiter`](super::rate_limiter::RateLimiter) makes its callers wait; this limit refuses.
 
@@ -37,19 +37,26 @@ pub(crate) enum Load {
 impl Rate {
     /// 0 is no limit.
     pub(crate) fn per_second(rate: u32) -> Self {
-        Self { interval: SECOND.checked_div(rate.into()).unwrap_or(0), burst: BURST_SECONDS * SECOND }
+        Self {
+            interval: SECOND.checked_div(rate.into()).unwrap_or(0),
+            burst: BURST_SECONDS * SECOND,
+        }
     }
 
     /// The same rate with what takes so many seconds at once.
     pub(crate) fn with_burst(self, seconds: u64) -> Self {
-        Self { burst: seconds * SECOND, ..self }
+        Self {
+            burst: seconds * SECOND,
+            ..self
+        }
     }
 
     pub(crate) fn is_unlimited(self) -> bool {
         self.interval == 0
     }
 
-    /// Counts `units` more, whether or not they are within the rate: a client that goes on sending gets further behind.
+    /// Counts `units` more, whether or not they are within the rate: a client that goes on sending
+    /// gets further behind.
     pub(crate) fn count(self, state: &mut u64, units: u32, now: Millis) -> Load {
         let now = now.saturating_mul(NANOS);
         let before = (*state).max(now);
@@ -85,7 +92,10 @@ impl Rate {
 
     /// How long until what was counted is within the rate again, in ms.
     pub(crate) fn wait(self, state: u64, now: Millis) -> Millis {
-        state.saturating_sub(now.saturating_mul(NANOS)).saturating_sub(self.burst).div_ceil(NANOS)
+        state
+            .saturating_sub(now.saturating_mul(NANOS))
+            .saturating_sub(self.burst)
+            .div_ceil(NANOS)
     }
 
     /// Whether less than a whole burst is left.
@@ -93,11 +103,16 @@ impl Rate {
         state > now.saturating_mul(NANOS)
     }
 
-    /// Counts one more if it is within the rate, else nothing: others are let in at the rate, however many ask.
+    /// Counts one more if it is within the rate, else nothing: others are let in at the rate,
+    /// however many ask.
     pub(crate) fn admit(self, state: &AtomicU64, now: Millis) -> bool {
         let now = now.saturating_mul(NANOS);
-        let one_more = |before: u64| Some(before.max(now) + self.interval).filter(|after| after - now <= self.burst);
-        state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+        let one_more = |before: u64| {
+            Some(before.max(now) + self.interval).filter(|after| after - now <= self.burst)
+        };
+        state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
     }
 }
 
@@ -132,12 +147,25 @@ mod tests {
     fn many_at_once_are_counted_as_many() {
         let mut state = 0;
         assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::Within);
-        assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::FirstBeyond);
-        assert_eq!(Rate::per_second(10).count(&mut state, u32::MAX, 5), Load::FarBeyond);
+        assert_eq!(
+            Rate::per_second(10).count(&mut state, 20, 5),
+            Load::FirstBeyond
+        );
+        assert_eq!(
+            Rate::per_second(10).count(&mut state, u32::MAX, 5),
+            Load::FarBeyond
+        );
         let mut state = 0;
         let loads = [100, 1].map(|units| Rate::per_second(10).count(&mut state, units, 5));
-        assert_eq!(loads, [Load::FirstBeyond, Load::FarBeyond], "first the warning");
-        assert_eq!(Rate::per_second(0).count(&mut 0, u32::MAX, u64::MAX), Load::Within);
+        assert_eq!(
+            loads,
+            [Load::FirstBeyond, Load::FarBeyond],
+            "first the warning"
+        );
+        assert_eq!(
+            Rate::per_second(0).count(&mut 0, u32::MAX, u64::MAX),
+            Load::Within
+        );
     }
 
     #[test]
@@ -149,14 +177,20 @@ mod tests {
         assert_eq!(rate.wait(state, 0), 0);
         rate.count(&mut state, 5, 0);
         assert_eq!([0, 499, 500].map(|now| rate.wait(state, now)), [500, 1, 0]);
-        assert_eq!([4_499, 4_500].map(|now| rate.is_spent(state, now)), [true, false]);
+        assert_eq!(
+            [4_499, 4_500].map(|now| rate.is_spent(state, now)),
+            [true, false]
+        );
     }
 
     #[test]
     fn those_who_are_refused_do_not_keep_others_out() {
         let (rate, state) = (Rate::per_second(10), AtomicU64::new(0));
         let admitted = |now| (0..1_000).filter(|_| rate.admit(&state, now)).count();
-        assert_eq!([0, 50, 100, 1_100, 60_000].map(admitted), [20, 0, 1, 10, 20]);
+        assert_eq!(
+            [0, 50, 100, 1_100, 60_000].map(admitted),
+            [20, 0, 1, 10, 20]
+        );
         assert!((0..1_000).all(|_| Rate::per_second(0).admit(&AtomicU64::new(0), 0)));
     }
 }

@@ -1,5 +1,5 @@
-//! What the clients of other HTTP services have in common: the bounded body of an answer, and errors that do not name
-//! the URL, which may hold a password.
+//! What the clients of other HTTP services have in common: the bounded body of an answer, and
+//! errors that do not name the URL, which may hold a password.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,8 @@ use std::io;
 use reqwest::Response;
 use tokio_rustls::rustls::{self, CertificateError};
 
-/// What went wrong. The error itself only says what was tried; the innermost one says why that failed.
+/// What went wrong. The error itself only says what was tried; the innermost one says why that
+/// failed.
 pub fn reason(why: reqwest::Error) -> String {
     let why = why.without_url();
     if let Some(problem) = certificate_problem(&why) {
@@ -20,12 +21,16 @@ pub fn reason(why: reqwest::Error) -> String {
     innermost.to_string()
 }
 
-/// Why the certificate of the other side is not accepted, as a sentence; `None` if something else went wrong.
+/// Why the certificate of the other side is not accepted, as a sentence; `None` if something else
+/// went wrong.
 pub fn certificate_problem(why: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(why);
     while let Some(mut error) = next {
         // The source of an I/O error is that of the error inside, which is skipped so.
-        while let Some(inside) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        while let Some(inside) = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+        {
             error = inside;
         }
         if let Some(rustls::Error::InvalidCertificate(problem)) = error.downcast_ref() {
@@ -38,7 +43,9 @@ pub fn certificate_problem(why: &(dyn Error + 'static)) -> Option<String> {
 
 fn in_words(problem: &CertificateError) -> String {
     match problem {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired".to_owned()
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet; look at the clocks".to_owned()
         }

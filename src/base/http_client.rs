@@ -1,6 +1,6 @@
-//! The one way to make a client of another HTTP service, so that none tells more than it must or goes elsewhere: no
-//! referer, no redirects, and no proxy that the environment names unless a setting asks for it. `tests/tidy.rs` holds
-//! that nobody makes a client in another way.
+//! The one way to make a client of another HTTP service, so that none tells more than it must or
+//! goes elsewhere: no referer, no redirects, and no proxy that the environment names unless a
+//! setting asks for it. `tests/tidy.rs` holds that nobody makes a client in another way.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ pub(crate) enum Proxy {
     OfEnvironment,
 }
 
-/// A client whose requests have this long from the connection to the last byte. Whoever needs more adds to it.
+/// A client whose requests have this long from the connection to the last byte. Whoever needs more
+/// adds to it.
 pub(crate) fn builder(timeout: Duration, proxy: Proxy) -> ClientBuilder {
     let client = Client::builder()
         .timeout(timeout)
@@ -35,6 +36,10 @@ pub(crate) fn redirects_within(scheme: &str, most: usize) -> Policy {
     let scheme = scheme.to_owned();
     Policy::custom(move |attempt: Attempt<'_>| {
         let allowed = attempt.previous().len() <= most && attempt.url().scheme() == scheme;
-        if allowed { attempt.follow() } else { attempt.stop() }
+        if allowed {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
     })
 }

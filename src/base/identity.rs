@@ -24,7 +24,9 @@ impl Role {
     }
 
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        [Self::Viewer, Self::Streamer, Self::Service].into_iter().find(|role| role.as_str() == word)
+        [Self::Viewer, Self::Streamer, Self::Service]
+            .into_iter()
+            .find(|role| role.as_str() == word)
     }
 }
 
@@ -35,7 +37,7 @@ pub struct Identity {
     pub user: UserId,
     /// What the user may do.
     pub role: Role,
-    /// False with `?count=false` or `?invisible=true`, which mean the same, and if the token says so: the socket takes
-    /// part, and is in no figure, no list, no time and no event.
+    /// False with `?count=false` or `?invisible=true`, which mean the same, and if the token says
+    /// so: the socket takes part, and is in no figure, no list, no time and no event.
     pub counted: bool,
 }

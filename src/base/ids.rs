@@ -1,7 +1,8 @@
 //! Ids: which strings are valid, and which slice of a live a user falls into.
 //!
-//! Every id in the program came through one of the `parse` functions here, so no brace, space, `*` or control byte ever
-//! reaches a key, and each can stand in the path of a URL. The edges (WebSocket, HTTP) and the stores call them.
+//! Every id in the program came through one of the `parse` functions here, so no brace, space, `*`
+//! or control byte ever reaches a key, and each can stand in the path of a URL. The edges
+//! (WebSocket, HTTP) and the stores call them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 /// The longest id, in bytes.
 const MAX_ID_LEN: usize = 64;
 
-/// No ids: clients and proxies take such a segment out of the path of a URL, with the one before it.
+/// No ids: clients and proxies take such a segment out of the path of a URL, with the one before
+/// it.
 pub(crate) const DOTS: [&str; 2] = [".", ".."];
 
 /// The most slices one live can have.
@@ -46,7 +48,11 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
     if DOTS.contains(&id) {
         return Err(InvalidId::Dots);
     }
-    if id.bytes().all(|byte| fits(byte, extra)) { Ok(()) } else { Err(InvalidId::Alphabet) }
+    if id.bytes().all(|byte| fits(byte, extra)) {
+        Ok(())
+    } else {
+        Err(InvalidId::Alphabet)
+    }
 }
 
 fn fits(byte: u8, extra: &[u8]) -> bool {
@@ -59,7 +65,9 @@ const OF_USERS: &[u8] = b":@";
 /// 80 random bits in lower-case letters and digits.
 pub(super) fn random_name() -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    (0..16).map(|_| char::from(ALPHABET[rand::random_range(0..32)])).collect()
+    (0..16)
+        .map(|_| char::from(ALPHABET[rand::random_range(0..32)]))
+        .collect()
 }
 
 macro_rules! id_type {
@@ -160,8 +168,8 @@ impl Login {
         Ok(Self(login.into()))
     }
 
-    /// A new one for a comparison: logins of one folded form are the same. A login is ASCII, so this needs no table of
-    /// Unicode that changes from version to version.
+    /// A new one for a comparison: logins of one folded form are the same. A login is ASCII, so
+    /// this needs no table of Unicode that changes from version to version.
     #[must_use]
     pub fn folded(&self) -> Self {
         Self(self.0.to_ascii_lowercase().into())
@@ -169,7 +177,8 @@ impl Login {
 }
 
 impl LiveId {
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]` that do not end in `_slice` and digits, other than `.` and `..`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]` that do not end in `_slice` and digits, other than
+    /// `.` and `..`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b"")?;
         let stem = id.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -209,8 +218,8 @@ impl UserId {
         1 + (self.xxh3() % u64::from(slices.max(1))) as u32
     }
 
-    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these: the order does not matter, and
-    /// each change updates it at no cost.
+    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these: the order
+    /// does not matter, and each change updates it at no cost.
     pub fn xxh3(&self) -> u64 {
         xxhash_rust::xxh3::xxh3_64(self.0.as_bytes())
     }
@@ -230,7 +239,9 @@ impl GatewayId {
 }
 
 /// Counts the openings of one `live_id`. A call that carries an old epoch is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
@@ -245,9 +256,11 @@ impl fmt::Display for Epoch {
 pub enum OnlineSet {
     /// The viewers of a live, and the fans among them.
     Live(LiveId),
-    /// All users on the platform. This set is always open, in one epoch, and has [`USERS_SLICES`] slices.
+    /// All users on the platform. This set is always open, in one epoch, and has [`USERS_SLICES`]
+    /// slices.
     Users,
-    /// The streamers with a socket. This set is always open, in one epoch, and has [`STREAMERS_SLICES`] slices.
+    /// The streamers with a socket. This set is always open, in one epoch, and has
+    /// [`STREAMERS_SLICES`] slices.
     Streamers,
 }
 
@@ -260,8 +273,8 @@ impl OnlineSet {
         }
     }
 
-    /// Whether the store keeps a note on each user of the set: since when a viewer is there, or in which lives a user
-    /// of the platform is.
+    /// Whether the store keeps a note on each user of the set: since when a viewer is there, or in
+    /// which lives a user of the platform is.
     pub fn keeps_notes(&self) -> bool {
         matches!(self, Self::Live(_) | Self::Users)
     }
@@ -323,17 +336,29 @@ pub struct SliceId {
 impl SliceId {
     /// A slice of a live.
     pub fn of_live(live: LiveId, index: u32, of: u32) -> Self {
-        Self { set: OnlineSet::Live(live), index, of }
+        Self {
+            set: OnlineSet::Live(live),
+            index,
+            of,
+        }
     }
 
     /// The slice of a user in a set that has `of` of them.
     pub fn of_user(set: OnlineSet, user: &UserId, of: u32) -> Self {
-        Self { set, index: user.slice_index(of), of }
+        Self {
+            set,
+            index: user.slice_index(of),
+            of,
+        }
     }
 
     /// Every slice of a set that has `of` of them.
     pub fn all(set: OnlineSet, of: u32) -> impl Iterator<Item = Self> {
-        (1..=of).map(move |index| Self { set: set.clone(), index, of })
+        (1..=of).map(move |index| Self {
+            set: set.clone(),
+            index,
+            of,
+        })
     }
 
     /// The live, if the slice belongs to one.
@@ -348,7 +373,17 @@ mod tests {
 
     #[test]
     fn ids_outside_the_alphabet_are_refused() {
-        for bad in ["", " ", "a b", "{42}", "42\n", "42*", "42:1", "ä", &"x".repeat(65)] {
+        for bad in [
+            "",
+            " ",
+            "a b",
+            "{42}",
+            "42\n",
+            "42*",
+            "42:1",
+            "ä",
+            &"x".repeat(65),
+        ] {
             assert!(LiveId::parse(bad).is_err(), "{bad:?}");
         }
         assert!(LiveId::parse(&"x".repeat(64)).is_ok());
@@ -369,9 +404,16 @@ mod tests {
             assert!(UserId::may_begin_with(dots));
         }
         for good in ["...", ".a", "a..", "..a", ".-"] {
-            assert!(LiveId::parse(good).is_ok() && UserId::parse(good).is_ok(), "{good}");
+            assert!(
+                LiveId::parse(good).is_ok() && UserId::parse(good).is_ok(),
+                "{good}"
+            );
         }
-        assert!(UserId::may_begin_with("") && !UserId::may_begin_with("{") && !UserId::may_begin_with(&"x".repeat(65)));
+        assert!(
+            UserId::may_begin_with("")
+                && !UserId::may_begin_with("{")
+                && !UserId::may_begin_with(&"x".repeat(65))
+        );
     }
 
     #[test]
@@ -389,7 +431,14 @@ mod tests {
         // From the reference implementation: xxh3_64("u1") = 11367126444297510385.
         for (user, of_8, of_256) in [("u1", 2, 242), ("mail@example.org", 5, 85)] {
             let user = UserId::parse(user).unwrap();
-            assert_eq!((user.slice_index(1), user.slice_index(8), user.slice_index(256)), (1, of_8, of_256));
+            assert_eq!(
+                (
+                    user.slice_index(1),
+                    user.slice_index(8),
+                    user.slice_index(256)
+                ),
+                (1, of_8, of_256)
+            );
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The prefix of every key and channel in Redis, so that several installations can share a server.
 //!
-//! Two installations are apart if no key of one can be a key of the other. With prefixes of the same length that is
-//! plain. A prefix that goes on where another one ends must not go on like the beginning of a key: with `live:`, the
-//! list of open lives would be `live:lives`, which without a prefix is the record of a live called `lives`.
+//! Two installations are apart if no key of one can be a key of the other. With prefixes of the
+//! same length that is plain. A prefix that goes on where another one ends must not go on like the
+//! beginning of a key: with `live:`, the list of open lives would be `live:lives`, which without a
+//! prefix is the record of a live called `lives`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 /// The longest prefix, in bytes.
 const MAX_LEN: usize = 64;
 
-/// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
+/// What the keys begin with that have an id at their end. [`tests/documents`] holds this list
+/// against docs/redis.md.
 const BEGINNINGS: [&str; 12] = [
     "online-fans:",
     "last-seen:",
@@ -40,7 +42,9 @@ pub enum InvalidPrefix {
     #[error("may contain A-Z a-z 0-9 _ . : - only")]
     Alphabet,
     /// Another installation's keys could be the same.
-    #[error("must not contain {0}, which keys begin with; another installation could have the same keys")]
+    #[error(
+        "must not contain {0}, which keys begin with; another installation could have the same keys"
+    )]
     Beginning(&'static str),
 }
 
@@ -53,10 +57,16 @@ impl KeyPrefix {
         if text.len() > MAX_LEN {
             return Err(InvalidPrefix::Length);
         }
-        if !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b)) {
+        if !text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b))
+        {
             return Err(InvalidPrefix::Alphabet);
         }
-        match BEGINNINGS.into_iter().find(|beginning| text.contains(beginning)) {
+        match BEGINNINGS
+            .into_iter()
+            .find(|beginning| text.contains(beginning))
+        {
             Some(beginning) => Err(InvalidPrefix::Beginning(beginning)),
             None => Ok(Self(text.into())),
         }
@@ -86,15 +96,35 @@ mod tests {
 
     #[test]
     fn a_prefix_that_could_move_or_share_a_key_is_refused() {
-        for good in ["", "app1:", "rollcall:", "a.b_c-D:9", "lives", &"x".repeat(64)] {
+        for good in [
+            "",
+            "app1:",
+            "rollcall:",
+            "a.b_c-D:9",
+            "lives",
+            &"x".repeat(64),
+        ] {
             assert_eq!(KeyPrefix::parse(good).unwrap().as_str(), good);
         }
-        for bad in [" ", "a{b}:", "a*", "a?", "a\n", "ä:", "a/b", "a@b:", &"x".repeat(65)] {
+        for bad in [
+            " ",
+            "a{b}:",
+            "a*",
+            "a?",
+            "a\n",
+            "ä:",
+            "a/b",
+            "a@b:",
+            &"x".repeat(65),
+        ] {
             assert!(KeyPrefix::parse(bad).is_err(), "{bad:?}");
         }
         for beginning in BEGINNINGS {
             let longer = format!("app1:{beginning}x");
-            assert_eq!(KeyPrefix::parse(&longer), Err(InvalidPrefix::Beginning(beginning)));
+            assert_eq!(
+                KeyPrefix::parse(&longer),
+                Err(InvalidPrefix::Beginning(beginning))
+            );
         }
     }
 }

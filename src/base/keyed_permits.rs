@@ -1,5 +1,6 @@
-//! Permits that are counted by key: no more than so many are held with the same key. A key is remembered only while a
-//! permit with it is held, so the map is never larger than the number of permits.
+//! Permits that are counted by key: no more than so many are held with the same key. A key is
+//! remembered only while a permit with it is held, so the map is never larger than the number of
+//! permits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +25,10 @@ pub(crate) struct KeyedPermit {
 
 impl KeyedPermits {
     pub(crate) fn new(most: u32) -> Arc<Self> {
-        Arc::new(Self { most, held: Mutex::default() })
+        Arc::new(Self {
+            most,
+            held: Mutex::default(),
+        })
     }
 
     /// A permit, unless as many as may be are held with this key.
@@ -36,14 +40,19 @@ impl KeyedPermits {
             return None;
         }
         *held += 1;
-        Some(KeyedPermit { permits: self.clone(), key })
+        Some(KeyedPermit {
+            permits: self.clone(),
+            key,
+        })
     }
 }
 
 impl Drop for KeyedPermit {
     fn drop(&mut self) {
         let mut keys = self.permits.held.lock();
-        let Some(held) = keys.get_mut(&self.key) else { return };
+        let Some(held) = keys.get_mut(&self.key) else {
+            return;
+        };
         *held -= 1;
         if *held == 0 {
             keys.remove(&self.key);
@@ -73,11 +82,18 @@ mod tests {
     #[test]
     fn keys_vanish_with_their_permits() {
         let permits = KeyedPermits::new(1);
-        let herd: Vec<_> = (0..10_000).map(|key| permits.acquire(key).unwrap()).collect();
+        let herd: Vec<_> = (0..10_000)
+            .map(|key| permits.acquire(key).unwrap())
+            .collect();
         assert_eq!(permits.held.lock().len(), 10_000);
         drop(herd);
         let keys = permits.held.lock();
-        assert!(keys.is_empty() && keys.capacity() <= FEW, "{} keys, room for {}", keys.len(), keys.capacity());
+        assert!(
+            keys.is_empty() && keys.capacity() <= FEW,
+            "{} keys, room for {}",
+            keys.len(),
+            keys.capacity()
+        );
     }
 
     #[test]

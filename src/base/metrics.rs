@@ -1,5 +1,5 @@
-//! Every metric, declared once with its name and its line of help. A scrape renders them in the text format that it
-//! asks for; the hot path only makes a relaxed atomic add.
+//! Every metric, declared once with its name and its line of help. A scrape renders them in the
+//! text format that it asks for; the hot path only makes a relaxed atomic add.
 
 use std::ops::Deref;
 
@@ -47,13 +47,19 @@ pub(crate) struct Build {
     pub(crate) version: &'static str,
 }
 
-const THIS_BUILD: Build = Build { version: env!("CARGO_PKG_VERSION") };
+const THIS_BUILD: Build = Build {
+    version: env!("CARGO_PKG_VERSION"),
+};
 
 /// From a call in the same machine to one that takes as long as it may.
-const CALL_TIMES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
+const CALL_TIMES: [f64; 11] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
+];
 
 /// Of single commands.
-const ROUND_TRIPS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+const ROUND_TRIPS: [f64; 11] = [
+    0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct HttpAnswer {
@@ -73,7 +79,9 @@ pub(crate) struct HttpCall {
 
 /// From a look into memory to the longest that a request may take.
 fn request_times() -> Histogram {
-    Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    ])
 }
 
 macro_rules! metrics {
@@ -130,7 +138,8 @@ metrics! {
     handshakes_delayed: Counter,
     /// WebSocket upgrades refused, by reason
     upgrades_refused: Family<Why, Counter>,
-    /// Time from the request for a WebSocket, including its wait to be let in, until the WebSocket is open, in seconds
+    /// Time from the request for a WebSocket, including its wait to be let in, until the WebSocket
+    /// is open, in seconds
     handshake_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
     /// Checks of tokens, by result
     token_checks: Family<Outcome, Counter>,
@@ -186,19 +195,22 @@ metrics! {
     fan_source_calls: Family<Outcome, Counter>,
     /// Time of a call to a fan source outside the store, in seconds
     fan_source_seconds: Histogram = Histogram::new(CALL_TIMES),
-    /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open, one call tries; 2 open
+    /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open,
+    /// one call tries; 2 open
     fan_breaker: Gauge,
     /// Users named by a fan source that was not asked about them; they are ignored
     fan_strangers: Counter,
     /// Commands sent to the store
     store_calls: Counter,
-    /// Time from sending a command to a node of the store, or several commands at once, until it answered, in seconds
+    /// Time from sending a command to a node of the store, or several commands at once, until it
+    /// answered, in seconds
     store_call_seconds: Histogram = Histogram::new(ROUND_TRIPS),
     /// Failed calls to the store, by call and error
     store_errors: Family<StoreCall, Counter>,
     /// 1 if the store answers, 0 if it does not
     store_up: Gauge,
-    /// Times this gateway sent all its members of a slice again because the store had lost its entry
+    /// Times this gateway sent all its members of a slice again because the store had lost its
+    /// entry
     reasserts: Counter,
     /// Checks of a live against the store, by result
     checks: Family<Outcome, Counter>,
@@ -220,9 +232,11 @@ metrics! {
     swept_members: Counter,
     /// Time from the burial of a gateway until its members were removed from a slice, in seconds
     ghost_age_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
-    /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0 if there is none
+    /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0
+    /// if there is none
     ghost_oldest_seconds: Gauge,
-    /// Jobs that bring a status to the followers of its author, or take it from them, and are not done; of all gateways
+    /// Jobs that bring a status to the followers of its author, or take it from them, and are not
+    /// done; of all gateways
     fanout_jobs: Gauge,
     /// Age of the oldest of these jobs, in seconds; 0 if there is none
     fanout_lag_seconds: Gauge,
@@ -240,13 +254,15 @@ metrics! {
     webhook_lag_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3600.0]),
     /// Events that the webhook has not taken yet, on the gateway that sends; 0 on others
     webhook_waiting: Gauge,
-    /// Age of the oldest event that the gateway has read and the webhook has not taken, in seconds; 0 if there is none
+    /// Age of the oldest event that the gateway has read and the webhook has not taken, in seconds;
+    /// 0 if there is none
     webhook_oldest_seconds: Gauge,
     /// Events that the webhook did not take and that were given up
     webhook_dead: Counter,
     /// Events trimmed from the stream before the webhook had them
     events_trimmed: Counter,
-    /// Removals that no event tells of, because the stream could not be written and the record held too many
+    /// Removals that no event tells of, because the stream could not be written and the record held
+    /// too many
     removal_events_dropped: Counter,
     /// Fans whose coming or going was not written as an event, because too many waited
     fan_events_dropped: Counter,
@@ -258,13 +274,15 @@ metrics! {
     words_ignored: Family<Why, Counter>,
     /// Times messages were lost before this gateway read them, after which it checked everything
     words_lost: Counter,
-    /// Gateways that renew their leases and of which no messages arrive from some Redis server, this one included
+    /// Gateways that renew their leases and of which no messages arrive from some Redis server,
+    /// this one included
     unheard_gateways: Gauge,
     /// Times the connection for messages from other gateways was made again
     resubscriptions: Counter,
     /// HTTP answers, by route, method and status
     http_answers: Family<HttpAnswer, Counter>,
-    /// Time from the end of an HTTP request's head until the head of its answer, by route and method, in seconds
+    /// Time from the end of an HTTP request's head until the head of its answer, by route and
+    /// method, in seconds
     http_seconds: Family<HttpCall, Histogram> = Family::new_with_constructor(request_times),
     /// HTTP requests refused with 429, by what their budget belongs to
     http_limited: Family<Why, Counter>,
@@ -308,7 +326,9 @@ impl Metrics {
 
     /// The open sockets of a role.
     pub(crate) fn sockets_of(&self, role: Role) -> impl Deref<Target = Gauge> + '_ {
-        self.sockets_by_role.get_or_create(&OfRole { role: role.as_str() })
+        self.sockets_by_role.get_or_create(&OfRole {
+            role: role.as_str(),
+        })
     }
 
     /// Counts sockets that left their live for the same reason.
@@ -332,6 +352,8 @@ impl Metrics {
     }
 
     pub(crate) fn store_error(&self, call: &'static str, error: &'static str) {
-        self.store_errors.get_or_create(&StoreCall { call, error }).inc();
+        self.store_errors
+            .get_or_create(&StoreCall { call, error })
+            .inc();
     }
 }

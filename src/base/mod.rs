@@ -1,5 +1,5 @@
-//! What every other layer builds on: ids, time, metrics and small tools. Imports nothing of this crate outside this
-//! folder.
+//! What every other layer builds on: ids, time, metrics and small tools. Imports nothing of this
+//! crate outside this folder.
 
 pub(crate) mod backoff;
 pub(crate) mod budgets;

@@ -1,5 +1,5 @@
-//! What the operating system knows of this process: memory, CPU, open files. The names are those that the clients of
-//! Prometheus agree on, so they have no prefix of this program.
+//! What the operating system knows of this process: memory, CPU, open files. The names are those
+//! that the clients of Prometheus agree on, so they have no prefix of this program.
 
 use std::{fmt, fs, io};
 
@@ -11,12 +11,28 @@ use rustix::process::{Resource, getrlimit};
 
 /// Name, type and help of each.
 pub const ALL: &[(&str, &str, &str)] = &[
-    ("process_cpu_seconds", "Counter", "User and system CPU time spent, in seconds"),
-    ("process_resident_memory_bytes", "Gauge", "Resident memory, in bytes"),
+    (
+        "process_cpu_seconds",
+        "Counter",
+        "User and system CPU time spent, in seconds",
+    ),
+    (
+        "process_resident_memory_bytes",
+        "Gauge",
+        "Resident memory, in bytes",
+    ),
     ("process_open_fds", "Gauge", "Open file descriptors"),
-    ("process_max_fds", "Gauge", "Most file descriptors that may be open; absent if there is no limit"),
+    (
+        "process_max_fds",
+        "Gauge",
+        "Most file descriptors that may be open; absent if there is no limit",
+    ),
     ("process_threads", "Gauge", "Threads"),
-    ("process_start_time_seconds", "Gauge", "When the process started, in seconds since 1970"),
+    (
+        "process_start_time_seconds",
+        "Gauge",
+        "When the process started, in seconds since 1970",
+    ),
 ];
 
 /// Reads them at each scrape. What cannot be read is left out.
@@ -29,10 +45,20 @@ impl Collector for ProcessMetrics {
             let Some(value) = value else { continue };
             if *kind == "Counter" {
                 let metric = ConstCounter::new(value);
-                metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+                metric.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    metric.metric_type(),
+                )?)?;
             } else {
                 let metric = ConstGauge::new(value);
-                metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+                metric.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    metric.metric_type(),
+                )?)?;
             }
         }
         Ok(())
@@ -42,12 +68,17 @@ impl Collector for ProcessMetrics {
 /// The values, in the order of [`ALL`].
 fn read() -> [Option<f64>; 6] {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program, in parentheses, may have spaces in it. proc(5) numbers the fields from 1; the state,
-    // after the name, is the third.
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    // The name of the program, in parentheses, may have spaces in it. proc(5) numbers the fields
+    // from 1; the state, after the name, is the third.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace()
+        .collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
     let seconds = |number| Some(field(number)? / rustix::param::clock_ticks_per_second() as f64);
-    let (user, system, threads, start, pages) = (seconds(14), seconds(15), field(20), seconds(22), field(24));
+    let (user, system, threads, start, pages) =
+        (seconds(14), seconds(15), field(20), seconds(22), field(24));
     [
         user.zip(system).map(|(user, system)| user + system),
         pages.map(|pages| pages * rustix::param::page_size() as f64),
@@ -58,7 +89,8 @@ fn read() -> [Option<f64>; 6] {
     ]
 }
 
-/// Linux 6.2 and later tell the number as the size of the folder; before, the size is 0 and the files are counted.
+/// Linux 6.2 and later tell the number as the size of the folder; before, the size is 0 and the
+/// files are counted.
 fn open_files() -> io::Result<u64> {
     match fs::metadata("/proc/self/fd")?.len() {
         0 => Ok(fs::read_dir("/proc/self/fd")?.count() as u64),
@@ -68,5 +100,8 @@ fn open_files() -> io::Result<u64> {
 
 /// When the machine was started, in seconds since 1970.
 fn boot() -> Option<f64> {
-    fs::read_to_string("/proc/stat").ok()?.lines().find_map(|line| line.strip_prefix("btime ")?.parse().ok())
+    fs::read_to_string("/proc/stat")
+        .ok()?
+        .lines()
+        .find_map(|line| line.strip_prefix("btime ")?.parse().ok())
 }

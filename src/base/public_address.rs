@@ -1,5 +1,6 @@
-//! Which IP addresses are of the public Internet. Requests to a URL of a setting go to no other address unless the
-//! operator allows it, because such an address may be a service that trusts its own network.
+//! Which IP addresses are of the public Internet. Requests to a URL of a setting go to no other
+//! address unless the operator allows it, because such an address may be a service that trusts its
+//! own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,13 +29,15 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Only global unicast is public, and of that no range that stands for others' addresses or for no host: an IPv4
-/// address inside 6to4 or Teredo may be private.
+/// Only global unicast is public, and of that no range that stands for others' addresses or for no
+/// host: an IPv4 address inside 6to4 or Teredo may be private.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let is_global = (0x2000..0x4000).contains(&a);
-    // 2001::/23 has Teredo and other protocols, 2001:db8::/32 and 3fff::/20 are for documents, 2002::/16 is 6to4.
-    let is_special = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || (a == 0x3fff && b < 0x1000);
+    // 2001::/23 has Teredo and other protocols, 2001:db8::/32 and 3fff::/20 are for documents,
+    // 2002::/16 is 6to4.
+    let is_special =
+        (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || (a == 0x3fff && b < 0x1000);
     is_global && !is_special
 }
 
@@ -44,7 +47,14 @@ mod tests {
 
     #[test]
     fn only_addresses_of_hosts_on_the_internet_are_public() {
-        for address in ["1.1.1.1", "93.184.216.34", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "2001:4860::8888"] {
+        for address in [
+            "1.1.1.1",
+            "93.184.216.34",
+            "100.128.0.1",
+            "172.32.0.1",
+            "2606:4700::1111",
+            "2001:4860::8888",
+        ] {
             assert!(is_public(address.parse().unwrap()), "{address}");
         }
         for address in [

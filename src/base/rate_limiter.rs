@@ -1,8 +1,9 @@
-//! A rate limiter that books ahead, first come, first served: each booking learns how long it must wait. The admission
-//! of sockets and the flusher use it.
+//! A rate limiter that books ahead, first come, first served: each booking learns how long it must
+//! wait. The admission of sockets and the flusher use it.
 //!
-//! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Bookings may have any size: a
-//! large one goes when its turn comes, and later ones wait until it is paid for.
+//! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Bookings
+//! may have any size: a large one goes when its turn comes, and later ones wait until it is paid
+//! for.
 
 use std::time::Duration;
 
@@ -16,14 +17,20 @@ pub(crate) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// `per_second` in the long run, at least 1; after a pause, what fits into `burst` goes at once.
+    /// `per_second` in the long run, at least 1; after a pause, what fits into `burst` goes at
+    /// once.
     pub(crate) fn new(per_second: u32, burst: Duration) -> Self {
-        Self { interval: Duration::from_secs(1) / per_second.max(1), burst, next: None }
+        Self {
+            interval: Duration::from_secs(1) / per_second.max(1),
+            burst,
+            next: None,
+        }
     }
 
     /// How long a booking at `now` would have to wait.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
-        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+        self.next
+            .map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
     }
 
     /// Books `units` that go together; answers how long they wait.
@@ -52,7 +59,12 @@ mod tests {
         let now = Instant::now();
         let mut limiter = RateLimiter::new(100, BURST);
         let waits: Vec<Duration> = (0..200).map(|_| limiter.book(1, now)).collect();
-        let within = |span: u64| waits.iter().filter(|wait| **wait <= Duration::from_millis(span)).count();
+        let within = |span: u64| {
+            waits
+                .iter()
+                .filter(|wait| **wait <= Duration::from_millis(span))
+                .count()
+        };
         assert_eq!(within(0), 11);
         assert_eq!(within(1_000), 111);
         assert!(waits.is_sorted(), "first come, first");
@@ -64,7 +76,10 @@ mod tests {
         let mut limiter = RateLimiter::new(100, BURST);
         limiter.book(1, now);
         let later = now + Duration::from_secs(60);
-        assert_eq!((0..50).filter(|_| limiter.book(1, later).is_zero()).count(), 11);
+        assert_eq!(
+            (0..50).filter(|_| limiter.book(1, later).is_zero()).count(),
+            11
+        );
     }
 
     #[test]
@@ -73,6 +88,9 @@ mod tests {
         let mut limiter = RateLimiter::new(1_000, Duration::ZERO);
         assert_eq!(limiter.book(50_000, now), Duration::ZERO);
         assert_eq!(limiter.book(1, now), Duration::from_secs(50));
-        assert_eq!(limiter.book(1, now + Duration::from_secs(49)), Duration::from_millis(1_001));
+        assert_eq!(
+            limiter.book(1, now + Duration::from_secs(49)),
+            Duration::from_millis(1_001)
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! Reads a Redis URL: which servers to ask first, how they are laid out, and the login. Refuses what it does not
-//! understand, in messages that quote nothing of the URL, because it may contain a password. The settings validate a
-//! URL with it, and the store connects with it.
+//! Reads a Redis URL: which servers to ask first, how they are laid out, and the login. Refuses
+//! what it does not understand, in messages that quote nothing of the URL, because it may contain a
+//! password. The settings validate a URL with it, and the store connects with it.
 
 use std::fmt;
 
@@ -23,7 +23,10 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(name: impl Into<String>, port: u16) -> Self {
-        Self { name: name.into(), port }
+        Self {
+            name: name.into(),
+            port,
+        }
     }
 }
 
@@ -61,19 +64,36 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `redis[s]://[[user]:password@]host[:port][/db]`, `redis[s]-cluster://…host[:port],…` or
-    /// `redis[s]-sentinel://…host[:port],…[/service]`. The error says what is wrong and what would be right.
+    /// Reads `redis[s]://[[user]:password@]host[:port][/db]`, `redis[s]-cluster://…host[:port],…`
+    /// or `redis[s]-sentinel://…host[:port],…[/service]`. The error says what is wrong and what
+    /// would be right.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
         let tls = scheme.starts_with("rediss");
         let (layout, shape) = match scheme.strip_prefix(if tls { "rediss" } else { "redis" }) {
             Some("") => (Layout::Single, "host[:port][/db]"),
             Some("-cluster") => (Layout::Cluster, "host[:port][,host[:port]…]"),
-            Some("-sentinel") => (Layout::Sentinel(SERVICE.to_owned()), "host[:port][,host[:port]…][/service]"),
-            _ => return Err(format!("is no Redis URL; {SINGLE}, or one that begins with {SCHEMES}")),
+            Some("-sentinel") => (
+                Layout::Sentinel(SERVICE.to_owned()),
+                "host[:port][,host[:port]…][/service]",
+            ),
+            _ => {
+                return Err(format!(
+                    "is no Redis URL; {SINGLE}, or one that begins with {SCHEMES}"
+                ));
+            }
         };
-        let address = Self { layout, tls, user: None, password: None, hosts: Vec::new(), database: None };
+        let address = Self {
+            layout,
+            tls,
+            user: None,
+            password: None,
+            hosts: Vec::new(),
+            database: None,
+        };
         address.read(rest).map_err(|Flaw(problem, hint)| {
             format!("{problem}; right would be {scheme}://[user:password@]{shape}{hint}")
         })
@@ -92,14 +112,20 @@ impl Address {
             }
             None => authority,
         };
-        self.hosts = hosts.split(',').map(|host| self.read_host(host)).collect::<Result<_, _>>()?;
+        self.hosts = hosts
+            .split(',')
+            .map(|host| self.read_host(host))
+            .collect::<Result<_, _>>()?;
         if self.layout == Layout::Single && self.hosts.len() > 1 {
             return Err(Flaw("has several hosts", ""));
         }
         match &mut self.layout {
             _ if path.is_empty() => {}
             Layout::Single => {
-                let flaw = Flaw("has a database that is no number", ", with %2F for / in a password");
+                let flaw = Flaw(
+                    "has a database that is no number",
+                    ", with %2F for / in a password",
+                );
                 self.database = Some(path.parse().map_err(|_| flaw)?);
             }
             Layout::Cluster => return Err(Flaw("has a database, and a cluster has none", "")),
@@ -116,13 +142,29 @@ impl Address {
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
             _ => (text, None),
         };
-        let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-        if name.is_empty() || (name.contains([':', '@', '?', '#', '[', ']']) && in_brackets.is_none()) {
-            return Err(Flaw("has no host", ", with %40, %2F and %3A for @, / and : in a password"));
+        let in_brackets = name
+            .strip_prefix('[')
+            .and_then(|name| name.strip_suffix(']'));
+        if name.is_empty()
+            || (name.contains([':', '@', '?', '#', '[', ']']) && in_brackets.is_none())
+        {
+            return Err(Flaw(
+                "has no host",
+                ", with %40, %2F and %3A for @, / and : in a password",
+            ));
         }
-        let usual = if matches!(self.layout, Layout::Sentinel(_)) { SENTINEL_PORT } else { PORT };
-        let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0));
-        let flaw = Flaw("has a port that is no number from 1 to 65535", ", with %2F for / in a password");
+        let usual = if matches!(self.layout, Layout::Sentinel(_)) {
+            SENTINEL_PORT
+        } else {
+            PORT
+        };
+        let port = port.map_or(Some(usual), |port| {
+            port.parse().ok().filter(|port| *port != 0)
+        });
+        let flaw = Flaw(
+            "has a port that is no number from 1 to 65535",
+            ", with %2F for / in a password",
+        );
         Ok(Host::new(in_brackets.unwrap_or(name), port.ok_or(flaw)?))
     }
 }
@@ -131,13 +173,15 @@ impl Address {
 struct Flaw(&'static str, &'static str);
 
 /// The other schemes, for messages.
-const SCHEMES: &str = "rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://";
+const SCHEMES: &str =
+    "rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://";
 
 fn read_login(text: &str) -> Result<(Option<String>, Option<Secret>), Flaw> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let decode = |text: &str| {
-        let decoded =
-            percent_decode_str(text).decode_utf8().map_err(|_| Flaw("has a user or password that is no UTF-8", ""))?;
+        let decoded = percent_decode_str(text)
+            .decode_utf8()
+            .map_err(|_| Flaw("has a user or password that is no UTF-8", ""))?;
         Ok((!decoded.is_empty()).then(|| decoded.into_owned()))
     };
     Ok((decode(user)?, decode(password)?.map(Secret::new)))
@@ -148,21 +192,41 @@ mod tests {
     use super::*;
 
     fn hosts(url: &str) -> Vec<String> {
-        Address::parse(url).unwrap().hosts.iter().map(Host::to_string).collect()
+        Address::parse(url)
+            .unwrap()
+            .hosts
+            .iter()
+            .map(Host::to_string)
+            .collect()
     }
 
     #[test]
     fn every_layout_is_read() {
         let single = Address::parse("redis://us%65r:p%40ss%3Aword@h:1/3").unwrap();
-        assert_eq!((single.layout, single.tls, single.database), (Layout::Single, false, Some(3)));
+        assert_eq!(
+            (single.layout, single.tls, single.database),
+            (Layout::Single, false, Some(3))
+        );
         assert_eq!(single.user.as_deref(), Some("user"));
         assert_eq!(single.password, Some(Secret::new("p@ss:word")));
         let cluster = Address::parse("rediss-cluster://:p@a,b:7000,[::1]:7001").unwrap();
-        assert_eq!((cluster.layout, cluster.tls, cluster.user), (Layout::Cluster, true, None));
-        assert_eq!(hosts("rediss-cluster://:p@a,b:7000,[::1]:7001"), ["a:6379", "b:7000", "[::1]:7001"]);
+        assert_eq!(
+            (cluster.layout, cluster.tls, cluster.user),
+            (Layout::Cluster, true, None)
+        );
+        assert_eq!(
+            hosts("rediss-cluster://:p@a,b:7000,[::1]:7001"),
+            ["a:6379", "b:7000", "[::1]:7001"]
+        );
         let sentinel = |url| Address::parse(url).unwrap().layout;
-        assert_eq!(sentinel("redis-sentinel://a,b/main"), Layout::Sentinel("main".to_owned()));
-        assert_eq!(sentinel("redis-sentinel://a"), Layout::Sentinel("mymaster".to_owned()));
+        assert_eq!(
+            sentinel("redis-sentinel://a,b/main"),
+            Layout::Sentinel("main".to_owned())
+        );
+        assert_eq!(
+            sentinel("redis-sentinel://a"),
+            Layout::Sentinel("mymaster".to_owned())
+        );
         assert_eq!(hosts("redis-sentinel://a,b:1/main"), ["a:26379", "b:1"]);
     }
 

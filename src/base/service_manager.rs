@@ -1,5 +1,6 @@
-//! What the process tells the service manager that started it, by the protocol of systemd's sd_notify: that it is
-//! ready, that it stops, and that it lives. Without a service manager all of this does nothing. The process calls it.
+//! What the process tells the service manager that started it, by the protocol of systemd's
+//! sd_notify: that it is ready, that it stops, and that it lives. Without a service manager all of
+//! this does nothing. The process calls it.
 
 use std::time::Duration;
 
@@ -15,13 +16,19 @@ pub fn ready() {
 
 /// The gateway sends its sockets elsewhere and then ends.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("sending sockets elsewhere")]);
+    tell(&[
+        NotifyState::Stopping,
+        NotifyState::Status("sending sockets elsewhere"),
+    ]);
 }
 
-/// Says again and again that the process lives, if the service manager watches it (`WatchdogSec=`). It says so from a
-/// task, so a runtime that hangs falls silent, and the service manager starts the process again.
+/// Says again and again that the process lives, if the service manager watches it (`WatchdogSec=`).
+/// It says so from a task, so a runtime that hangs falls silent, and the service manager starts the
+/// process again.
 pub async fn feed_watchdog() {
-    let Some(limit) = sd_notify::watchdog_enabled() else { return };
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return;
+    };
     let mut turns = tokio::time::interval((limit / 3).max(LEAST));
     loop {
         turns.tick().await;

@@ -1,7 +1,9 @@
-//! The name of one socket's session, which `welcome` tells the client and which stands in the log lines of the socket.
-//! A session keeps a number of four bytes only, because a gateway has millions of them.
+//! The name of one socket's session, which `welcome` tells the client and which stands in the log
+//! lines of the socket. A session keeps a number of four bytes only, because a gateway has millions
+//! of them.
 //!
-//! This is not the `session_id` of attendance: that names a stay of a user in a live, over all the user's sockets.
+//! This is not the `session_id` of attendance: that names a stay of a user in a live, over all the
+//! user's sockets.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -57,6 +59,9 @@ mod tests {
         assert_ne!(ids[0].to_string(), ids[1].to_string());
         // Other tests begin sessions, too.
         assert!((1..1_000_000).contains(&ids[0].before(ids[1])));
-        assert_eq!(SessionId::numbered(u32::MAX).before(SessionId::numbered(4)), 5);
+        assert_eq!(
+            SessionId::numbered(u32::MAX).before(SessionId::numbered(4)),
+            5
+        );
     }
 }

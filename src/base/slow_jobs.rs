@@ -1,5 +1,5 @@
-//! Counts the jobs of a loop that wait for a node that hangs, so that jobs on other nodes can start meanwhile. The
-//! flusher and the publisher use it.
+//! Counts the jobs of a loop that wait for a node that hangs, so that jobs on other nodes can start
+//! meanwhile. The flusher and the publisher use it.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,11 @@ pub struct SlowJobs {
 impl SlowJobs {
     /// A job is slow once it has taken this long.
     pub fn new(after: Duration) -> Self {
-        Self { after, count: AtomicUsize::new(0), more: Notify::new() }
+        Self {
+            after,
+            count: AtomicUsize::new(0),
+            more: Notify::new(),
+        }
     }
 
     pub fn count(&self) -> usize {

@@ -1,6 +1,6 @@
-//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main` starts it once; the
-//! settings validate a log filter with it. [`Log`] changes what is logged while the process runs. With [`Traces`],
-//! spans go to a collector.
+//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main`
+//! starts it once; the settings validate a log filter with it. [`Log`] changes what is logged while
+//! the process runs. With [`Traces`], spans go to a collector.
 
 mod filter;
 mod log;
@@ -42,8 +42,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends logs, and the reports of panics, to standard error from now on, and spans to a collector, if there is one. The
-/// last spans go out when the answer is dropped.
+/// Sends logs, and the reports of panics, to standard error from now on, and spans to a collector,
+/// if there is one. The last spans go out when the answer is dropped.
 ///
 /// # Errors
 /// The filter cannot be read, the traces are set up wrongly, or the log is set up already.
@@ -55,12 +55,20 @@ pub fn init(log: &str, format: LogFormat, traces: Option<&Traces>) -> anyhow::Re
     let layer = fmt::layer().with_writer(io::stderr).with_ansi(colour);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         LogFormat::Text => layer.with_filter(lines).boxed(),
-        LogFormat::Json => {
-            layer.json().flatten_event(true).with_current_span(false).with_ansi(false).with_filter(lines).boxed()
-        }
+        LogFormat::Json => layer
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_ansi(false)
+            .with_filter(lines)
+            .boxed(),
     };
     let subscriber = Registry::default().with(layer).with(spans);
-    subscriber.try_init().ok().filter(|()| log.install()).ok_or_else(|| anyhow!("the log is set up already"))?;
+    subscriber
+        .try_init()
+        .ok()
+        .filter(|()| log.install())
+        .ok_or_else(|| anyhow!("the log is set up already"))?;
     bound_log_crate();
     panic::set_hook(Box::new(panics::log_panic));
     Ok(export)

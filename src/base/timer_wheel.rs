@@ -1,8 +1,8 @@
-//! A coarse timer wheel: hands out items at about a given time, at a cost of O(1) each. The reaper files sockets in it,
-//! upkeep files rooms.
+//! A coarse timer wheel: hands out items at about a given time, at a cost of O(1) each. The reaper
+//! files sockets in it, upkeep files rooms.
 //!
-//! Items are never cancelled or moved in the wheel: the caller checks the present state of an item that comes out, and
-//! files it again if need be. So a heartbeat touches no timer.
+//! Items are never cancelled or moved in the wheel: the caller checks the present state of an item
+//! that comes out, and files it again if need be. So a heartbeat touches no timer.
 
 use crate::base::clock::Millis;
 
@@ -16,30 +16,37 @@ pub(crate) struct TimerWheel<T> {
 }
 
 impl<T> TimerWheel<T> {
-    /// A wheel of `tick` milliseconds a bucket that goes round once in `span`; an item that is due later than that
-    /// costs one extra look each round.
+    /// A wheel of `tick` milliseconds a bucket that goes round once in `span`; an item that is due
+    /// later than that costs one extra look each round.
     pub(crate) fn new(tick: Millis, span: Millis, now: Millis) -> Self {
         let tick = tick.max(1);
         let size = (span / tick + 2).clamp(4, 4_096) as usize;
-        Self { tick, done: now / tick, buckets: (0..size).map(|_| Vec::new()).collect() }
+        Self {
+            tick,
+            done: now / tick,
+            buckets: (0..size).map(|_| Vec::new()).collect(),
+        }
     }
 
-    /// Files an item to be handed out at `at` or up to two ticks later, never before; the past means the next tick.
+    /// Files an item to be handed out at `at` or up to two ticks later, never before; the past
+    /// means the next tick.
     pub(crate) fn file(&mut self, at: Millis, item: T) {
         let due = at.div_ceil(self.tick).max(self.done + 1);
         let size = self.buckets.len() as u64;
         self.buckets[(due % size) as usize].push((due, item));
     }
 
-    /// Takes out all that is due by `now`. A bucket keeps no more memory than its remaining items need, so that one
-    /// round after a peak the wheel is as small as before.
+    /// Takes out all that is due by `now`. A bucket keeps no more memory than its remaining items
+    /// need, so that one round after a peak the wheel is as small as before.
     pub(crate) fn due(&mut self, now: Millis) -> Vec<T> {
         let now = now / self.tick;
         let size = self.buckets.len() as u64;
         let mut due = Vec::new();
         for tick in (self.done + 1..=now).take(self.buckets.len()) {
             let bucket = &mut self.buckets[(tick % size) as usize];
-            let (ready, later): (Vec<_>, Vec<_>) = std::mem::take(bucket).into_iter().partition(|(at, _)| *at <= now);
+            let (ready, later): (Vec<_>, Vec<_>) = std::mem::take(bucket)
+                .into_iter()
+                .partition(|(at, _)| *at <= now);
             *bucket = later;
             due.extend(ready.into_iter().map(|(_, item)| item));
         }
@@ -87,7 +94,8 @@ mod tests {
     #[test]
     fn the_wheel_frees_its_memory_after_a_peak() {
         let mut wheel = TimerWheel::new(100, 1_000, 0);
-        let memory = |wheel: &TimerWheel<u64>| wheel.buckets.iter().map(Vec::capacity).sum::<usize>();
+        let memory =
+            |wheel: &TimerWheel<u64>| wheel.buckets.iter().map(Vec::capacity).sum::<usize>();
         for at in 0..100_000 {
             wheel.file(at % 1_000, at);
         }

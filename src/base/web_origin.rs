@@ -1,5 +1,6 @@
-//! The parts of a web address that say who may talk to whom: `host[:port]`, as in the header `Host`, and an origin, as
-//! in the header `Origin`. Reading them is pure: the settings and the HTTP edge read them with the same code.
+//! The parts of a web address that say who may talk to whom: `host[:port]`, as in the header
+//! `Host`, and an origin, as in the header `Origin`. Reading them is pure: the settings and the
+//! HTTP edge read them with the same code.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +20,10 @@ impl Scheme {
     /// `None` for a scheme that no gateway is spoken to with.
     fn named(name: &str) -> Option<Self> {
         let known = [("http", Self::Http), ("https", Self::Https)];
-        known.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, scheme)| scheme)
+        known
+            .into_iter()
+            .find(|(known, _)| name.eq_ignore_ascii_case(known))
+            .map(|(_, scheme)| scheme)
     }
 
     fn default_port(self) -> u16 {
@@ -52,7 +56,9 @@ impl<'a> Authority<'a> {
         };
         let (host, rest) = text.split_at_checked(end)?;
         let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-        if !host.starts_with('[') && (host.is_empty() || host.len() > MAX_NAME || !host.bytes().all(is_name)) {
+        if !host.starts_with('[')
+            && (host.is_empty() || host.len() > MAX_NAME || !host.bytes().all(is_name))
+        {
             return None;
         }
         let port = match rest.strip_prefix(':') {
@@ -69,9 +75,13 @@ impl<'a> Authority<'a> {
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        let address: Option<IpAddr> =
-            bare.parse::<Ipv4Addr>().map(IpAddr::from).or_else(|_| bare.parse::<Ipv6Addr>().map(IpAddr::from)).ok();
-        self.host.eq_ignore_ascii_case("localhost") || address.is_some_and(|ip| ip.to_canonical().is_loopback())
+        let address: Option<IpAddr> = bare
+            .parse::<Ipv4Addr>()
+            .map(IpAddr::from)
+            .or_else(|_| bare.parse::<Ipv6Addr>().map(IpAddr::from))
+            .ok();
+        self.host.eq_ignore_ascii_case("localhost")
+            || address.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
     /// Whether both are the same, for a scheme with this port by default.
@@ -81,11 +91,12 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// What browsers send for a page without an origin, such as one in a sandboxed frame. All such pages send the same.
+/// What browsers send for a page without an origin, such as one in a sandboxed frame. All such
+/// pages send the same.
 pub const NO_ORIGIN: &str = "null";
 
-/// `scheme://host[:port]`: where a page came from. Pages inside apps have schemes of their own, such as
-/// `capacitor://localhost`, and one of a file may have no host.
+/// `scheme://host[:port]`: where a page came from. Pages inside apps have schemes of their own,
+/// such as `capacitor://localhost`, and one of a file may have no host.
 #[derive(Debug, Clone, Copy)]
 pub struct WebOrigin<'a> {
     scheme: &'a str,
@@ -98,7 +109,9 @@ impl<'a> WebOrigin<'a> {
     pub fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let is_of_scheme = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
-        if !scheme.starts_with(|first: char| first.is_ascii_alphabetic()) || !scheme.bytes().all(is_of_scheme) {
+        if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            || !scheme.bytes().all(is_of_scheme)
+        {
             return None;
         }
         let authority = Authority::parse(rest);
@@ -117,13 +130,16 @@ impl<'a> WebOrigin<'a> {
         self.scheme.eq_ignore_ascii_case(other.scheme) && is_same_host
     }
 
-    /// Whether a page of this origin is of the host that it asks, over a connection of this scheme. What arrives
-    /// without TLS may have been sent with it, to a balancer in front of the gateway. A page inside an app is of no
-    /// host, whatever its name.
+    /// Whether a page of this origin is of the host that it asks, over a connection of this scheme.
+    /// What arrives without TLS may have been sent with it, to a balancer in front of the gateway.
+    /// A page inside an app is of no host, whatever its name.
     #[must_use]
     pub fn is_of(&self, host: &Authority<'_>, scheme: Scheme) -> bool {
-        let (Some(own), Some(authority)) = (Scheme::named(self.scheme), &self.authority) else { return false };
-        (own == Scheme::Https || scheme == Scheme::Http) && authority.is(host, Some(own.default_port()))
+        let (Some(own), Some(authority)) = (Scheme::named(self.scheme), &self.authority) else {
+            return false;
+        };
+        (own == Scheme::Https || scheme == Scheme::Http)
+            && authority.is(host, Some(own.default_port()))
     }
 }
 
@@ -133,15 +149,21 @@ mod tests {
 
     #[test]
     fn a_host_is_a_name_or_an_address_with_or_without_a_port() {
-        for good in
-            ["localhost", "Example.org:8080", "127.0.0.1", "10.0.0.7:1", "[::1]", "[2001:db8::1]:443", "a_b-c.d"]
-        {
+        for good in [
+            "localhost",
+            "Example.org:8080",
+            "127.0.0.1",
+            "10.0.0.7:1",
+            "[::1]",
+            "[2001:db8::1]:443",
+            "a_b-c.d",
+        ] {
             assert!(Authority::parse(good).is_some(), "{good}");
         }
         let long = "a".repeat(MAX_NAME + 1);
         for bad in [
-            "", ":80", "a:", "a:b", "a:65536", "a:+1", "a:1:2", "a b", "a/b", "u@a", "a,b", "[::1", "::1", "[::1]x",
-            "[x]", "[]", "[::1]:", "é", "[é", "a\0", &long,
+            "", ":80", "a:", "a:b", "a:65536", "a:+1", "a:1:2", "a b", "a/b", "u@a", "a,b", "[::1",
+            "::1", "[::1]x", "[x]", "[]", "[::1]:", "é", "[é", "a\0", &long,
         ] {
             assert!(Authority::parse(bad).is_none(), "{bad:?}");
         }
@@ -149,19 +171,36 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_loopback() {
-        for local in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.9.9.9:8080", "[::1]", "[::ffff:127.0.0.1]:1"] {
+        for local in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1",
+            "127.9.9.9:8080",
+            "[::1]",
+            "[::ffff:127.0.0.1]:1",
+        ] {
             assert!(Authority::parse(local).unwrap().is_loopback(), "{local}");
         }
-        for other in
-            ["x", "localhost.example.org", "127.0.0.1.example.org", "0.0.0.0", "10.0.0.1", "[::]", "[2001:db8::1]"]
-        {
+        for other in [
+            "x",
+            "localhost.example.org",
+            "127.0.0.1.example.org",
+            "0.0.0.0",
+            "10.0.0.1",
+            "[::]",
+            "[2001:db8::1]",
+        ] {
             assert!(!Authority::parse(other).unwrap().is_loopback(), "{other}");
         }
     }
 
     #[test]
     fn origins_are_the_same_if_scheme_host_and_port_are() {
-        let same = |a, b| WebOrigin::parse(a).unwrap().is(&WebOrigin::parse(b).unwrap());
+        let same = |a, b| {
+            WebOrigin::parse(a)
+                .unwrap()
+                .is(&WebOrigin::parse(b).unwrap())
+        };
         assert!(same("https://example.org", "HTTPS://Example.org:443"));
         assert!(same("http://[::1]:80", "http://[::1]"));
         assert!(!same("https://example.org", "http://example.org"));
@@ -203,29 +242,54 @@ mod tests {
         ];
         for (place, app) in apps.iter().enumerate() {
             for (other_place, other) in apps.iter().enumerate() {
-                let same = WebOrigin::parse(app).unwrap().is(&WebOrigin::parse(other).unwrap());
+                let same = WebOrigin::parse(app)
+                    .unwrap()
+                    .is(&WebOrigin::parse(other).unwrap());
                 assert_eq!(same, place == other_place, "{app} {other}");
             }
         }
         let host = Authority::parse("localhost").unwrap();
         for app in apps {
             let origin = WebOrigin::parse(app).unwrap();
-            assert!(!origin.is_of(&host, Scheme::Http) && !origin.is_of(&host, Scheme::Https), "{app}");
+            assert!(
+                !origin.is_of(&host, Scheme::Http) && !origin.is_of(&host, Scheme::Https),
+                "{app}"
+            );
         }
-        let is = |a, b| WebOrigin::parse(a).unwrap().is(&WebOrigin::parse(b).unwrap());
-        assert!(!is("capacitor://localhost", "http://localhost"), "the scheme counts");
-        assert!(!is("capacitor://localhost:80", "capacitor://localhost"), "no port is the usual one of an app");
+        let is = |a, b| {
+            WebOrigin::parse(a)
+                .unwrap()
+                .is(&WebOrigin::parse(b).unwrap())
+        };
+        assert!(
+            !is("capacitor://localhost", "http://localhost"),
+            "the scheme counts"
+        );
+        assert!(
+            !is("capacitor://localhost:80", "capacitor://localhost"),
+            "no port is the usual one of an app"
+        );
     }
 
     #[test]
     fn a_page_is_of_the_host_that_it_asks_unless_it_came_without_tls_and_asks_with_it() {
-        let of =
-            |origin, host, scheme| WebOrigin::parse(origin).unwrap().is_of(&Authority::parse(host).unwrap(), scheme);
+        let of = |origin, host, scheme| {
+            WebOrigin::parse(origin)
+                .unwrap()
+                .is_of(&Authority::parse(host).unwrap(), scheme)
+        };
         assert!(of("https://example.org", "example.org", Scheme::Https));
-        assert!(of("https://example.org", "example.org:443", Scheme::Http), "behind a balancer that ends TLS");
+        assert!(
+            of("https://example.org", "example.org:443", Scheme::Http),
+            "behind a balancer that ends TLS"
+        );
         assert!(of("http://127.0.0.1:8080", "127.0.0.1:8080", Scheme::Http));
         assert!(!of("http://example.org", "example.org", Scheme::Https));
-        assert!(!of("https://example.org", "example.org:8443", Scheme::Https));
+        assert!(!of(
+            "https://example.org",
+            "example.org:8443",
+            Scheme::Https
+        ));
         assert!(!of("https://evil.org", "example.org", Scheme::Http));
     }
 }

@@ -1,7 +1,7 @@
-//! `rollcall check-config` tells what is wrong with the settings that a gateway would run with, and with the files that
-//! they name, and where each setting comes from. The files are read by the code with which a gateway reads them. It
-//! asks nobody unless it is told to, and shows no secret. Told to, it tries out on Redis what a gateway needs there,
-//! with keys that are gone a moment later.
+//! `rollcall check-config` tells what is wrong with the settings that a gateway would run with, and
+//! with the files that they name, and where each setting comes from. The files are read by the code
+//! with which a gateway reads them. It asks nobody unless it is told to, and shows no secret. Told
+//! to, it tries out on Redis what a gateway needs there, with keys that are gone a moment later.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
@@ -55,12 +55,23 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     // The files and Redis may tell the same.
     let mut told = HashSet::new();
     mistakes.retain(|mistake| told.insert(mistake.clone()));
-    let code = match (mistakes.is_empty(), unreachable.as_ref().is_none_or(Vec::is_empty)) {
+    let code = match (
+        mistakes.is_empty(),
+        unreachable.as_ref().is_none_or(Vec::is_empty),
+    ) {
         (false, _) => exit::WRONG_SETTINGS,
         (true, false) => exit::UNAVAILABLE,
         (true, true) => exit::STOPPED,
     };
-    print(&Verdict { mistakes, unreachable, warnings, settings: &args.settings }, args.json);
+    print(
+        &Verdict {
+            mistakes,
+            unreachable,
+            warnings,
+            settings: &args.settings,
+        },
+        args.json,
+    );
     Ok(code)
 }
 
@@ -75,11 +86,19 @@ pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
         wrong.extend(tls::wrong_files(chain, key).iter().map(ToString::to_string));
     }
     if let Some(access) = access(config) {
-        wrong.extend(RedisStore::check(&access).err().map(|why| format!("redis: {why}")));
+        wrong.extend(
+            RedisStore::check(&access)
+                .err()
+                .map(|why| format!("redis: {why}")),
+        );
     }
     wrong.extend(Receiver::of(config).err());
     let nobody: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
-    wrong.extend(fans::open(config, &nobody, &Arc::default()).err().map(|why| why.to_string()));
+    wrong.extend(
+        fans::open(config, &nobody, &Arc::default())
+            .err()
+            .map(|why| why.to_string()),
+    );
     wrong
 }
 
@@ -97,8 +116,15 @@ async fn ask(config: &Config) -> Asked {
         match try_redis(config).await {
             Ok(found) => {
                 let wrong = found.refusals.into_iter().chain(found.away);
-                asked.unreachable.extend(wrong.map(|why| format!("redis: {why}")));
-                asked.warnings.extend(found.warnings.into_iter().map(|warning| format!("redis: {warning}")));
+                asked
+                    .unreachable
+                    .extend(wrong.map(|why| format!("redis: {why}")));
+                asked.warnings.extend(
+                    found
+                        .warnings
+                        .into_iter()
+                        .map(|warning| format!("redis: {warning}")),
+                );
             }
             Err(why) if why.is_mistake() => asked.mistakes.push(format!("redis: {why}")),
             Err(why) => asked.unreachable.push(format!("redis: {why}")),
@@ -108,12 +134,15 @@ async fn ask(config: &Config) -> Asked {
         && let Ok((_, Some(fetcher))) = Tokens::open(config, Arc::new(Metrics::default()))
     {
         let refused = fetcher.first(config.wait_for_store).await.err();
-        asked.unreachable.extend(refused.map(|why| format!("jwt-jwks: {why}")));
+        asked
+            .unreachable
+            .extend(refused.map(|why| format!("jwt-jwks: {why}")));
     }
     asked
 }
 
-/// Tries out on each master of Redis what a gateway needs. Waits for Redis as long as a gateway would.
+/// Tries out on each master of Redis what a gateway needs. Waits for Redis as long as a gateway
+/// would.
 async fn try_redis(config: &Config) -> Result<TriedOut, ConnectError> {
     let deadline = Instant::now() + config.wait_for_store;
     loop {
@@ -136,8 +165,13 @@ async fn try_redis_once(config: &Config) -> Result<TriedOut, ConnectError> {
 impl Display for Verdict<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let value = |setting: &SettingInForce| setting.value.clone().unwrap_or_default();
-        let rows =
-            self.settings.iter().map(|setting| [setting.name.to_owned(), value(setting), setting.origin.clone()]);
+        let rows = self.settings.iter().map(|setting| {
+            [
+                setting.name.to_owned(),
+                value(setting),
+                setting.origin.clone(),
+            ]
+        });
         f.write_str("the settings in force:")?;
         table(f, ["setting", "value", "from"], &rows.collect::<Vec<_>>())?;
         for warning in &self.warnings {
@@ -147,7 +181,10 @@ impl Display for Verdict<'_> {
         for problem in self.mistakes.iter().chain(unreachable) {
             write!(f, "\n{}", harmless(problem))?;
         }
-        match (self.mistakes.len() + unreachable.len(), self.unreachable.is_some()) {
+        match (
+            self.mistakes.len() + unreachable.len(),
+            self.unreachable.is_some(),
+        ) {
             (0, false) => f.write_str("\nnothing is wrong; nobody was asked (--connect asks)"),
             (0, true) => f.write_str("\nnothing is wrong"),
             (wrong, _) => write!(f, "\n{} wrong", count(wrong, "thing")),

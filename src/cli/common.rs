@@ -22,7 +22,11 @@ pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
 /// The Redis of the settings; `None` for the memory store.
 pub(super) fn access(config: &Config) -> Option<Access> {
     let url = config.redis.clone()?;
-    Some(Access { url, prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() })
+    Some(Access {
+        url,
+        prefix: config.key_prefix.clone(),
+        ca: config.redis_ca.clone(),
+    })
 }
 
 /// The exit code for the error of a command.
@@ -31,12 +35,21 @@ pub fn code_of(why: &anyhow::Error) -> u8 {
         || why.is::<FanSetupError>()
         || why.is::<KeyRefused>()
         || why.is::<BadOption>();
-    if is_mistake { exit::WRONG_SETTINGS } else { exit::UNAVAILABLE }
+    if is_mistake {
+        exit::WRONG_SETTINGS
+    } else {
+        exit::UNAVAILABLE
+    }
 }
 
-/// Writes to standard output, as one JSON document or for people. It is no failure if the reader has gone away.
+/// Writes to standard output, as one JSON document or for people. It is no failure if the reader
+/// has gone away.
 pub(super) fn print(document: &(impl Serialize + Display), json: bool) {
-    let text = if json { serde_json::to_string(document).unwrap_or_default() } else { document.to_string() };
+    let text = if json {
+        serde_json::to_string(document).unwrap_or_default()
+    } else {
+        document.to_string()
+    };
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

@@ -1,5 +1,6 @@
-//! `rollcall events list` shows the events that the webhook did not take and that were given up; `rollcall events
-//! replay` puts them at the end of the stream again, from where they are sent like new ones.
+//! `rollcall events list` shows the events that the webhook did not take and that were given up;
+//! `rollcall events replay` puts them at the end of the stream again, from where they are sent like
+//! new ones.
 
 use std::fmt;
 
@@ -28,9 +29,19 @@ struct ListedEvent {
 impl ListedEvent {
     /// What is no JSON is shown as null: another program wrote it.
     fn of((entry, dead): (EntryId, DeadEvent)) -> Self {
-        let DeadEvent { event, why, attempts } = dead;
+        let DeadEvent {
+            event,
+            why,
+            attempts,
+        } = dead;
         let data = RawValue::from_string(event.data).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        Self { entry: entry.to_string(), id: event.id, why, attempts, event: data }
+        Self {
+            entry: entry.to_string(),
+            id: event.id,
+            why,
+            attempts,
+            event: data,
+        }
     }
 }
 
@@ -47,11 +58,25 @@ impl fmt::Display for DeadList {
         if self.events.is_empty() {
             return f.write_str("no event was given up");
         }
-        for ListedEvent { entry, why, attempts, event, .. } in &self.events {
-            writeln!(f, "{entry}  sent {attempts} times, then given up: {why}\n    {event}")?;
+        for ListedEvent {
+            entry,
+            why,
+            attempts,
+            event,
+            ..
+        } in &self.events
+        {
+            writeln!(
+                f,
+                "{entry}  sent {attempts} times, then given up: {why}\n    {event}"
+            )?;
         }
         let replay = "rollcall events replay ENTRY (or --all) sends them again";
-        if self.more { write!(f, "and more; {replay}") } else { f.write_str(replay) }
+        if self.more {
+            write!(f, "and more; {replay}")
+        } else {
+            f.write_str(replay)
+        }
     }
 }
 
@@ -75,15 +100,23 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
             print(&list(&store).await?, args.json);
             return Ok(exit::STOPPED);
         }
-        EventsAction::Replay { entry: Some(entry), .. } => match EntryId::parse(entry) {
+        EventsAction::Replay {
+            entry: Some(entry), ..
+        } => match EntryId::parse(entry) {
             Some(entry) => u64::from(store.replay_event(entry).await?),
-            None => return Ok(exit::say(exit::WRONG_SETTINGS, "an entry is written as in 1732000000000-0")),
+            None => {
+                return Ok(exit::say(
+                    exit::WRONG_SETTINGS,
+                    "an entry is written as in 1732000000000-0",
+                ));
+            }
         },
         EventsAction::Replay { entry: None, .. } => replay_all(&store, config.events_kept).await?,
     };
     print(&Replayed { replayed }, args.json);
     if replayed == 0 && matches!(args.action, EventsAction::Replay { all: false, .. }) {
-        let why = "no event with this entry was given up; rollcall events list shows those that were";
+        let why =
+            "no event with this entry was given up; rollcall events list shows those that were";
         return Ok(exit::say(exit::WRONG_SETTINGS, why));
     }
     Ok(exit::STOPPED)
@@ -96,14 +129,19 @@ async fn list(store: &impl Events) -> StoreResult<DeadList> {
         let page = store.dead_events(after, MAX_EVENTS).await?;
         after = page.last().map(|(entry, _)| *entry);
         let more = after.is_some() && events.len() + page.len() > MOST_LISTED;
-        events.extend(page.into_iter().map(ListedEvent::of).take(MOST_LISTED - events.len()));
+        events.extend(
+            page.into_iter()
+                .map(ListedEvent::of)
+                .take(MOST_LISTED - events.len()),
+        );
         if after.is_none() || more {
             return Ok(DeadList { events, more });
         }
     }
 }
 
-/// Replays what is there now, in its order. Stops after so many: events may be given up again meanwhile.
+/// Replays what is there now, in its order. Stops after so many: events may be given up again
+/// meanwhile.
 async fn replay_all(store: &impl Events, most: u64) -> StoreResult<u64> {
     let mut replayed = 0;
     let mut after = None;

@@ -1,5 +1,5 @@
-//! `rollcall explain LIVE [USER]` tells the state of a live, which gateways hold which of its slices, and whether a
-//! user is counted in it, with the reason in a sentence. It changes nothing.
+//! `rollcall explain LIVE [USER]` tells the state of a live, which gateways hold which of its
+//! slices, and whether a user is counted in it, with the reason in a sentence. It changes nothing.
 
 mod explanation;
 mod sentences;
@@ -28,7 +28,10 @@ pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
     let graph: Arc<dyn Store> = store.clone();
     let fans = fans::open(config, &graph, &Arc::default())?;
     let explanation = explain(&store, config, args, (gateways, fans)).await;
-    print(&explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?, args.json);
+    print(
+        &explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?,
+        args.json,
+    );
     Ok(exit::STOPPED)
 }
 
@@ -51,15 +54,29 @@ async fn explain(
         because: Vec::new(),
     };
     let Some(record) = record else {
-        explanation.because.push(format!("Nobody is counted: the store has no record of live {}.", args.live));
+        explanation.because.push(format!(
+            "Nobody is counted: the store has no record of live {}.",
+            args.live
+        ));
         return Ok(explanation);
     };
     explanation.because.push(about(&record, listed));
     let leases = LeaseSnapshot::read(store).await?;
-    let explainer = Explainer { store, leases, config, args, gateways, fans };
+    let explainer = Explainer {
+        store,
+        leases,
+        config,
+        args,
+        gateways,
+        fans,
+    };
     if record.state != LiveState::Closed {
         for slice in record.all_slices() {
-            if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
+            if args
+                .user
+                .as_ref()
+                .is_none_or(|user| user.slice_index(record.slices) == slice.index)
+            {
                 explanation.slices.push(explainer.slice(&slice).await?);
             }
         }
@@ -101,10 +118,22 @@ impl Explainer<'_> {
         }
         let fence = inside.fence.map(fence_name);
         let key = self.store.keys().slice(slice);
-        Ok(SliceStatus { slice: slice.index, key, viewers: inside.card, fans: inside.fans, fence, gateways })
+        Ok(SliceStatus {
+            slice: slice.index,
+            key,
+            viewers: inside.card,
+            fans: inside.fans,
+            fence,
+            gateways,
+        })
     }
 
-    async fn user(&self, record: &LiveRecord, user: &UserId, explanation: &mut Explanation) -> StoreResult<UserStatus> {
+    async fn user(
+        &self,
+        record: &LiveRecord,
+        user: &UserId,
+        explanation: &mut Explanation,
+    ) -> StoreResult<UserStatus> {
         let (because, streamer) = (&mut explanation.because, &record.streamer);
         let mut counted = false;
         if record.state == LiveState::Closed {
@@ -117,13 +146,24 @@ impl Explainer<'_> {
         }
         let answer = self.fans.ask(streamer, std::slice::from_ref(user)).await;
         let follows_since = match self.config.fan_source {
-            FanSource::Redis => self.store.follows_since(user, streamer, self.config.fan_key).await?,
+            FanSource::Redis => {
+                self.store
+                    .follows_since(user, streamer, self.config.fan_key)
+                    .await?
+            }
             FanSource::Token | FanSource::Http | FanSource::Sql => None,
         };
-        because.push(fan_check(user, streamer, (self.config.fan_source, &answer, follows_since)));
+        because.push(fan_check(
+            user,
+            streamer,
+            (self.config.fan_source, &answer, follows_since),
+        ));
         let banned_until = self.store.banned_until(&record.live, user).await?;
         if let Some(until) = banned_until {
-            because.push(format!("{user} was removed, and may not join until {}.", time(until)));
+            because.push(format!(
+                "{user} was removed, and may not join until {}.",
+                time(until)
+            ));
         }
         let mut gateways = Vec::new();
         for gateway in &self.gateways {
@@ -136,9 +176,22 @@ impl Explainer<'_> {
                 }
             };
             because.push(said);
-            gateways.push(GatewayAnswer { url: url.to_string(), knows, error });
+            gateways.push(GatewayAnswer {
+                url: url.to_string(),
+                knows,
+                error,
+            });
         }
-        let fan = answer.ok().and_then(|answers| answers.first().copied().flatten());
-        Ok(UserStatus { user_id: user.clone(), counted, fan, follows_since, banned_until, gateways })
+        let fan = answer
+            .ok()
+            .and_then(|answers| answers.first().copied().flatten());
+        Ok(UserStatus {
+            user_id: user.clone(),
+            counted,
+            fan,
+            follows_since,
+            banned_until,
+            gateways,
+        })
     }
 }

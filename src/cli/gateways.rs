@@ -54,22 +54,39 @@ pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
     // A redirect could lead the key elsewhere.
     let mut client = http_client::builder(DEADLINE, Proxy::Never);
     if let Some(file) = &args.api_key_file {
-        let bad = |problem: String| BadOption { option: "api-key-file", problem };
+        let bad = |problem: String| BadOption {
+            option: "api-key-file",
+            problem,
+        };
         let key = std::fs::read_to_string(file).map_err(|why| bad(unreadable(file, &why)))?;
         let header = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
         let mut header = header.map_err(|_| bad("does not hold a key".to_owned()))?;
         header.set_sensitive(true);
         client = client.default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)]));
     }
-    let bad = |problem: String| BadOption { option: "gateway-ca", problem };
+    let bad = |problem: String| BadOption {
+        option: "gateway-ca",
+        problem,
+    };
     if let Some(file) = &args.ca {
         let pem = std::fs::read(file).map_err(|why| bad(unreadable(file, &why)))?;
-        let trusted = Certificate::from_pem_bundle(&pem).ok().filter(|trusted| !trusted.is_empty());
-        client = client.tls_certs_only(trusted.ok_or_else(|| bad("holds no certificate in PEM".to_owned()))?);
+        let trusted = Certificate::from_pem_bundle(&pem)
+            .ok()
+            .filter(|trusted| !trusted.is_empty());
+        client = client
+            .tls_certs_only(trusted.ok_or_else(|| bad("holds no certificate in PEM".to_owned()))?);
     }
     let http = client.build().map_err(|why| bad(why.to_string()))?;
     let shows_key = args.api_key_file.is_some();
-    Ok(args.urls.iter().map(|url| GatewayApi { url: url.clone(), http: http.clone(), shows_key }).collect())
+    Ok(args
+        .urls
+        .iter()
+        .map(|url| GatewayApi {
+            url: url.clone(),
+            http: http.clone(),
+            shows_key,
+        })
+        .collect())
 }
 
 fn unreadable(file: &Path, why: &io::Error) -> String {
@@ -88,23 +105,41 @@ fn why_no_answer(why: reqwest::Error) -> String {
 impl GatewayApi {
     /// A page of the slices in which the gateway has an entry.
     pub(super) async fn slices(&self, cursor: &str) -> anyhow::Result<SlicesHeld> {
-        self.get(&format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
+        self.get(&format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}"))
+            .await
     }
 
-    /// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the gateway was buried
-    /// and has a new id.
-    pub(super) async fn slice(&self, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
+    /// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the
+    /// gateway was buried and has a new id.
+    pub(super) async fn slice(
+        &self,
+        id: &GatewayId,
+        slice: &SliceId,
+    ) -> anyhow::Result<Option<SliceHeld>> {
         let (set, index) = (SetName::from(&slice.set), slice.index);
         let set = format!("{set:?}").to_lowercase();
-        let of_live = slice.live().map(|live| format!("&live_id={live}")).unwrap_or_default();
-        let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?set={set}&slice={index}{of_live}")).await?;
-        anyhow::ensure!(page.gateway_id == id.as_str(), "its id is now {}, and no longer {id}", page.gateway_id);
+        let of_live = slice
+            .live()
+            .map(|live| format!("&live_id={live}"))
+            .unwrap_or_default();
+        let page: SlicesHeld = self
+            .get(&format!(
+                "/v1/gateway/slices?set={set}&slice={index}{of_live}"
+            ))
+            .await?;
+        anyhow::ensure!(
+            page.gateway_id == id.as_str(),
+            "its id is now {}, and no longer {id}",
+            page.gateway_id
+        );
         Ok(page.items.into_iter().next())
     }
 
-    /// What the gateway knows of a user in a live. Ids consist of characters that need no escaping in a path.
+    /// What the gateway knows of a user in a live. Ids consist of characters that need no escaping
+    /// in a path.
     pub(super) async fn viewer(&self, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
-        self.get(&format!("/v1/gateway/lives/{live}/viewers/{user}")).await
+        self.get(&format!("/v1/gateway/lives/{live}/viewers/{user}"))
+            .await
     }
 
     /// Asks for a path with its query, and reads the answer.
@@ -116,16 +151,29 @@ impl GatewayApi {
             StatusCode::UNAUTHORIZED if self.shows_key => {
                 return Err(KeyRefused("the gateway does not know this API key").into());
             }
-            StatusCode::UNAUTHORIZED => return Err(KeyRefused("the gateway wants an API key").into()),
+            StatusCode::UNAUTHORIZED => {
+                return Err(KeyRefused("the gateway wants an API key").into());
+            }
             StatusCode::FORBIDDEN => return Err(KeyRefused("the API key may not read").into()),
             // The query may be long, and says nothing to people.
-            status => anyhow::bail!("{} answered {status}", path.split('?').next().unwrap_or_default()),
+            status => anyhow::bail!(
+                "{} answered {status}",
+                path.split('?').next().unwrap_or_default()
+            ),
         }
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|why| anyhow::anyhow!(why_no_answer(why)))? {
-            anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER, "it answered more than {MAX_ANSWER} bytes");
+        while let Some(chunk) = answer
+            .chunk()
+            .await
+            .map_err(|why| anyhow::anyhow!(why_no_answer(why)))?
+        {
+            anyhow::ensure!(
+                body.len() + chunk.len() <= MAX_ANSWER,
+                "it answered more than {MAX_ANSWER} bytes"
+            );
             body.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&body).map_err(|_| anyhow::anyhow!("it does not answer as a gateway does"))
+        serde_json::from_slice(&body)
+            .map_err(|_| anyhow::anyhow!("it does not answer as a gateway does"))
     }
 }

@@ -11,5 +11,6 @@ pub fn run(args: &KeyArgs) -> u8 {
     let (key, digest) = mint::api_key();
     let line = format!("{} {} {digest}", args.name, args.scopes.join(","));
     // A reader that went away is no failure.
-    writeln!(std::io::stdout(), "{}\n{line}", key.reveal()).map_or(exit::STOPPED, |()| exit::STOPPED)
+    writeln!(std::io::stdout(), "{}\n{line}", key.reveal())
+        .map_or(exit::STOPPED, |()| exit::STOPPED)
 }

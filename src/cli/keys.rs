@@ -1,6 +1,6 @@
-//! `rollcall keys PATTERN` counts the keys in Redis by kind, with their types and an estimate of their memory. It reads
-//! every master with SCAN, a page at a time, and pauses after each page for as long as the page took, so that it uses a
-//! part of a server's time only.
+//! `rollcall keys PATTERN` counts the keys in Redis by kind, with their types and an estimate of
+//! their memory. It reads every master with SCAN, a page at a time, and pauses after each page for
+//! as long as the page took, so that it uses a part of a server's time only.
 
 mod census;
 
@@ -17,7 +17,9 @@ use crate::store::redis::RedisStore;
 /// Counts, writes the result to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &KeysArgs) -> anyhow::Result<u8> {
     let store = open(config).await?;
-    let census = take(&store, args).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;
+    let census = take(&store, args)
+        .await
+        .map_err(|why| anyhow!("the command cannot continue: {why}"))?;
     print(&census, args.json);
     Ok(exit::STOPPED)
 }
@@ -26,7 +28,9 @@ async fn take(store: &RedisStore, args: &KeysArgs) -> StoreResult<Census> {
     let started = Instant::now();
     let glob = store.keys().matching(&args.pattern);
     let mut census = Census::new(&args.pattern, args.count);
-    let (_, masters) = store.each_page(&glob, async |keys| census.add(store, keys).await).await?;
+    let (_, masters) = store
+        .each_page(&glob, async |keys| census.add(store, keys).await)
+        .await?;
     census.finish(masters, started.elapsed());
     Ok(census)
 }

@@ -1,6 +1,8 @@
-//! The leases of all gateways at one moment: which gateways are alive, which were buried, and which have no lease.
+//! The leases of all gateways at one moment: which gateways are alive, which were buried, and which
+//! have no lease.
 //!
-//! A command never buries a gateway. Only a gateway that has watched a lease stand still for long enough may do that.
+//! A command never buries a gateway. Only a gateway that has watched a lease stand still for long
+//! enough may do that.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +27,10 @@ impl LeaseSnapshot {
     pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
         // Before they are read: a user is rather seen too early than too late.
         let at = unix_now();
-        Ok(Self { leases: store.inspect_leases().await?, at })
+        Ok(Self {
+            leases: store.inspect_leases().await?,
+            at,
+        })
     }
 
     pub(super) fn get(&self, gateway: &GatewayId) -> Option<LeaseInside> {
@@ -51,10 +56,12 @@ impl LeaseSnapshot {
 
     /// The living gateways, each with the time since the renewal of its lease.
     pub(super) fn living(&self) -> impl Iterator<Item = (&GatewayId, Duration)> {
-        self.leases.iter().filter_map(|(gateway, lease)| match lease {
-            LeaseInside::Living { age, .. } => Some((gateway, *age)),
-            LeaseInside::Dead { .. } => None,
-        })
+        self.leases
+            .iter()
+            .filter_map(|(gateway, lease)| match lease {
+                LeaseInside::Living { age, .. } => Some((gateway, *age)),
+                LeaseInside::Dead { .. } => None,
+            })
     }
 
     /// How many members a call may compare if it looks for each of them at every living gateway.
@@ -79,7 +86,10 @@ impl From<Option<LeaseInside>> for LeaseStatus {
             Some(LeaseInside::Dead { age, .. }) => (Some("dead"), Some(age)),
             None => (None, None),
         };
-        Self { lease, lease_age_ms: age.map(millis) }
+        Self {
+            lease,
+            lease_age_ms: age.map(millis),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! `rollcall lives` prints the open lives as a gateway tells them, once or every few seconds. No text of a gateway
-//! reaches the terminal as it came.
+//! `rollcall lives` prints the open lives as a gateway tells them, once or every few seconds. No
+//! text of a gateway reaches the terminal as it came.
 
 mod look;
 mod table;
@@ -28,9 +28,19 @@ pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
 /// It is no failure if the reader goes away.
 fn print_once(look: &Look, json: bool) {
     if look.more {
-        exit::say(exit::STOPPED, format_args!("there are more lives than the {} that are shown", look.lives.len()));
+        exit::say(
+            exit::STOPPED,
+            format_args!(
+                "there are more lives than the {} that are shown",
+                look.lives.len()
+            ),
+        );
     }
-    let _ = if json { print_json(look) } else { write!(io::stdout(), "{}", Table(look)) };
+    let _ = if json {
+        print_json(look)
+    } else {
+        write!(io::stdout(), "{}", Table(look))
+    };
 }
 
 /// A line for each live.
@@ -43,8 +53,8 @@ fn print_json(look: &Look) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a table after a line with the time, again and again, until the reader goes away. While no gateway answers, it
-/// says so and goes on.
+/// Prints a table after a line with the time, again and again, until the reader goes away. While no
+/// gateway answers, it says so and goes on.
 async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> anyhow::Result<()> {
     let mut turns = interval(every);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -73,7 +83,11 @@ async fn first_answer(gateways: &[GatewayApi], args: &LivesArgs) -> anyhow::Resu
         match look::at(gateway, args.sort).await {
             Ok(look) => return Ok(look),
             Err(why) => {
-                let told = format!("{} does not tell the lives: {}", gateway.url, why.root_cause());
+                let told = format!(
+                    "{} does not tell the lives: {}",
+                    gateway.url,
+                    why.root_cause()
+                );
                 last = why.context(told);
             }
         }

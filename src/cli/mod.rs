@@ -1,5 +1,6 @@
-//! The commands besides serving. `audit`, `explain`, `events` and `keys` read Redis from outside, `lives` asks a
-//! gateway, `check-config` reads the settings; `token` and `key` make credentials for development. `main` runs them.
+//! The commands besides serving. `audit`, `explain`, `events` and `keys` read Redis from outside,
+//! `lives` asks a gateway, `check-config` reads the settings; `token` and `key` make credentials
+//! for development. `main` runs them.
 
 pub mod audit;
 pub mod check_config;

@@ -27,7 +27,8 @@ pub fn run(config: &Config, args: &TokenArgs) -> u8 {
     };
     match signer.map(|signer| signer.sign(&grant)) {
         // A reader that went away is no failure.
-        Ok(Ok(token)) => writeln!(std::io::stdout(), "{}", token.reveal()).map_or(exit::STOPPED, |()| exit::STOPPED),
+        Ok(Ok(token)) => writeln!(std::io::stdout(), "{}", token.reveal())
+            .map_or(exit::STOPPED, |()| exit::STOPPED),
         Ok(Err(why)) => exit::say(exit::BUG, why),
         Err(why) => exit::say(exit::WRONG_SETTINGS, why),
     }

@@ -1,5 +1,5 @@
-//! The commands, such as `audit`, and their options. An option is not a setting: it applies to one run, and can only be
-//! given as a flag.
+//! The commands, such as `audit`, and their options. An option is not a setting: it applies to one
+//! run, and can only be given as a flag.
 
 mod credentials;
 mod pattern;
@@ -55,10 +55,14 @@ pub enum Task {
 impl Task {
     /// Whether the command reads the store, and takes the settings of the gateways that use it.
     pub(super) fn reads_store(&self) -> bool {
-        matches!(self, Self::Audit(_) | Self::Explain(_) | Self::Events(_) | Self::Keys(_))
+        matches!(
+            self,
+            Self::Audit(_) | Self::Explain(_) | Self::Events(_) | Self::Keys(_)
+        )
     }
 
-    /// Whether the command does nothing that a gateway does, so that it does not matter how the settings fit together.
+    /// Whether the command does nothing that a gateway does, so that it does not matter how the
+    /// settings fit together.
     pub(super) fn stands_alone(&self) -> bool {
         matches!(self, Self::Token(_) | Self::Key(_) | Self::Lives(_))
     }
@@ -178,8 +182,8 @@ impl LivesSort {
 #[derive(Debug, Clone, Args)]
 #[allow(missing_docs, reason = "the command says it")]
 pub struct KeysArgs {
-    /// A glob such as 'online-fans:*', without the prefix of the installation, and in quotes: else the shell replaces
-    /// it with names of files
+    /// A glob such as 'online-fans:*', without the prefix of the installation, and in quotes: else
+    /// the shell replaces it with names of files
     #[arg(value_parser = pattern::parse)]
     pub(crate) pattern: String,
     /// How many keys to list one by one

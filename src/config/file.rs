@@ -1,6 +1,6 @@
-//! Reads the settings file: flat TOML such as `heartbeat = "5s"`, with dashes or underscores in names. An unknown key
-//! is a mistake. Each setting and each mistake knows its line. No mistake quotes a line of the file, because the line
-//! may hold a password.
+//! Reads the settings file: flat TOML such as `heartbeat = "5s"`, with dashes or underscores in
+//! names. An unknown key is a mistake. Each setting and each mistake knows its line. No mistake
+//! quotes a line of the file, because the line may hold a password.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,12 +42,26 @@ fn given(path: &Path, entries: Result<Vec<Entry>, String>, mistakes: &mut Vec<St
     };
     for (key, line, value) in entries {
         let (name, place) = (key.replace('_', "-"), format!("{file}, line {line}"));
-        let mut refuse = |problem: &str| mistakes.push(format!("{} ({place}): {problem}", key.escape_debug()));
+        let mut refuse =
+            |problem: &str| mistakes.push(format!("{} ({place}): {problem}", key.escape_debug()));
         match SETTINGS.iter().find(|s| s.name == name) {
-            None => refuse(&format!("no such setting{}", did_you_mean(&name, settings::names(), str::to_owned))),
-            Some(s) if s.name == "config" => refuse("a settings file cannot name another one: use the flag"),
-            Some(s) if given.contains_key(s.name) => refuse("is set twice, with a dash and with an underscore"),
-            Some(s) => drop(given.insert(s.name, Given { text: text(value), place: place.clone() })),
+            None => refuse(&format!(
+                "no such setting{}",
+                did_you_mean(&name, settings::names(), str::to_owned)
+            )),
+            Some(s) if s.name == "config" => {
+                refuse("a settings file cannot name another one: use the flag")
+            }
+            Some(s) if given.contains_key(s.name) => {
+                refuse("is set twice, with a dash and with an underscore")
+            }
+            Some(s) => drop(given.insert(
+                s.name,
+                Given {
+                    text: text(value),
+                    place: place.clone(),
+                },
+            )),
         }
     }
     given
@@ -57,14 +71,19 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // The kind of an I/O error is short, and the same on every system.
     let unreadable = |err: io::Error| format!("cannot be read: {}", err.kind());
-    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
     Ok(bytes)
 }
 
 /// The entries in the order of the file.
 fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("is longer than {} KiB, so probably not a settings file", MAX_BYTES / 1024));
+        return Err(format!(
+            "is longer than {} KiB, so probably not a settings file",
+            MAX_BYTES / 1024
+        ));
     }
     let text = String::from_utf8(bytes).map_err(|_| "is not valid UTF-8".to_owned())?;
     let line = |at: Range<usize>| text.bytes().take(at.start).filter(|b| *b == b'\n').count() + 1;
@@ -72,8 +91,12 @@ fn parse(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {
         let line = err.span().map_or(1, line);
         format!("is not valid TOML, line {line}; use lines like: heartbeat = \"5s\"")
     })?;
-    let entries = table.into_iter().map(|(key, value)| (line(key.span()), key.into_inner(), value));
-    let mut entries: Vec<Entry> = entries.map(|(line, key, value)| (key, line, value)).collect();
+    let entries = table
+        .into_iter()
+        .map(|(key, value)| (line(key.span()), key.into_inner(), value));
+    let mut entries: Vec<Entry> = entries
+        .map(|(line, key, value)| (key, line, value))
+        .collect();
     entries.sort_by_key(|(_, line, _)| *line);
     Ok(entries)
 }
@@ -88,5 +111,7 @@ fn text(value: Value) -> Result<String, String> {
         Value::Array(_) => "a list",
         Value::Table(_) => "a table",
     };
-    Err(format!("is {kind}; use a text in quotes, or a whole number"))
+    Err(format!(
+        "is {kind}; use a text in quotes, or a whole number"
+    ))
 }

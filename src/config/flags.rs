@@ -1,6 +1,7 @@
-//! Reads the command line with a parser that has the settings of the table and the commands with their options. A
-//! setting may stand before and after the name of the command. It only collects the values of settings, and leaves
-//! their checks to [`load`](super::load), so that one mistake does not hide the next.
+//! Reads the command line with a parser that has the settings of the table and the commands with
+//! their options. A setting may stand before and after the name of the command. It only collects
+//! the values of settings, and leaves their checks to [`load`](super::load), so that one mistake
+//! does not hide the next.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -40,7 +41,11 @@ Exit codes:";
 
 /// The end of the help.
 fn after_help() -> String {
-    exit::CODES.iter().fold(AFTER_HELP.to_owned(), |help, (code, what)| format!("{help}\n  {code:>3}  {what}"))
+    exit::CODES
+        .iter()
+        .fold(AFTER_HELP.to_owned(), |help, (code, what)| {
+            format!("{help}\n  {code:>3}  {what}")
+        })
 }
 
 fn command() -> Command {
@@ -49,15 +54,27 @@ fn command() -> Command {
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
         .after_help(after_help())
         .styles(styling::Styles::plain());
-    let command = SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting)));
+    let command = SETTINGS
+        .iter()
+        .fold(command, |command, setting| command.arg(arg(setting)));
     CommandLine::augment_subcommands(command)
 }
 
 fn arg(setting: &Setting) -> Arg {
-    let default = setting.default.map_or_else(|| "none".to_owned(), str::to_owned);
+    let default = setting
+        .default
+        .map_or_else(|| "none".to_owned(), str::to_owned);
     let short = format!("{} [default: {default}]", setting.doc);
-    let details = if setting.more.is_empty() { String::new() } else { format!(".\n{}", setting.more) };
-    let long = format!("{}{details}\n[default: {default}] [env: {}]", setting.doc, setting.env_name());
+    let details = if setting.more.is_empty() {
+        String::new()
+    } else {
+        format!(".\n{}", setting.more)
+    };
+    let long = format!(
+        "{}{details}\n[default: {default}] [env: {}]",
+        setting.doc,
+        setting.env_name()
+    );
     let arg = Arg::new(setting.name);
     let arg = match setting.bare {
         Some(value) => arg.num_args(0..=1).default_missing_value(value),
@@ -66,7 +83,11 @@ fn arg(setting: &Setting) -> Arg {
     let is_file = setting.hint.starts_with("FILE");
     arg.long(setting.name)
         .global(true)
-        .value_hint(if is_file { ValueHint::FilePath } else { ValueHint::Unknown })
+        .value_hint(if is_file {
+            ValueHint::FilePath
+        } else {
+            ValueHint::Unknown
+        })
         .value_name(setting.hint)
         .value_parser(ValueParser::os_string())
         .action(ArgAction::Append)
@@ -83,7 +104,10 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
             Ok(matches) => break given(&matches, mistakes),
             Err(err) => err,
         };
-        if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        if matches!(
+            err.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+        ) {
             break Asked::Print(err.to_string().trim_end().to_owned());
         }
         // What is missing now may have been removed.
@@ -96,10 +120,17 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
     }
 }
 
-/// The flag or the word that is wrong, such as `--lease`, or the placeholder of a word that is missing, as `<LIVE>`.
+/// The flag or the word that is wrong, such as `--lease`, or the placeholder of a word that is
+/// missing, as `<LIVE>`.
 fn culprit(err: &clap::Error) -> String {
-    let shown = text(err, ContextKind::InvalidArg).or_else(|| text(err, ContextKind::InvalidSubcommand));
-    shown.unwrap_or_default().split([' ', '=']).next().unwrap_or_default().to_owned()
+    let shown =
+        text(err, ContextKind::InvalidArg).or_else(|| text(err, ContextKind::InvalidSubcommand));
+    shown
+        .unwrap_or_default()
+        .split([' ', '='])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn text(err: &clap::Error, kind: ContextKind) -> Option<String> {
@@ -111,12 +142,20 @@ fn text(err: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// The mistake in a sentence. It does not quote words and values, which may be a part of a password.
+/// The mistake in a sentence. It does not quote words and values, which may be a part of a
+/// password.
 fn mistake(err: &clap::Error) -> String {
     let culprit = culprit(err);
     let command = command();
-    if matches!(err.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) && !culprit.starts_with('-') {
-        let names = command.get_subcommands().map(Command::get_name).filter(|name| *name != culprit);
+    if matches!(
+        err.kind(),
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument
+    ) && !culprit.starts_with('-')
+    {
+        let names = command
+            .get_subcommands()
+            .map(Command::get_name)
+            .filter(|name| *name != culprit);
         let near = did_you_mean(&culprit, names, str::to_owned);
         return format!(
             "a word that is not a flag: is no command, or one too many; see rollcall --help. A value with spaces needs \
@@ -127,33 +166,56 @@ fn mistake(err: &clap::Error) -> String {
     let problem = match err.kind() {
         ErrorKind::UnknownArgument => unknown_flag(&command, culprit.trim_start_matches('-')),
         ErrorKind::MissingRequiredArgument => {
-            format!("is missing. {}", text(err, ContextKind::Usage).unwrap_or_default())
+            format!(
+                "is missing. {}",
+                text(err, ContextKind::Usage).unwrap_or_default()
+            )
         }
         ErrorKind::MissingSubcommand => "needs a word; see rollcall events --help".to_owned(),
         ErrorKind::ArgumentConflict => match text(err, ContextKind::PriorArg) {
             Some(other) if other != arg => format!("does not go with {other}"),
             _ => "may be given only once".to_owned(),
         },
-        ErrorKind::InvalidValue if text(err, ContextKind::InvalidValue).is_some_and(|value| value.is_empty()) => {
+        ErrorKind::InvalidValue
+            if text(err, ContextKind::InvalidValue).is_some_and(|value| value.is_empty()) =>
+        {
             format!("has no value; use {}", arg.replace(['<', '>'], ""))
         }
         ErrorKind::InvalidValue => {
-            format!("must be one of {}", text(err, ContextKind::ValidValue).unwrap_or_default())
+            format!(
+                "must be one of {}",
+                text(err, ContextKind::ValidValue).unwrap_or_default()
+            )
         }
-        _ => err.source().map_or_else(|| err.kind().to_string(), ToString::to_string),
+        _ => err
+            .source()
+            .map_or_else(|| err.kind().to_string(), ToString::to_string),
     };
-    let kind = if culprit.starts_with('-') { " (flag)" } else { "" };
-    format!("{}{kind}: {problem}", culprit.trim_matches(['<', '>']).escape_debug())
+    let kind = if culprit.starts_with('-') {
+        " (flag)"
+    } else {
+        ""
+    };
+    format!(
+        "{}{kind}: {problem}",
+        culprit.trim_matches(['<', '>']).escape_debug()
+    )
 }
 
 fn unknown_flag(command: &Command, name: &str) -> String {
-    let options = command.get_subcommands().flat_map(Command::get_arguments).filter_map(Arg::get_long);
+    let options = command
+        .get_subcommands()
+        .flat_map(Command::get_arguments)
+        .filter_map(Arg::get_long);
     let options: Vec<&str> = options.collect();
     if options.contains(&name) {
         return "is not an option of this command; see rollcall --help".to_owned();
     }
     let known = SETTINGS.iter().map(|setting| setting.name).chain(options);
-    format!("no such flag{}", did_you_mean(name, known, |name| format!("--{name}")))
+    format!(
+        "no such flag{}",
+        did_you_mean(name, known, |name| format!("--{name}"))
+    )
 }
 
 /// Removes a flag and what looks like its value, or a word. Answers whether it was there.
@@ -161,15 +223,26 @@ fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
     let is_it = |arg: &OsString| {
         let arg = arg.to_string_lossy();
         // Of several short flags in one word (`-xyz`), clap names only the first unknown one.
-        let short =
-            culprit.starts_with('-') && !culprit.starts_with("--") && arg.starts_with('-') && !arg.starts_with("--");
+        let short = culprit.starts_with('-')
+            && !culprit.starts_with("--")
+            && arg.starts_with('-')
+            && !arg.starts_with("--");
         arg == culprit || arg.starts_with(&format!("{culprit}=")) || short
     };
     // If the flag stands twice, the one without a value is the last one.
-    let found = args.iter().skip(1).rposition(is_it).map(|at| at + 1).filter(|_| !culprit.is_empty());
+    let found = args
+        .iter()
+        .skip(1)
+        .rposition(is_it)
+        .map(|at| at + 1)
+        .filter(|_| !culprit.is_empty());
     let Some(at) = found else { return false };
     let joined = args.remove(at).to_string_lossy().contains('=');
-    if !joined && culprit.starts_with('-') && args.get(at).is_some_and(|next| !next.to_string_lossy().starts_with('-'))
+    if !joined
+        && culprit.starts_with('-')
+        && args
+            .get(at)
+            .is_some_and(|next| !next.to_string_lossy().starts_with('-'))
     {
         args.remove(at);
     }
@@ -179,9 +252,13 @@ fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
 fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
     let task = match CommandLine::from_arg_matches(matches) {
         Ok(CommandLine::Task(task)) => task,
-        Ok(CommandLine::Man | CommandLine::Completions { .. }) if !mistakes.is_empty() => return Asked::Nothing,
+        Ok(CommandLine::Man | CommandLine::Completions { .. }) if !mistakes.is_empty() => {
+            return Asked::Nothing;
+        }
         Ok(CommandLine::Man) => return Asked::Print(shell::manual(&command())),
-        Ok(CommandLine::Completions { shell }) => return Asked::Print(shell::completions(command(), shell)),
+        Ok(CommandLine::Completions { shell }) => {
+            return Asked::Print(shell::completions(command(), shell));
+        }
         Err(_) if matches.subcommand_name().is_none() => Task::Serve,
         Err(err) => {
             mistakes.push(mistake(&err));
@@ -196,7 +273,13 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
     let mut given = GivenMap::new();
     for setting in SETTINGS {
         if let Some(text) = value(last, setting.name) {
-            given.insert(setting.name, Given { text, place: format!("flag --{}", setting.name) });
+            given.insert(
+                setting.name,
+                Given {
+                    text,
+                    place: format!("flag --{}", setting.name),
+                },
+            );
         }
     }
     Asked::Do(task, given)

@@ -1,5 +1,5 @@
-//! The texts that a process was given as settings, and where each came from. The flags, the environment and the file
-//! each fill a [`GivenMap`]; [`load`](super::load) merges them.
+//! The texts that a process was given as settings, and where each came from. The flags, the
+//! environment and the file each fill a [`GivenMap`]; [`load`](super::load) merges them.
 
 use std::collections::BTreeMap;
 

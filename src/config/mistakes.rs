@@ -1,5 +1,5 @@
-//! Mistakes in the settings, as the operator reads them: which setting, where it was given, its value (unless that may
-//! be a secret), and what would be right.
+//! Mistakes in the settings, as the operator reads them: which setting, where it was given, its
+//! value (unless that may be a secret), and what would be right.
 
 use super::given::Given;
 use super::settings::{Setting, Shown};
@@ -12,7 +12,8 @@ pub struct ConfigError {
     pub mistakes: Vec<String>,
 }
 
-/// The subject of a mistake, such as `heartbeat (flag --heartbeat) is "5"`; `None` is a setting that has its default.
+/// The subject of a mistake, such as `heartbeat (flag --heartbeat) is "5"`; `None` is a setting
+/// that has its default.
 pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
     let (place, value) = match given {
         Some(given) => (given.place.as_str(), given.text.as_deref().ok()),
@@ -20,7 +21,9 @@ pub(super) fn subject(setting: &Setting, given: Option<&Given>) -> String {
     };
     let subject = format!("{} ({place})", setting.name);
     match value {
-        Some(value) if !value.is_empty() && may_be_shown(setting, value) => format!("{subject} is {value:?}"),
+        Some(value) if !value.is_empty() && may_be_shown(setting, value) => {
+            format!("{subject} is {value:?}")
+        }
         _ => subject,
     }
 }
@@ -51,6 +54,10 @@ pub(super) fn did_you_mean<'a>(
             _ => None,
         }
     };
-    let best = known.filter_map(|known| distance(known).map(|distance| (distance, known))).min_by_key(|(d, _)| *d);
-    best.map_or_else(String::new, |(_, known)| format!("; did you mean {}?", spell(known)))
+    let best = known
+        .filter_map(|known| distance(known).map(|distance| (distance, known)))
+        .min_by_key(|(d, _)| *d);
+    best.map_or_else(String::new, |(_, known)| {
+        format!("; did you mean {}?", spell(known))
+    })
 }

@@ -1,10 +1,11 @@
-//! The settings: their names, defaults, units and the relations between them. Every timeout that an operator can set
-//! is here. A fixed deadline is a constant in the file of the call that it bounds.
+//! The settings: their names, defaults, units and the relations between them. Every timeout that an
+//! operator can set is here. A fixed deadline is a constant in the file of the call that it bounds.
 //!
-//! A setting comes from a flag, else from the environment, else from the TOML file, else from its default. The
-//! [table](SETTINGS) declares each setting once; flags, variables, file keys and help follow from it. An unknown name
-//! is an error, so that a typo does not fall back to a default. [`load`] reports all mistakes at once, each with the
-//! name of its setting, and never prints a secret.
+//! A setting comes from a flag, else from the environment, else from the TOML file, else from its
+//! default. The [table](SETTINGS) declares each setting once; flags, variables, file keys and help
+//! follow from it. An unknown name is an error, so that a typo does not fall back to a default.
+//! [`load`] reports all mistakes at once, each with the name of its setting, and never prints a
+//! secret.
 
 mod command;
 mod environment;
@@ -30,8 +31,8 @@ use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
 pub use command::{
-    AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeysArgs, LivesArgs, LivesSort,
-    Task, TokenArgs,
+    AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeysArgs,
+    LivesArgs, LivesSort, Task, TokenArgs,
 };
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;
@@ -48,8 +49,9 @@ pub enum Loaded {
     Print(String),
 }
 
-/// Reads the settings of a process from its arguments (the first is the program's name), its environment, and the file
-/// that one of these names. `check-config` is told the mistakes; for any other task they are the error.
+/// Reads the settings of a process from its arguments (the first is the program's name), its
+/// environment, and the file that one of these names. `check-config` is told the mistakes; for any
+/// other task they are the error.
 ///
 /// # Errors
 /// All mistakes.
@@ -68,8 +70,15 @@ pub fn load(
         Some(Given { text: Ok(path), .. }) => Some(PathBuf::from(path)),
         _ => None,
     };
-    let mut given = path.as_deref().map(|path| file::read(path, &mut mistakes)).unwrap_or_default();
-    let file_with_secrets = path.filter(|_| given.iter().any(|(name, given)| may_hold_secret(name, given)));
+    let mut given = path
+        .as_deref()
+        .map(|path| file::read(path, &mut mistakes))
+        .unwrap_or_default();
+    let file_with_secrets = path.filter(|_| {
+        given
+            .iter()
+            .any(|(name, given)| may_hold_secret(name, given))
+    });
     given.extend(env);
     given.extend(flags);
     let (mut config, wrong) = take(&given, &mut mistakes);
@@ -84,7 +93,11 @@ pub fn load(
     }
     match task {
         Task::CheckConfig(args) => {
-            let args = CheckArgs { mistakes, settings: review::in_force(&given, &wrong), ..args };
+            let args = CheckArgs {
+                mistakes,
+                settings: review::in_force(&given, &wrong),
+                ..args
+            };
             Ok(Loaded::Run(Task::CheckConfig(args), Box::new(config)))
         }
         task if mistakes.is_empty() => Ok(Loaded::Run(task, Box::new(config))),
@@ -94,8 +107,14 @@ pub fn load(
 
 /// Whether a setting of the file has a password, or a query that may be one.
 fn may_hold_secret(name: &str, given: &Given) -> bool {
-    let is_hidden = SETTINGS.iter().any(|setting| setting.name == name && setting.shown == Shown::Never);
-    is_hidden && given.text.as_ref().is_ok_and(|text| text.contains(['@', '?']))
+    let is_hidden = SETTINGS
+        .iter()
+        .any(|setting| setting.name == name && setting.shown == Shown::Never);
+    is_hidden
+        && given
+            .text
+            .as_ref()
+            .is_ok_and(|text| text.contains(['@', '?']))
 }
 
 /// Reads the text of a settings file as [`load`] does; answers how many mistakes it has.
@@ -112,9 +131,13 @@ pub(crate) fn mistakes_in(text: &[u8]) -> usize {
 fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'static str>) {
     let (mut config, mut wrong) = (Config::default(), BTreeSet::new());
     for setting in SETTINGS {
-        let Some(given) = all.get(setting.name) else { continue };
+        let Some(given) = all.get(setting.name) else {
+            continue;
+        };
         let taken = match &given.text {
-            Ok(text) if text.is_empty() => Err(format!("is empty: leave it out, or give {}", setting.hint)),
+            Ok(text) if text.is_empty() => {
+                Err(format!("is empty: leave it out, or give {}", setting.hint))
+            }
             Ok(text) => (setting.take)(&mut config, text),
             Err(problem) => Err(problem.clone()),
         };
@@ -126,14 +149,24 @@ fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'stati
     (config, wrong)
 }
 
-/// Checks how the settings fit together, except those with a wrong value, whose mistakes are noted already.
-fn check_relations(config: &Config, given: &GivenMap, wrong: &BTreeSet<&str>, mistakes: &mut Vec<String>) {
+/// Checks how the settings fit together, except those with a wrong value, whose mistakes are noted
+/// already.
+fn check_relations(
+    config: &Config,
+    given: &GivenMap,
+    wrong: &BTreeSet<&str>,
+    mistakes: &mut Vec<String>,
+) {
     for broken in config.broken_relations() {
         if broken.between.iter().any(|name| wrong.contains(name)) {
             continue;
         }
-        let concerned = SETTINGS.iter().filter(|setting| broken.between.contains(&setting.name));
-        let subjects: Vec<_> = concerned.map(|setting| subject(setting, given.get(setting.name))).collect();
+        let concerned = SETTINGS
+            .iter()
+            .filter(|setting| broken.between.contains(&setting.name));
+        let subjects: Vec<_> = concerned
+            .map(|setting| subject(setting, given.get(setting.name)))
+            .collect();
         mistakes.push(format!("{}: {}", subjects.join(", "), broken.problem));
     }
 }

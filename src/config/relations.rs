@@ -1,5 +1,5 @@
-//! The relations between settings: which values are right alone and wrong together, and which are allowed but probably
-//! not intended.
+//! The relations between settings: which values are right alone and wrong together, and which are
+//! allowed but probably not intended.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,28 +29,47 @@ impl Config {
         require(
             self.timeout >= answered,
             &["heartbeat", "timeout"],
-            format!("timeout must be {} or more, or the answer to a ping comes too late", show(answered)),
+            format!(
+                "timeout must be {} or more, or the answer to a ping comes too late",
+                show(answered)
+            ),
         );
         require(
             self.lease_refresh * 5 <= self.lease,
             &["lease", "lease-refresh"],
-            format!("lease-refresh must be {} or less, a fifth of lease", show(self.lease / 5)),
+            format!(
+                "lease-refresh must be {} or less, a fifth of lease",
+                show(self.lease / 5)
+            ),
         );
         require(
             self.flush <= self.lease_refresh,
             &["flush", "lease-refresh"],
-            format!("flush must be {} or less, the lease-refresh", show(self.lease_refresh)),
+            format!(
+                "flush must be {} or less, the lease-refresh",
+                show(self.lease_refresh)
+            ),
         );
         require(
             self.check_every >= self.lease_refresh,
             &["check-every", "lease-refresh"],
-            format!("check-every must be {} or more, the lease-refresh", show(self.lease_refresh)),
+            format!(
+                "check-every must be {} or more, the lease-refresh",
+                show(self.lease_refresh)
+            ),
         );
-        for (name, addr) in [("listen", Some(self.listen)), ("admin-listen", self.admin_listen)] {
+        for (name, addr) in [
+            ("listen", Some(self.listen)),
+            ("admin-listen", self.admin_listen),
+        ] {
             let loopback = addr.is_none_or(|addr| addr.ip().to_canonical().is_loopback());
             require(
                 self.auth != AuthMode::Off || loopback,
-                if name == "listen" { &["listen", "auth"] } else { &["admin-listen", "auth"] },
+                if name == "listen" {
+                    &["listen", "auth"]
+                } else {
+                    &["admin-listen", "auth"]
+                },
                 format!(
                     "with auth off a client may claim any user_id, so {name} must be a loopback address: \
                      127.0.0.1:{port} or [::1]:{port}",
@@ -59,7 +78,8 @@ impl Config {
             );
         }
         require(
-            self.admin_listen.is_none_or(|admin| !overlap(self.listen, admin)),
+            self.admin_listen
+                .is_none_or(|admin| !overlap(self.listen, admin)),
             &["listen", "admin-listen"],
             "the two addresses must differ".to_owned(),
         );
@@ -68,7 +88,9 @@ impl Config {
             &["tls-cert", "tls-key"],
             "tls-cert and tls-key go together".to_owned(),
         );
-        let has_keys = self.jwt_hs256_secret_file.is_some() || self.jwt_public_key.is_some() || self.jwt_jwks.is_some();
+        let has_keys = self.jwt_hs256_secret_file.is_some()
+            || self.jwt_public_key.is_some()
+            || self.jwt_jwks.is_some();
         require(
             self.auth != AuthMode::Jwt || has_keys,
             &["auth"],
@@ -78,7 +100,8 @@ impl Config {
         require(
             self.auth != AuthMode::Off || !(has_keys || self.api_keys.is_some()),
             &["auth"],
-            "with auth off no token and no API key is checked; use auth jwt, or leave the keys out".to_owned(),
+            "with auth off no token and no API key is checked; use auth jwt, or leave the keys out"
+                .to_owned(),
         );
         require(
             self.fan_source != FanSource::Token || self.auth == AuthMode::Jwt,
@@ -96,7 +119,8 @@ impl Config {
             &["webhook-url", "webhook-secret-file"],
             "webhook-url and webhook-secret-file go together".to_owned(),
         );
-        let wants = |kinds: &[EventKind]| self.webhook_events.iter().any(|kind| kinds.contains(kind));
+        let wants =
+            |kinds: &[EventKind]| self.webhook_events.iter().any(|kind| kinds.contains(kind));
         require(
             self.count_events || !wants(&[EventKind::LiveCounts]),
             &["webhook-events", "count-events"],
@@ -110,14 +134,21 @@ impl Config {
         require(
             self.otlp_endpoint.is_none() || cfg!(feature = "otlp"),
             &["otlp-endpoint"],
-            "this build sends no spans; build with cargo build --release --features otlp".to_owned(),
+            "this build sends no spans; build with cargo build --release --features otlp"
+                .to_owned(),
         );
         broken
     }
 
-    fn require_fan_relations(&self, require: &mut impl FnMut(bool, &'static [&'static str], String)) {
+    fn require_fan_relations(
+        &self,
+        require: &mut impl FnMut(bool, &'static [&'static str], String),
+    ) {
         let (source, sql) = (self.fan_source, self.fan_source == FanSource::Sql);
-        let scheme = self.fan_url.as_ref().and_then(|url| Some(url.reveal().split_once("://")?.0));
+        let scheme = self
+            .fan_url
+            .as_ref()
+            .and_then(|url| Some(url.reveal().split_once("://")?.0));
         let is_http = scheme.map(|scheme| scheme.starts_with("http"));
         let wanted = match source {
             FanSource::Http => is_http == Some(true),
@@ -150,18 +181,22 @@ impl Config {
             let postgres = scheme.starts_with("postgres");
             let fits = match postgres {
                 true => statement.contains("$1") && statement.contains("$2"),
-                false => statement.matches('?').count() == 2 && statement.matches("(?)").count() == 1,
+                false => {
+                    statement.matches('?').count() == 2 && statement.matches("(?)").count() == 1
+                }
             };
             let problem = match postgres {
                 true => "fan-sql needs $1, the streamer, and $2, the array of users",
-                false => "fan-sql needs two question marks: ?, the streamer, and then (?), the list of users",
+                false => {
+                    "fan-sql needs two question marks: ?, the streamer, and then (?), the list of users"
+                }
             };
             require(fits, &["fan-sql", "fan-url"], problem.to_owned());
         }
     }
 
-    /// The smallest useful `timeout`. A gateway pings a socket that is silent for a `heartbeat`; the client then has a
-    /// second to answer, or another `heartbeat` if that is shorter.
+    /// The smallest useful `timeout`. A gateway pings a socket that is silent for a `heartbeat`;
+    /// the client then has a second to answer, or another `heartbeat` if that is shorter.
     fn answered_within(&self) -> Duration {
         self.heartbeat + self.heartbeat.min(Duration::from_secs(1))
     }
@@ -178,12 +213,19 @@ impl Config {
         let plain_fans = self.fan_url.as_ref().filter(|url| url.reveal().starts_with("http://")).map(|_| {
             "fan-url is a URL of http: whoever can change the answer on its way decides who is a fan".to_owned()
         });
-        short.into_iter().chain(plain).chain(plain_fans).chain(self.open_secrets()).collect()
+        short
+            .into_iter()
+            .chain(plain)
+            .chain(plain_fans)
+            .chain(self.open_secrets())
+            .collect()
     }
 }
 
 /// Whether one process cannot listen on both addresses.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let (a_ip, b_ip) = (a.ip().to_canonical(), b.ip().to_canonical());
-    a.port() != 0 && a.port() == b.port() && (a_ip == b_ip || a_ip.is_unspecified() || b_ip.is_unspecified())
+    a.port() != 0
+        && a.port() == b.port()
+        && (a_ip == b_ip || a_ip.is_unspecified() || b_ip.is_unspecified())
 }

@@ -1,4 +1,5 @@
-//! The settings as they are in force, each with where it comes from, for people: no value shows a secret.
+//! The settings as they are in force, each with where it comes from, for people: no value shows a
+//! secret.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,8 @@ const HIDDEN: &str = "(not shown)";
 pub struct SettingInForce {
     /// Its name.
     pub name: &'static str,
-    /// The value as it was given, or by default; `None` without one. What may hold a secret is left out of it.
+    /// The value as it was given, or by default; `None` without one. What may hold a secret is left
+    /// out of it.
     pub value: Option<String>,
     /// Where it was given, such as `env ROLLCALL_HEARTBEAT`, or `default`.
     pub origin: String,
@@ -31,11 +33,19 @@ pub(super) fn in_force(given: &GivenMap, wrong: &BTreeSet<&str>) -> Vec<SettingI
                 Ok(text) if !wrong.contains(setting.name) => shown(setting, text),
                 _ => "(wrong)".to_owned(),
             };
-            SettingInForce { name: setting.name, value: Some(value), origin: place.clone() }
+            SettingInForce {
+                name: setting.name,
+                value: Some(value),
+                origin: place.clone(),
+            }
         }
         None => {
             let value = setting.default.map(str::to_owned);
-            SettingInForce { name: setting.name, value, origin: "default".to_owned() }
+            SettingInForce {
+                name: setting.name,
+                value,
+                origin: "default".to_owned(),
+            }
         }
     };
     SETTINGS.iter().map(one).collect()
@@ -46,7 +56,9 @@ fn shown(setting: &Setting, value: &str) -> String {
     match setting.shown {
         Shown::Plain if may_be_shown(setting, value) => value.to_owned(),
         Shown::Never if !value.contains("://") => value.to_owned(),
-        Shown::Never => redis(value).or_else(|| url(value)).unwrap_or_else(|| HIDDEN.to_owned()),
+        Shown::Never => redis(value)
+            .or_else(|| url(value))
+            .unwrap_or_else(|| HIDDEN.to_owned()),
         Shown::Plain => HIDDEN.to_owned(),
     }
 }
@@ -56,18 +68,42 @@ fn redis(value: &str) -> Option<String> {
     let hosts: Vec<String> = address.hosts.iter().map(ToString::to_string).collect();
     let more = match address.layout {
         Layout::Sentinel(service) => format!("/{service}"),
-        Layout::Single | Layout::Cluster => address.database.map_or_else(String::new, |number| format!("/{number}")),
+        Layout::Single | Layout::Cluster => address
+            .database
+            .map_or_else(String::new, |number| format!("/{number}")),
     };
-    let login = if address.user.is_some() || address.password.is_some() { "…@" } else { "" };
-    Some(format!("{}://{login}{}{more}", value.split_once("://")?.0, hosts.join(",")))
+    let login = if address.user.is_some() || address.password.is_some() {
+        "…@"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{}://{login}{}{more}",
+        value.split_once("://")?.0,
+        hosts.join(",")
+    ))
 }
 
 fn url(value: &str) -> Option<String> {
     let url = Url::parse(value).ok()?;
-    let login = if url.username().is_empty() && url.password().is_none() { "" } else { "…@" };
-    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-    let more = if url.path().len() > 1 || url.query().is_some() { "/…" } else { "" };
-    Some(format!("{}://{login}{}{port}{more}", url.scheme(), url.host_str()?))
+    let login = if url.username().is_empty() && url.password().is_none() {
+        ""
+    } else {
+        "…@"
+    };
+    let port = url
+        .port()
+        .map_or_else(String::new, |port| format!(":{port}"));
+    let more = if url.path().len() > 1 || url.query().is_some() {
+        "/…"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{}://{login}{}{port}{more}",
+        url.scheme(),
+        url.host_str()?
+    ))
 }
 
 #[cfg(test)]
@@ -76,17 +112,44 @@ mod tests {
 
     #[test]
     fn of_what_may_hold_a_secret_only_the_hosts_are_shown() {
-        let show =
-            |name: &str, value: &str| shown(SETTINGS.iter().find(|setting| setting.name == name).unwrap(), value);
+        let show = |name: &str, value: &str| {
+            shown(
+                SETTINGS
+                    .iter()
+                    .find(|setting| setting.name == name)
+                    .unwrap(),
+                value,
+            )
+        };
         for (name, value, right) in [
             ("heartbeat", "5s", "5s"),
             ("redis", "redis://h:1/3", "redis://h:1/3"),
-            ("redis", "rediss-cluster://who:hunter2@a:1,b:2", "rediss-cluster://…@a:1,b:2"),
-            ("redis", "redis-sentinel://:hunter2@a,b/main", "redis-sentinel://…@a:26379,b:26379/main"),
+            (
+                "redis",
+                "rediss-cluster://who:hunter2@a:1,b:2",
+                "rediss-cluster://…@a:1,b:2",
+            ),
+            (
+                "redis",
+                "redis-sentinel://:hunter2@a,b/main",
+                "redis-sentinel://…@a:26379,b:26379/main",
+            ),
             ("jwt-jwks", "/etc/jwks.json", "/etc/jwks.json"),
-            ("jwt-jwks", "https://example.org/hunter2?hunter2", "https://example.org/…"),
-            ("fan-url", "postgres://who:hunter2@db:5433/x?password=hunter2@x", "postgres://…@db:5433/…"),
-            ("webhook-url", "https://example.org/hooks?key=hunter2", "https://example.org/…"),
+            (
+                "jwt-jwks",
+                "https://example.org/hunter2?hunter2",
+                "https://example.org/…",
+            ),
+            (
+                "fan-url",
+                "postgres://who:hunter2@db:5433/x?password=hunter2@x",
+                "postgres://…@db:5433/…",
+            ),
+            (
+                "webhook-url",
+                "https://example.org/hooks?key=hunter2",
+                "https://example.org/…",
+            ),
             ("jwt-issuer", "redis://who:hunter2@h", HIDDEN),
         ] {
             assert_eq!(show(name, value), right, "{name} {value}");

@@ -31,7 +31,10 @@ impl Config {
         }
         files.retain(|(_, file)| is_read_by_all(file));
         let warning = |(setting, file): (&str, &Path)| {
-            format!("{setting}: every user of this machine may read {}; chmod o-r takes that away", file.display())
+            format!(
+                "{setting}: every user of this machine may read {}; chmod o-r takes that away",
+                file.display()
+            )
         };
         files.into_iter().map(warning).collect()
     }
@@ -67,7 +70,16 @@ mod tests {
             jwt_jwks: file("jwks", r#"{"keys":[{"kty":"oct","k":"x"}]}"#).map(Jwks::File),
             ..Config::default()
         };
-        let all = ["jwt", "key", "certificate", "fans", "hooks", "settings", "public", "jwks"];
+        let all = [
+            "jwt",
+            "key",
+            "certificate",
+            "fans",
+            "hooks",
+            "settings",
+            "public",
+            "jwks",
+        ];
         let allow = |mode| {
             for name in all {
                 set_permissions(dir.path().join(name), Permissions::from_mode(mode)).unwrap();
@@ -78,7 +90,10 @@ mod tests {
         allow(0o644);
         let warnings = config.open_secrets();
         assert_eq!(warnings.len(), 6, "{warnings:?}");
-        assert!(warnings[0].starts_with("jwt-hs256-secret-file: ") && warnings[0].contains("/jwt"), "{warnings:?}");
+        assert!(
+            warnings[0].starts_with("jwt-hs256-secret-file: ") && warnings[0].contains("/jwt"),
+            "{warnings:?}"
+        );
         write(dir.path().join("jwks"), r#"{"keys":[{"kty":"EC"}]}"#).unwrap();
         assert_eq!(config.open_secrets().len(), 5, "a public key is no secret");
         std::fs::remove_file(dir.path().join("jwt")).unwrap();

@@ -1,5 +1,5 @@
-//! The table of settings. It declares each setting once, with its name, default, bounds and help. Flags, variables,
-//! file keys, `--help` and the table in `docs/operations.md` follow from it.
+//! The table of settings. It declares each setting once, with its name, default, bounds and help.
+//! Flags, variables, file keys, `--help` and the table in `docs/operations.md` follow from it.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -67,7 +67,10 @@ impl Setting {
 
 /// The environment variable of the setting with this name.
 pub(super) fn env_name(name: &str) -> String {
-    format!("{ENV_PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
+    format!(
+        "{ENV_PREFIX}{}",
+        name.to_ascii_uppercase().replace('-', "_")
+    )
 }
 
 /// The name of each setting.
@@ -216,7 +219,12 @@ pub const SETTINGS: &[Setting] = &[
         doc: "What all keys and channels in Redis begin with, for a Redis that several installations share",
         more: "Up to 64 bytes of A-Z a-z 0-9 _ . : - such as app1: (none by default). Every gateway of an\n\
                installation, and its audits, need the same prefix.",
-        take: |c, text| set(&mut c.key_prefix, KeyPrefix::parse(text).map_err(|why| why.to_string())),
+        take: |c, text| {
+            set(
+                &mut c.key_prefix,
+                KeyPrefix::parse(text).map_err(|why| why.to_string()),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -282,7 +290,12 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30d"),
         doc: "How long the record of a closed live is kept",
-        take: |c, text| set(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
+        take: |c, text| {
+            set(
+                &mut c.closed_ttl,
+                duration(text, s(60)..=s(366 * 24 * 3600)),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -291,7 +304,12 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30d"),
         doc: "How long it is remembered when a user who is not online was seen last",
-        take: |c, text| set(&mut c.remember, duration(text, s(60)..=s(10 * 366 * 24 * 3600))),
+        take: |c, text| {
+            set(
+                &mut c.remember,
+                duration(text, s(60)..=s(10 * 366 * 24 * 3600)),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -301,7 +319,12 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("text"),
         doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
-        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)])),
+        take: |c, text| {
+            set(
+                &mut c.last_seen_ids,
+                word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)]),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -313,7 +336,10 @@ pub const SETTINGS: &[Setting] = &[
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start. `bitmap` \
                needs last-seen-ids u32.",
         take: |c, text| {
-            let forms = [("set", AttendanceForm::Set), ("bitmap", AttendanceForm::Bitmap)];
+            let forms = [
+                ("set", AttendanceForm::Set),
+                ("bitmap", AttendanceForm::Bitmap),
+            ];
             set(&mut c.attendance, word(text, &forms))
         },
         ..PLAIN
@@ -346,7 +372,9 @@ pub const SETTINGS: &[Setting] = &[
         take: |c, text| {
             let wanted = match humantime::parse_duration(text) {
                 Ok(Duration::ZERO) => Ok(None),
-                _ => duration(text, ms(200)..=s(86_400)).map(Some).map_err(|right| format!("{right}, or 0 for never")),
+                _ => duration(text, ms(200)..=s(86_400))
+                    .map(Some)
+                    .map_err(|right| format!("{right}, or 0 for never")),
             };
             set(&mut c.streamer_timeout, wanted)
         },
@@ -379,7 +407,12 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("off"),
         doc: "How users prove who they are; off: not at all, and only loopback addresses are allowed; jwt: by tokens",
         more: "jwt needs jwt-hs256-secret-file, jwt-public-key or jwt-jwks.",
-        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)])),
+        take: |c, text| {
+            set(
+                &mut c.auth,
+                word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)]),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -461,7 +494,12 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Where followers are looked up: in the store, in the viewer's token, at an HTTP service, in a database",
         more: "http and sql need fan-url.",
         take: |c, text| {
-            let all = [FanSource::Redis, FanSource::Token, FanSource::Http, FanSource::Sql];
+            let all = [
+                FanSource::Redis,
+                FanSource::Token,
+                FanSource::Http,
+                FanSource::Sql,
+            ];
             let known = all.map(|source| (source.as_str(), source));
             set(&mut c.fan_source, word(text, &known))
         },
@@ -475,7 +513,10 @@ pub const SETTINGS: &[Setting] = &[
         doc: "With fan-source redis: whether the streamer's followers: or each viewer's own following: is read",
         more: "following spreads the work over the nodes of a cluster, for streamers with millions of followers.",
         take: |c, text| {
-            let known = [("followers", FanKey::Followers), ("following", FanKey::Following)];
+            let known = [
+                ("followers", FanKey::Followers),
+                ("following", FanKey::Following),
+            ];
             set(&mut c.fan_key, word(text, &known))
         },
         ..PLAIN
@@ -540,7 +581,15 @@ pub const SETTINGS: &[Setting] = &[
         hint: "text|integer",
         default: Some("text"),
         doc: "The type of the columns with the ids of users that fan-sql compares",
-        take: |c, text| set(&mut c.fan_sql_ids, word(text, &[("text", SqlIds::Text), ("integer", SqlIds::Integer)])),
+        take: |c, text| {
+            set(
+                &mut c.fan_sql_ids,
+                word(
+                    text,
+                    &[("text", SqlIds::Text), ("integer", SqlIds::Integer)],
+                ),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -635,7 +684,12 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("1h"),
         doc: "How old an event that the webhook does not take may become before it is given up",
         more: "It is sent again after half a second at first, and after a minute at most. See rollcall events.",
-        take: |c, text| set(&mut c.webhook_patience, duration(text, s(1)..=s(30 * 24 * 3600))),
+        take: |c, text| {
+            set(
+                &mut c.webhook_patience,
+                duration(text, s(1)..=s(30 * 24 * 3600)),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -772,7 +826,15 @@ pub const SETTINGS: &[Setting] = &[
         hint: "text|json",
         default: Some("text"),
         doc: "Log format: text for people, or one JSON object per line",
-        take: |c, text| set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])),
+        take: |c, text| {
+            set(
+                &mut c.log_format,
+                word(
+                    text,
+                    &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+                ),
+            )
+        },
         ..PLAIN
     },
     Setting {
@@ -808,9 +870,20 @@ pub const SETTINGS: &[Setting] = &[
 #[must_use]
 pub fn markdown_table() -> String {
     let mut table = "| setting | default | what |\n| --- | --- | --- |\n".to_owned();
-    for Setting { name, hint, default, doc, .. } in SETTINGS {
+    for Setting {
+        name,
+        hint,
+        default,
+        doc,
+        ..
+    } in SETTINGS
+    {
         let default = default.map_or_else(String::new, |default| format!("`{default}`"));
-        table += &format!("| `--{name} {}` | {default} | {} |\n", hint.replace('|', "\\|"), doc.replace('|', "\\|"));
+        table += &format!(
+            "| `--{name} {}` | {default} | {} |\n",
+            hint.replace('|', "\\|"),
+            doc.replace('|', "\\|")
+        );
     }
     table
 }
@@ -834,16 +907,30 @@ fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, St
     match humantime::parse_duration(text) {
         Ok(duration) if bounds.contains(&duration) => Ok(duration),
         Ok(_) => Err(format!("must be from {least} to {most}")),
-        Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-            Err(format!("has no unit; use {text}s or {text}ms, from {least} to {most}"))
-        }
-        Err(_) => Err(format!("is not a duration; use one like 5s, 250ms or 1m30s, from {least} to {most}")),
+        Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => Err(format!(
+            "has no unit; use {text}s or {text}ms, from {least} to {most}"
+        )),
+        Err(_) => Err(format!(
+            "is not a duration; use one like 5s, 250ms or 1m30s, from {least} to {most}"
+        )),
     }
 }
 
-fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<T>) -> Result<T, String> {
-    let right = || format!("must be a whole number from {} to {}", bounds.start(), bounds.end());
-    text.parse().ok().filter(|number| bounds.contains(number)).ok_or_else(right)
+fn number<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    bounds: RangeInclusive<T>,
+) -> Result<T, String> {
+    let right = || {
+        format!(
+            "must be a whole number from {} to {}",
+            bounds.start(),
+            bounds.end()
+        )
+    };
+    text.parse()
+        .ok()
+        .filter(|number| bounds.contains(number))
+        .ok_or_else(right)
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -866,7 +953,11 @@ fn word<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
     }
-    let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    let right = known
+        .iter()
+        .map(|(word, _)| *word)
+        .collect::<Vec<_>>()
+        .join(" or ");
     Err(format!("is not known; use {right}"))
 }
 
@@ -877,8 +968,12 @@ fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T
 
 /// A network, or an address as a network of its own.
 fn network(text: &str) -> Result<IpNet, String> {
-    let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    network.map_err(|_| "is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned())
+    let network = text
+        .parse()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network.map_err(|_| {
+        "is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned()
+    })
 }
 
 /// An origin, as browsers write it; or a word for all, or for none.
@@ -891,16 +986,23 @@ fn origin(text: &str) -> Result<String, String> {
     }
 }
 
-/// A file, or a URL of http or https. Everybody may read such a set, so a URL with a password is a mistake.
+/// A file, or a URL of http or https. Everybody may read such a set, so a URL with a password is a
+/// mistake.
 fn jwks(text: &str) -> Result<Jwks, String> {
     if !text.contains("://") {
         return Ok(Jwks::File(PathBuf::from(text)));
     }
     match Url::parse(text) {
-        Ok(url) if !["http", "https"].contains(&url.scheme()) => Err("must be a file, or a URL of https".to_owned()),
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => Err("must have no password".to_owned()),
+        Ok(url) if !["http", "https"].contains(&url.scheme()) => {
+            Err("must be a file, or a URL of https".to_owned())
+        }
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err("must have no password".to_owned())
+        }
         Ok(url) => Ok(Jwks::Url(url)),
-        Err(_) => Err("is not a URL; use one like https://example.org/.well-known/jwks.json".to_owned()),
+        Err(_) => {
+            Err("is not a URL; use one like https://example.org/.well-known/jwks.json".to_owned())
+        }
     }
 }
 
@@ -914,14 +1016,20 @@ fn event_kind(text: &str) -> Result<EventKind, String> {
 /// Checks a URL, which no error quotes: it may hold a password.
 fn webhook(text: &str) -> Result<Secret, String> {
     match Url::parse(text) {
-        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => Ok(Secret::new(text)),
-        _ => Err("is not a URL of https or http; use one like https://example.org/hooks".to_owned()),
+        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {
+            Ok(Secret::new(text))
+        }
+        _ => {
+            Err("is not a URL of https or http; use one like https://example.org/hooks".to_owned())
+        }
     }
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.
 fn collector(text: &str) -> Result<String, String> {
-    let url = Url::parse(text).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
     match url {
         Some(url) if !url.username().is_empty() || url.password().is_some() => {
             Err("has a user or password, which would not be sent; set OTEL_EXPORTER_OTLP_HEADERS instead".to_owned())
@@ -933,8 +1041,17 @@ fn collector(text: &str) -> Result<String, String> {
 
 /// Checks a URL, which no error quotes: it may hold a password.
 fn fan_url(text: &str) -> Result<Secret, String> {
-    let known = ["http", "https", "postgres", "postgresql", "mysql", "mariadb"];
-    let url = Url::parse(text).ok().filter(|url| known.contains(&url.scheme()) && text.contains("://"));
+    let known = [
+        "http",
+        "https",
+        "postgres",
+        "postgresql",
+        "mysql",
+        "mariadb",
+    ];
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| known.contains(&url.scheme()) && text.contains("://"));
     url.map(|_| Secret::new(text)).ok_or_else(|| {
         "is not a URL; use one like https://example.org/fans, postgres://rollcall@db.example.org/platform or \
          mysql://rollcall@db.example.org/platform"

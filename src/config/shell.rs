@@ -1,5 +1,5 @@
-//! What a package installs beside the program: completions for a shell, and the manual page. Both follow from the
-//! parser of the command line.
+//! What a package installs beside the program: completions for a shell, and the manual page. Both
+//! follow from the parser of the command line.
 
 use clap::Command;
 use clap_complete::Shell;
@@ -18,7 +18,13 @@ pub(super) fn manual(command: &Command) -> String {
     // Writing to memory does not fail.
     let _ = Man::new(command.clone()).render(&mut page);
     for of_command in command.get_subcommands() {
-        page.extend(format!(".SH \"ROLLCALL {}\"\n", of_command.get_name().to_uppercase()).into_bytes());
+        page.extend(
+            format!(
+                ".SH \"ROLLCALL {}\"\n",
+                of_command.get_name().to_uppercase()
+            )
+            .into_bytes(),
+        );
         let _ = Man::new(of_command.clone()).render_options_section(&mut page);
     }
     text(&page)
@@ -39,11 +45,17 @@ mod tests {
 
     fn commands() -> Vec<String> {
         let command = CommandLine::augment_subcommands(Command::new("rollcall"));
-        command.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+        command
+            .get_subcommands()
+            .map(|command| command.get_name().to_owned())
+            .collect()
     }
 
     fn printed(line: &str) -> String {
-        let args = ["rollcall"].into_iter().chain(line.split(' ')).map(OsString::from);
+        let args = ["rollcall"]
+            .into_iter()
+            .chain(line.split(' '))
+            .map(OsString::from);
         match load(args, []) {
             Ok(Loaded::Print(text)) => text,
             other => panic!("{line}: {other:?}"),
@@ -55,7 +67,11 @@ mod tests {
         for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
             let script = printed(&format!("completions {shell}"));
             for setting in SETTINGS {
-                assert!(script.contains(setting.name), "{shell} does not complete --{}", setting.name);
+                assert!(
+                    script.contains(setting.name),
+                    "{shell} does not complete --{}",
+                    setting.name
+                );
             }
         }
         let bash = printed("completions bash");
@@ -70,20 +86,33 @@ mod tests {
         let page = printed("man").replace('\\', "");
         assert!(page.contains(".TH rollcall 1"), "{}", &page[..200]);
         for setting in SETTINGS {
-            assert!(page.contains(&format!("--{}", setting.name)), "--{}", setting.name);
+            assert!(
+                page.contains(&format!("--{}", setting.name)),
+                "--{}",
+                setting.name
+            );
             assert!(page.contains(&setting.env_name()), "{}", setting.env_name());
         }
         for command in commands() {
-            assert!(page.contains(&command), "the manual does not name {command}");
+            assert!(
+                page.contains(&command),
+                "the manual does not name {command}"
+            );
         }
-        assert!(page.contains("--jwt-private-key"), "the options of the commands");
+        assert!(
+            page.contains("--jwt-private-key"),
+            "the options of the commands"
+        );
     }
 
     #[test]
     fn a_shell_that_is_not_known_is_a_mistake() {
         for (line, words) in [
             (&["completions"][..], "SHELL: is missing"),
-            (&["completions", "tcsh"], "must be one of bash, elvish, fish, powershell, zsh"),
+            (
+                &["completions", "tcsh"],
+                "must be one of bash, elvish, fish, powershell, zsh",
+            ),
             (&["completions", "bash", "zsh"], "one too many"),
         ] {
             let args = ["rollcall"].iter().chain(line).map(OsString::from);

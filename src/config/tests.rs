@@ -21,7 +21,8 @@ struct Start {
 
 impl Start {
     fn flags(mut self, flags: &str) -> Self {
-        self.flags.extend(flags.split_whitespace().map(str::to_owned));
+        self.flags
+            .extend(flags.split_whitespace().map(str::to_owned));
         self
     }
 
@@ -39,8 +40,16 @@ impl Start {
     }
 
     fn load(&self) -> Result<Loaded, ConfigError> {
-        let args = ["rollcall"].into_iter().map(OsString::from).chain(self.flags.iter().map(OsString::from));
-        load(args, self.env.iter().map(|(name, value)| (name.into(), value.into())))
+        let args = ["rollcall"]
+            .into_iter()
+            .map(OsString::from)
+            .chain(self.flags.iter().map(OsString::from));
+        load(
+            args,
+            self.env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        )
     }
 
     #[track_caller]
@@ -65,7 +74,11 @@ impl Start {
         let mistakes = self.refused();
         assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
         for word in words {
-            assert!(mistakes[0].contains(word), "{word:?} is not in: {}", mistakes[0]);
+            assert!(
+                mistakes[0].contains(word),
+                "{word:?} is not in: {}",
+                mistakes[0]
+            );
         }
     }
 }
@@ -176,8 +189,16 @@ fn the_table_shows_the_defaults_that_apply() {
     }
     assert_eq!(config, Config::default());
     for setting in SETTINGS {
-        assert!(setting.doc.len() <= 120 && !setting.doc.ends_with('.'), "{}", setting.name);
-        assert!(markdown_table().contains(&format!("| `--{} ", setting.name)), "{}", setting.name);
+        assert!(
+            setting.doc.len() <= 120 && !setting.doc.ends_with('.'),
+            "{}",
+            setting.name
+        );
+        assert!(
+            markdown_table().contains(&format!("| `--{} ", setting.name)),
+            "{}",
+            setting.name
+        );
     }
 }
 
@@ -193,14 +214,22 @@ fn a_flag_overrides_a_variable_and_a_variable_the_file_and_the_file_the_default(
     assert_eq!(config.flush, Duration::from_millis(11));
     assert_eq!(config.lease, Config::default().lease);
     // A wrong value that another source overrides does no harm.
-    assert_eq!(env("ROLLCALL_HEARTBEAT", "soon").flags("--heartbeat=3s").config().heartbeat, secs(3));
+    assert_eq!(
+        env("ROLLCALL_HEARTBEAT", "soon")
+            .flags("--heartbeat=3s")
+            .config()
+            .heartbeat,
+        secs(3)
+    );
 }
 
 #[test]
 fn a_file_named_by_a_flag_replaces_the_file_named_by_a_variable() {
     let other = file("flush = '12ms'");
     let path = other.file.as_ref().unwrap().path().display().to_string();
-    let config = file("flush = '11ms'").flags(&format!("--config {path}")).config();
+    let config = file("flush = '11ms'")
+        .flags(&format!("--config {path}"))
+        .config();
     assert_eq!(config.flush, Duration::from_millis(12));
 }
 
@@ -251,7 +280,10 @@ fn every_setting_can_be_given_in_every_way() {
         ("fan-ca", "/etc/fan-ca.pem"),
         ("fan-timeout", "500ms"),
         ("fan-calls", "3"),
-        ("fan-sql", "SELECT/**/u/**/FROM/**/f/**/WHERE/**/s=$1/**/AND/**/u=ANY($2)"),
+        (
+            "fan-sql",
+            "SELECT/**/u/**/FROM/**/f/**/WHERE/**/s=$1/**/AND/**/u=ANY($2)",
+        ),
         ("fan-sql-ids", "integer"),
         ("fan-ttl", "1m"),
         ("message-rate", "20"),
@@ -284,24 +316,45 @@ fn every_setting_can_be_given_in_every_way() {
     // A build without traces refuses it.
     let taken = |(name, _): &&(&str, &str)| *name != "otlp-endpoint" || cfg!(feature = "otlp");
     let all: Vec<_> = all.iter().filter(taken).collect();
-    let by_flag = all.iter().fold(Start::default(), |start, (name, value)| start.flags(&format!("--{name} {value}")));
-    let by_env = all.iter().fold(Start::default(), |start, (name, value)| {
-        start.env(&format!("ROLLCALL_{}", name.to_uppercase().replace('-', "_")), value)
+    let by_flag = all.iter().fold(Start::default(), |start, (name, value)| {
+        start.flags(&format!("--{name} {value}"))
     });
-    let by_file = file(&all.iter().map(|(name, value)| format!("{name} = \"{value}\"\n")).collect::<String>());
+    let by_env = all.iter().fold(Start::default(), |start, (name, value)| {
+        start.env(
+            &format!("ROLLCALL_{}", name.to_uppercase().replace('-', "_")),
+            value,
+        )
+    });
+    let by_file = file(
+        &all.iter()
+            .map(|(name, value)| format!("{name} = \"{value}\"\n"))
+            .collect::<String>(),
+    );
     let config = by_flag.config();
     assert_eq!(config, by_env.config());
     let mut by_file = by_file.config();
-    assert!(by_file.file_with_secrets.take().is_some(), "the file has the URL of Redis");
+    assert!(
+        by_file.file_with_secrets.take().is_some(),
+        "the file has the URL of Redis"
+    );
     assert_eq!(config, by_file);
     assert_eq!(config.admin_listen.unwrap().to_string(), "[::1]:0");
-    assert_eq!(config.redis.unwrap().reveal(), "redis://u:p@localhost:6379/3");
+    assert_eq!(
+        config.redis.unwrap().reveal(),
+        "redis://u:p@localhost:6379/3"
+    );
     assert_eq!(config.key_prefix.as_str(), "app1:");
     assert_eq!(config.streamer_timeout, Some(secs(90)));
     assert_eq!(config.fan_ttl, secs(60));
     assert_eq!(config.fanout_limit, 5_000);
-    assert_eq!((config.check_every, config.closed_ttl), (secs(90), secs(7 * 24 * 3600)));
-    assert_eq!((config.remember, config.last_seen_ids), (secs(5 * 24 * 3600), SeenIds::U32));
+    assert_eq!(
+        (config.check_every, config.closed_ttl),
+        (secs(90), secs(7 * 24 * 3600))
+    );
+    assert_eq!(
+        (config.remember, config.last_seen_ids),
+        (secs(5 * 24 * 3600), SeenIds::U32)
+    );
 }
 
 #[test]
@@ -309,23 +362,47 @@ fn all_mistakes_are_reported_at_once() {
     let start = file("heartbeat = 'soon'\ndrian = '1s'\nfan_ttl = true\n")
         .env("ROLLCALL_LISTEN", "localhost:9000")
         .env("ROLLCALL_FLUHS", "1s")
-        .flags("--log-format xml --timeuot 5s serve --lease --bogus=1 --fan-source sql --admin-listen");
+        .flags(
+            "--log-format xml --timeuot 5s serve --lease --bogus=1 --fan-source sql --admin-listen",
+        );
     let mistakes = start.refused();
     let expected = [
         ["heartbeat (file ", "is \"soon\"", "5s"],
         ["drian (file ", "no such setting", ""],
         ["fan-ttl (file ", "is not a duration", "5s"],
-        ["listen (env ROLLCALL_LISTEN)", "is \"localhost:9000\"", "127.0.0.1:9000"],
-        ["ROLLCALL_FLUHS (env)", "no such setting", "did you mean ROLLCALL_FLUSH?"],
-        ["log-format (flag --log-format)", "is \"xml\"", "text or json"],
-        ["--timeuot (flag)", "no such flag", "did you mean --timeout?"],
+        [
+            "listen (env ROLLCALL_LISTEN)",
+            "is \"localhost:9000\"",
+            "127.0.0.1:9000",
+        ],
+        [
+            "ROLLCALL_FLUHS (env)",
+            "no such setting",
+            "did you mean ROLLCALL_FLUSH?",
+        ],
+        [
+            "log-format (flag --log-format)",
+            "is \"xml\"",
+            "text or json",
+        ],
+        [
+            "--timeuot (flag)",
+            "no such flag",
+            "did you mean --timeout?",
+        ],
         ["--lease (flag)", "has no value", "--lease DURATION"],
         ["--bogus (flag)", "no such flag", ""],
-        ["fan-source (flag --fan-source)", "is \"sql\"", "a fan-url of postgres or mysql"],
+        [
+            "fan-source (flag --fan-source)",
+            "is \"sql\"",
+            "a fan-url of postgres or mysql",
+        ],
         ["--admin-listen (flag)", "has no value", "ADDR:PORT"],
     ];
     for words in expected {
-        let told = mistakes.iter().any(|mistake| words.iter().all(|word| mistake.contains(word)));
+        let told = mistakes
+            .iter()
+            .any(|mistake| words.iter().all(|word| mistake.contains(word)));
         assert!(told, "{words:?} is not in {mistakes:#?}");
     }
     assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
@@ -335,9 +412,18 @@ fn all_mistakes_are_reported_at_once() {
 
 #[test]
 fn durations_have_units_and_bounds() {
-    assert_eq!(flags("--streamer-timeout 0").config().streamer_timeout, None);
-    assert_eq!(flags("--streamer-timeout 0s").config().streamer_timeout, None);
-    assert_eq!(flags("--wait-for-store 0").config().wait_for_store, Duration::ZERO);
+    assert_eq!(
+        flags("--streamer-timeout 0").config().streamer_timeout,
+        None
+    );
+    assert_eq!(
+        flags("--streamer-timeout 0s").config().streamer_timeout,
+        None
+    );
+    assert_eq!(
+        flags("--wait-for-store 0").config().wait_for_store,
+        Duration::ZERO
+    );
     assert_eq!(flags("--timeout 1m30s").config().timeout, secs(90));
     flags("--heartbeat 5").refused_with(&["5s or 5ms"]);
     flags("--heartbeat 0").refused_with(&["from 100ms to 5m"]);
@@ -381,23 +467,37 @@ fn values_that_are_not_utf_8_are_refused() {
 #[test]
 fn help_and_version_are_printed_whatever_else_is_wrong() {
     for asked in ["--help", "help", "--bogus --help"] {
-        let Ok(Loaded::Print(text)) = flags(asked).load() else { panic!("{asked}") };
+        let Ok(Loaded::Print(text)) = flags(asked).load() else {
+            panic!("{asked}")
+        };
         for setting in SETTINGS {
             let (name, hint) = (setting.name, setting.hint);
-            let flag =
-                if setting.bare.is_some() { format!("--{name} [<{hint}>]") } else { format!("--{name} <{hint}>") };
+            let flag = if setting.bare.is_some() {
+                format!("--{name} [<{hint}>]")
+            } else {
+                format!("--{name} <{hint}>")
+            };
             for word in [flag, setting.env_name(), setting.group.to_owned()] {
                 assert!(text.contains(&word), "{word} is not in {text}");
             }
         }
     }
-    let Ok(Loaded::Print(short)) = flags("-h").load() else { panic!("-h") };
+    let Ok(Loaded::Print(short)) = flags("-h").load() else {
+        panic!("-h")
+    };
     assert!(short.contains("[default: 250ms]"), "{short}");
     assert!(short.contains("  audit         Search Redis"), "{short}");
-    let Ok(Loaded::Print(of_lives)) = flags("lives --help").load() else { panic!("lives --help") };
-    assert!(of_lives.contains("--watch [<SECONDS>]") && !of_lives.contains("--top"), "{of_lives}");
+    let Ok(Loaded::Print(of_lives)) = flags("lives --help").load() else {
+        panic!("lives --help")
+    };
+    assert!(
+        of_lives.contains("--watch [<SECONDS>]") && !of_lives.contains("--top"),
+        "{of_lives}"
+    );
     for asked in ["--version", "-V"] {
-        let Ok(Loaded::Print(text)) = flags(asked).load() else { panic!("{asked}") };
+        let Ok(Loaded::Print(text)) = flags(asked).load() else {
+            panic!("{asked}")
+        };
         assert_eq!(text, format!("rollcall {}", env!("CARGO_PKG_VERSION")));
     }
 }
@@ -419,7 +519,10 @@ fn secrets_are_never_printed() {
         "hunter2",
     ] {
         let file = file(&format!("redis = \"{url}\""));
-        let as_flag = Start { flags: vec![format!("--redis={url}")], ..Start::default() };
+        let as_flag = Start {
+            flags: vec![format!("--redis={url}")],
+            ..Start::default()
+        };
         for start in [env("ROLLCALL_REDIS", url), file, as_flag] {
             let mistakes = start.refused();
             assert!(mistakes[0].contains("redis ("), "{mistakes:?}");
@@ -457,14 +560,28 @@ fn redis_urls_of_every_layout_are_accepted() {
         "redis-sentinel://:p@a,b:1,c/main",
         "rediss-sentinel://a",
     ] {
-        assert_eq!(flags(&format!("--redis {good}")).config().redis, Some(Secret::new(good)));
+        assert_eq!(
+            flags(&format!("--redis {good}")).config().redis,
+            Some(Secret::new(good))
+        );
     }
-    for bad in ["localhost:6379", "http://h", "redis://", "redis://:6379", "redis://h:x", "redis://h:0", "redis://h/db"]
-    {
+    for bad in [
+        "localhost:6379",
+        "http://h",
+        "redis://",
+        "redis://:6379",
+        "redis://h:x",
+        "redis://h:0",
+        "redis://h/db",
+    ] {
         flags(&format!("--redis {bad}")).refused_with(&["right would be redis://"]);
     }
-    flags("--redis redis-cluster://h/1").refused_with(&["a cluster has none", "right would be redis-cluster://"]);
-    assert_eq!(flags("--redis-ca /etc/ca.pem").config().redis_ca, Some(PathBuf::from("/etc/ca.pem")));
+    flags("--redis redis-cluster://h/1")
+        .refused_with(&["a cluster has none", "right would be redis-cluster://"]);
+    assert_eq!(
+        flags("--redis-ca /etc/ca.pem").config().redis_ca,
+        Some(PathBuf::from("/etc/ca.pem"))
+    );
     flags("--key-prefix a{b}:").refused_with(&["key-prefix (flag", "A-Z a-z 0-9 _ . : -"]);
 }
 
@@ -480,29 +597,52 @@ fn each_source_of_fans_has_the_settings_that_fit_it() {
     let http = flags("--fan-source http --fan-url https://example.org/fans").config();
     assert_eq!((http.fan_timeout, http.fan_calls), (secs(2), 8));
     assert!(http.warnings().is_empty());
-    assert!(flags("--fan-source http --fan-url http://[::1]/").config().warnings()[0].contains("fan-url is a URL"));
-    for database in ["postgres://u:p@h/d", "postgresql://h:5433/d?sslmode=verify-full", "mysql://h/d", "mariadb://h/d"]
-    {
+    assert!(
+        flags("--fan-source http --fan-url http://[::1]/")
+            .config()
+            .warnings()[0]
+            .contains("fan-url is a URL")
+    );
+    for database in [
+        "postgres://u:p@h/d",
+        "postgresql://h:5433/d?sslmode=verify-full",
+        "mysql://h/d",
+        "mariadb://h/d",
+    ] {
         flags(&format!("--fan-source sql --fan-url {database}")).config();
-        flags(&format!("--fan-source http --fan-url {database}")).refused_with(&["needs a fan-url of http or https"]);
-        flags(&format!("--fan-url {database}")).refused_with(&["fan-url is for fan-source http or sql"]);
+        flags(&format!("--fan-source http --fan-url {database}"))
+            .refused_with(&["needs a fan-url of http or https"]);
+        flags(&format!("--fan-url {database}"))
+            .refused_with(&["fan-url is for fan-source http or sql"]);
     }
     flags("--fan-source http").refused_with(&["needs a fan-url of http or https"]);
-    flags("--fan-source sql --fan-url https://h/").refused_with(&["needs a fan-url of postgres or mysql"]);
-    flags("--fan-secret-file /etc/x").refused_with(&["fan-secret-file and fan-ca are for fan-source http or sql"]);
+    flags("--fan-source sql --fan-url https://h/")
+        .refused_with(&["needs a fan-url of postgres or mysql"]);
+    flags("--fan-secret-file /etc/x")
+        .refused_with(&["fan-secret-file and fan-ca are for fan-source http or sql"]);
     flags("--fan-sql-ids integer").refused_with(&["are for fan-source sql"]);
-    assert_eq!(flags("--fan-key following").config().fan_key, FanKey::Following);
+    assert_eq!(
+        flags("--fan-key following").config().fan_key,
+        FanKey::Following
+    );
     flags("--fan-source http --fan-url http://h/ --fan-key following")
         .refused_with(&["fan-key is for fan-source redis"]);
     // A URL may hold a password, so no mistake shows it.
     let mistakes = flags("--fan-source sql --fan-url oracle://u:hunter2@h/d").refused();
-    assert!(mistakes.len() == 1 && mistakes[0].contains("is not a URL"), "{mistakes:#?}");
+    assert!(
+        mistakes.len() == 1 && mistakes[0].contains("is not a URL"),
+        "{mistakes:#?}"
+    );
     assert!(!mistakes[0].contains("hunter2"), "{mistakes:#?}");
 }
 
 #[test]
 fn a_statement_has_places_for_the_streamer_and_the_users() {
-    let with = |url: &str, statement: &str| flags(&format!("--fan-source sql --fan-url {url} --fan-sql {statement}"));
+    let with = |url: &str, statement: &str| {
+        flags(&format!(
+            "--fan-source sql --fan-url {url} --fan-sql {statement}"
+        ))
+    };
     with("postgres://h/d", "$2,$1").config();
     with("postgres://h/d", "$1,(?)").refused_with(&["fan-sql needs $1, the streamer, and $2"]);
     with("mysql://h/d", "s=?/**/AND/**/u/**/IN(?)").config();
@@ -513,12 +653,24 @@ fn a_statement_has_places_for_the_streamer_and_the_users() {
 
 #[test]
 fn settings_that_do_not_fit_each_other_are_refused() {
-    flags("--heartbeat 15s").refused_with(&["heartbeat (flag --heartbeat) is \"15s\"", "timeout (default)", "16s"]);
+    flags("--heartbeat 15s").refused_with(&[
+        "heartbeat (flag --heartbeat) is \"15s\"",
+        "timeout (default)",
+        "16s",
+    ]);
     flags("--heartbeat 5s --timeout 5500ms").refused_with(&["timeout must be 6s or more"]);
-    assert_eq!(flags("--heartbeat 200ms --timeout 400ms").config().timeout, Duration::from_millis(400));
-    flags("--lease 9999ms").refused_with(&["lease (flag --lease)", "lease-refresh (default)", "a fifth of lease"]);
+    assert_eq!(
+        flags("--heartbeat 200ms --timeout 400ms").config().timeout,
+        Duration::from_millis(400)
+    );
+    flags("--lease 9999ms").refused_with(&[
+        "lease (flag --lease)",
+        "lease-refresh (default)",
+        "a fifth of lease",
+    ]);
     assert_eq!(flags("--lease 10s").config().lease_refresh, secs(2));
-    flags("--lease-refresh 4s").refused_with(&["lease-refresh (flag --lease-refresh)", "3s or less"]);
+    flags("--lease-refresh 4s")
+        .refused_with(&["lease-refresh (flag --lease-refresh)", "3s or less"]);
     flags("--flush 3s").refused_with(&["flush (flag --flush)", "2s or less"]);
     flags("--check-every 1s").refused_with(&["check-every (flag --check-every)", "2s or more"]);
     flags("--closed-ttl 30s").refused_with(&["closed-ttl (flag --closed-ttl)"]);
@@ -530,12 +682,27 @@ fn settings_that_do_not_fit_each_other_are_refused() {
 
 #[test]
 fn with_auth_off_only_loopback_is_served() {
-    for open in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
-        flags(&format!("--listen {open}")).refused_with(&["listen (flag --listen)", "auth (default)", "loopback"]);
+    for open in [
+        "0.0.0.0:8080",
+        "[::]:8080",
+        "192.0.2.1:80",
+        "[::ffff:192.0.2.1]:80",
+    ] {
+        flags(&format!("--listen {open}")).refused_with(&[
+            "listen (flag --listen)",
+            "auth (default)",
+            "loopback",
+        ]);
         let port = open.rsplit(':').next().unwrap();
-        flags(&format!("--listen 127.0.0.1:1 --admin-listen {open}")).refused_with(&["admin-listen", port]);
+        flags(&format!("--listen 127.0.0.1:1 --admin-listen {open}"))
+            .refused_with(&["admin-listen", port]);
     }
-    for loopback in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+    for loopback in [
+        "127.0.0.1:0",
+        "127.9.9.9:80",
+        "[::1]:80",
+        "[::ffff:127.0.0.1]:80",
+    ] {
         flags(&format!("--listen {loopback}")).config();
     }
 }
@@ -552,7 +719,13 @@ fn a_collector_is_a_url_and_a_build_without_traces_says_so() {
     let right = flags("--otlp-endpoint https://collector.example:4318 --otlp-one-in 10");
     if cfg!(feature = "otlp") {
         let config = right.config();
-        assert_eq!((config.otlp_one_in, config.traces(&GatewayId::random()).unwrap().one_in), (10, 10));
+        assert_eq!(
+            (
+                config.otlp_one_in,
+                config.traces(&GatewayId::random()).unwrap().one_in
+            ),
+            (10, 10)
+        );
     } else {
         right.refused_with(&["otlp-endpoint", "--features otlp"]);
     }
@@ -584,12 +757,33 @@ fn variables_that_kubernetes_sets_for_services_are_ignored() {
     ] {
         assert_eq!(env(name, value).config(), Config::default(), "{name}");
     }
-    for name in ["ROLLCALL_VERSION", "ROLLCALL_GIT_COMMIT", "ROLLCALL_IMAGE_TAG", "ROLLCALL_BUILD_DATE"] {
-        assert_eq!(env(name, "1.2.3").config(), Config::default(), "{name} is about the program");
+    for name in [
+        "ROLLCALL_VERSION",
+        "ROLLCALL_GIT_COMMIT",
+        "ROLLCALL_IMAGE_TAG",
+        "ROLLCALL_BUILD_DATE",
+    ] {
+        assert_eq!(
+            env(name, "1.2.3").config(),
+            Config::default(),
+            "{name} is about the program"
+        );
     }
-    let first_word = |setting: &Setting| setting.env_name()["ROLLCALL_".len()..].split('_').next().unwrap().to_owned();
-    let mixed_up = SETTINGS.iter().map(first_word).find(|word| super::environment::BUILD_WORDS.contains(&&**word));
-    assert_eq!(mixed_up, None, "a setting whose typos would be taken for a build's");
+    let first_word = |setting: &Setting| {
+        setting.env_name()["ROLLCALL_".len()..]
+            .split('_')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let mixed_up = SETTINGS
+        .iter()
+        .map(first_word)
+        .find(|word| super::environment::BUILD_WORDS.contains(&&**word));
+    assert_eq!(
+        mixed_up, None,
+        "a setting whose typos would be taken for a build's"
+    );
     env("ROLLCALL_VERSIONS", "1").refused_with(&["no such setting"]);
     env("ROLLCALL_PORT", "9000").refused_with(&["did you mean ROLLCALL_LISTEN?"]);
     env("ROLLCALL_REDIS_URL", "redis://h").refused_with(&["did you mean ROLLCALL_REDIS?"]);
@@ -599,7 +793,9 @@ fn variables_that_kubernetes_sets_for_services_are_ignored() {
 
 #[test]
 fn the_file_may_use_dashes_underscores_texts_and_whole_numbers() {
-    let config = file("streamer-timeout = 0\nlease_refresh = \"3s\" # why\nlisten = '127.0.0.1:0'\n").config();
+    let config =
+        file("streamer-timeout = 0\nlease_refresh = \"3s\" # why\nlisten = '127.0.0.1:0'\n")
+            .config();
     assert_eq!(config.streamer_timeout, None);
     assert_eq!(config.lease_refresh, secs(3));
     assert_eq!(config.listen.port(), 0);
@@ -622,12 +818,18 @@ fn the_file_may_use_dashes_underscores_texts_and_whole_numbers() {
 
 #[test]
 fn a_broken_or_unreadable_file_is_reported_with_the_other_mistakes() {
-    let mistakes = file("flush = '1s'\nheartbeat 5s\n").flags("--lease soon").refused();
+    let mistakes = file("flush = '1s'\nheartbeat 5s\n")
+        .flags("--lease soon")
+        .refused();
     assert_eq!(mistakes.len(), 2, "{mistakes:?}");
-    assert!(mistakes[0].contains("is not valid TOML, line 2"), "{mistakes:?}");
+    assert!(
+        mistakes[0].contains("is not valid TOML, line 2"),
+        "{mistakes:?}"
+    );
     file(&"#".repeat(70_000)).refused_with(&["is longer than 64 KiB"]);
     let dir = tempfile::tempdir().unwrap();
-    flags(&format!("--config {}", dir.path().display())).refused_with(&["file ", "cannot be read: is a directory"]);
+    flags(&format!("--config {}", dir.path().display()))
+        .refused_with(&["file ", "cannot be read: is a directory"]);
     let missing = dir.path().join("missing.toml");
     flags(&format!("--config {}", missing.display()))
         .refused_with(&["missing.toml", "cannot be read: entity not found"]);
@@ -636,46 +838,104 @@ fn a_broken_or_unreadable_file_is_reported_with_the_other_mistakes() {
 #[test]
 fn a_key_set_is_a_file_or_a_url_without_a_password() {
     let of = |value: &str| flags(&format!("--auth jwt --jwt-jwks {value}")).config();
-    assert_eq!(of("/etc/jwks.json").jwt_jwks, Some(Jwks::File(PathBuf::from("/etc/jwks.json"))));
-    assert!(matches!(of("https://example.org/jwks.json").jwt_jwks, Some(Jwks::Url(_))));
+    assert_eq!(
+        of("/etc/jwks.json").jwt_jwks,
+        Some(Jwks::File(PathBuf::from("/etc/jwks.json")))
+    );
+    assert!(matches!(
+        of("https://example.org/jwks.json").jwt_jwks,
+        Some(Jwks::Url(_))
+    ));
     assert!(of("https://example.org/jwks.json").warnings().is_empty());
     assert_eq!(of("http://example.org/jwks.json").warnings().len(), 1);
-    for bad in ["ftp://example.org/hunter2", "https://u:hunter2@example.org", "https://hunter2@h", "https://hunter2 /"]
-    {
-        let start = Start { flags: vec!["--auth=jwt".to_owned(), format!("--jwt-jwks={bad}")], ..Start::default() };
+    for bad in [
+        "ftp://example.org/hunter2",
+        "https://u:hunter2@example.org",
+        "https://hunter2@h",
+        "https://hunter2 /",
+    ] {
+        let start = Start {
+            flags: vec!["--auth=jwt".to_owned(), format!("--jwt-jwks={bad}")],
+            ..Start::default()
+        };
         let mistakes = start.refused();
-        assert!(mistakes[0].starts_with("jwt-jwks (flag --jwt-jwks)"), "{mistakes:?}");
+        assert!(
+            mistakes[0].starts_with("jwt-jwks (flag --jwt-jwks)"),
+            "{mistakes:?}"
+        );
         assert!(!mistakes.concat().contains("hunter2"), "{mistakes:?}");
     }
 }
 
 #[test]
 fn token_and_key_are_commands_with_options_of_their_own() {
-    let start = flags("token --sub u1 --role streamer --ttl 5m --lives 42,43 --fan-of s1 --no-count");
-    let Ok(Loaded::Run(Task::Token(args), config)) = start.flags("--jwt-hs256-secret-file /s --jwt-issuer me").load()
+    let start =
+        flags("token --sub u1 --role streamer --ttl 5m --lives 42,43 --fan-of s1 --no-count");
+    let Ok(Loaded::Run(Task::Token(args), config)) = start
+        .flags("--jwt-hs256-secret-file /s --jwt-issuer me")
+        .load()
     else {
         panic!("no token");
     };
-    assert_eq!((config.jwt_issuer.as_deref(), args.sub.as_str(), args.role.as_str()), (Some("me"), "u1", "streamer"));
-    assert_eq!((args.ttl, args.no_count, args.jwt_private_key), (secs(300), true, None));
-    assert_eq!((args.lives.map(|l| l.len()), args.fan_of.map(|l| l.len())), (Some(2), Some(1)));
-    let Ok(Loaded::Run(Task::Key(args), _)) = flags("key --name ci.1 --scopes moderate,read").load() else {
+    assert_eq!(
+        (
+            config.jwt_issuer.as_deref(),
+            args.sub.as_str(),
+            args.role.as_str()
+        ),
+        (Some("me"), "u1", "streamer")
+    );
+    assert_eq!(
+        (args.ttl, args.no_count, args.jwt_private_key),
+        (secs(300), true, None)
+    );
+    assert_eq!(
+        (args.lives.map(|l| l.len()), args.fan_of.map(|l| l.len())),
+        (Some(2), Some(1))
+    );
+    let Ok(Loaded::Run(Task::Key(args), _)) =
+        flags("key --name ci.1 --scopes moderate,read").load()
+    else {
         panic!("no key")
     };
-    assert_eq!((args.name, args.scopes.join(" ")), ("ci.1".to_owned(), "moderate read".to_owned()));
+    assert_eq!(
+        (args.name, args.scopes.join(" ")),
+        ("ci.1".to_owned(), "moderate read".to_owned())
+    );
     for (line, words) in [
         ("token", ["--sub (flag)", "is missing"]),
         ("token --sub u*", ["--sub (flag)", "an id may contain"]),
-        ("token --sub u1 --role king", ["--role (flag)", "viewer, streamer or service"]),
-        ("token --sub u1 --ttl 1ms", ["--ttl (flag)", "from 1s to 366d"]),
+        (
+            "token --sub u1 --role king",
+            ["--role (flag)", "viewer, streamer or service"],
+        ),
+        (
+            "token --sub u1 --ttl 1ms",
+            ["--ttl (flag)", "from 1s to 366d"],
+        ),
         ("token --sub u1 --sub u2", ["--sub (flag)", "only once"]),
-        ("token --sub u1 --lives 42,,43", ["--lives (flag)", "1 to 64 bytes"]),
-        ("token --sub u1 --scopes read", ["--scopes (flag)", "is not an option of this command"]),
+        (
+            "token --sub u1 --lives 42,,43",
+            ["--lives (flag)", "1 to 64 bytes"],
+        ),
+        (
+            "token --sub u1 --scopes read",
+            ["--scopes (flag)", "is not an option of this command"],
+        ),
         ("key --scopes read", ["--name (flag)", "is missing"]),
-        ("key --name a --scopes all", ["--scopes (flag)", "read, write, moderate"]),
+        (
+            "key --name a --scopes all",
+            ["--scopes (flag)", "read, write, moderate"],
+        ),
         ("key --name #a --scopes read", ["--name (flag)", "1 to 64"]),
-        ("serve --sub u1", ["--sub (flag)", "is not an option of this command"]),
-        ("audit --redis redis://h --name a", ["--name (flag)", "is not an option of this command"]),
+        (
+            "serve --sub u1",
+            ["--sub (flag)", "is not an option of this command"],
+        ),
+        (
+            "audit --redis redis://h --name a",
+            ["--name (flag)", "is not an option of this command"],
+        ),
     ] {
         flags(line).refused_with(&words);
     }
@@ -689,7 +949,11 @@ fn settings_that_are_probably_not_intended_cause_a_warning() {
 
 #[test]
 fn a_switch_may_be_given_without_a_value() {
-    assert!(flags("--proxy-from-env --flush 11ms").config().proxy_from_env);
+    assert!(
+        flags("--proxy-from-env --flush 11ms")
+            .config()
+            .proxy_from_env
+    );
     assert!(flags("serve --proxy-from-env").config().proxy_from_env);
     assert!(!flags("--proxy-from-env off").config().proxy_from_env);
     assert!(flags("--proxy-from-env true").config().proxy_from_env);
@@ -703,13 +967,20 @@ fn a_switch_may_be_given_without_a_value() {
 fn a_webhook_needs_a_url_a_secret_and_events_that_are_written() {
     let hook = "--webhook-url https://example.org --webhook-secret-file /f";
     flags(hook).config();
-    flags("--webhook-url https://example.org").refused_with(&["webhook-url", "webhook-secret-file"]);
+    flags("--webhook-url https://example.org")
+        .refused_with(&["webhook-url", "webhook-secret-file"]);
     flags("--webhook-secret-file /f").refused_with(&["webhook-url", "webhook-secret-file"]);
     for url in ["example.org", "ftp://example.org", "http:", "/hooks"] {
-        flags(&format!("--webhook-url {url} --webhook-secret-file /f")).refused_with(&["--webhook-url", "https"]);
+        flags(&format!("--webhook-url {url} --webhook-secret-file /f"))
+            .refused_with(&["--webhook-url", "https"]);
     }
-    flags(&format!("{hook} --webhook-events live.opened,live.shut")).refused_with(&["--webhook-events", "live.closed"]);
-    flags(&format!("{hook} --webhook-events fan.left")).refused_with(&["webhook-events", "fan-events"]);
+    flags(&format!("{hook} --webhook-events live.opened,live.shut"))
+        .refused_with(&["--webhook-events", "live.closed"]);
+    flags(&format!("{hook} --webhook-events fan.left"))
+        .refused_with(&["webhook-events", "fan-events"]);
     flags(&format!("{hook} --webhook-events fan.left --fan-events")).config();
-    flags(&format!("{hook} --webhook-events live.counts --count-events off")).refused_with(&["count-events"]);
+    flags(&format!(
+        "{hook} --webhook-events live.counts --count-events off"
+    ))
+    .refused_with(&["count-events"]);
 }

@@ -1,5 +1,5 @@
-//! The values of all settings, and their defaults. [`load`](super::load) fills them in and checks them; the whole
-//! gateway reads them.
+//! The values of all settings, and their defaults. [`load`](super::load) fills them in and checks
+//! them; the whole gateway reads them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -130,20 +130,30 @@ fn most(limit: u32) -> u64 {
 const NO_LIMIT: u64 = 1 << 40;
 
 impl Config {
-    /// How many lives a streamer's own tokens may have open, and may open in a day; `None`: they open none.
+    /// How many lives a streamer's own tokens may have open, and may open in a day; `None`: they
+    /// open none.
     pub(crate) fn opened_by_streamers(&self) -> Option<(u64, u64)> {
-        self.streamers_open.then(|| (most(self.lives_per_streamer), most(self.opens_per_day)))
+        self.streamers_open
+            .then(|| (most(self.lives_per_streamer), most(self.opens_per_day)))
     }
 
     /// Whether keys and fans are asked through the proxy of the environment.
     pub(crate) fn proxy(&self) -> Proxy {
-        if self.proxy_from_env { Proxy::OfEnvironment } else { Proxy::Never }
+        if self.proxy_from_env {
+            Proxy::OfEnvironment
+        } else {
+            Proxy::Never
+        }
     }
 
     /// Which spans this gateway sends where; `None` if it sends none.
     pub fn traces(&self, gateway: &GatewayId) -> Option<Traces> {
         let endpoint = self.otlp_endpoint.clone()?;
-        Some(Traces { endpoint, one_in: self.otlp_one_in, gateway: gateway.to_string() })
+        Some(Traces {
+            endpoint,
+            one_in: self.otlp_one_in,
+            gateway: gateway.to_string(),
+        })
     }
 }
 
@@ -282,7 +292,8 @@ pub enum FanKey {
     /// `followers:<streamer_id>`: one key and one command for all viewers of a live.
     #[default]
     Followers,
-    /// `following:<user_id>`: a key and a command for each viewer, spread over the nodes of a cluster.
+    /// `following:<user_id>`: a key and a command for each viewer, spread over the nodes of a
+    /// cluster.
     Following,
 }
 
@@ -341,7 +352,8 @@ impl AttendanceForm {
     }
 }
 
-/// The number that a user id is. The id must be written as numbers usually are, because `7` and `007` are two users.
+/// The number that a user id is. The id must be written as numbers usually are, because `7` and
+/// `007` are two users.
 pub(crate) fn number_of(user: &UserId) -> Option<u32> {
     let id = user.as_str();
     let usual = id == "0" || (!id.starts_with('0') && id.bytes().all(|b| b.is_ascii_digit()));
@@ -358,8 +370,19 @@ mod tests {
         for id in ["0", "7", "4294967295"] {
             assert!(fits(id), "{id}");
         }
-        for id in ["007", "00", "4294967296", "u1", "-1", "1.5", "99999999999999999999"] {
-            assert!(!fits(id) && SeenIds::Text.fits(&UserId::parse(id).unwrap()), "{id}");
+        for id in [
+            "007",
+            "00",
+            "4294967296",
+            "u1",
+            "-1",
+            "1.5",
+            "99999999999999999999",
+        ] {
+            assert!(
+                !fits(id) && SeenIds::Text.fits(&UserId::parse(id).unwrap()),
+                "{id}"
+            );
         }
     }
 }

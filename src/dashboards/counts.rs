@@ -1,7 +1,7 @@
-//! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as often as the room's
-//! [`crate::presence::throttle`] lets it, and the viewers who asked for counts, as often as its
-//! [`crate::presence::pushed_counts`] lets it. A socket reads the newest figures when it gets to them, so a slow one
-//! skips figures instead of falling behind.
+//! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as
+//! often as the room's [`crate::presence::throttle`] lets it, and the viewers who asked for counts,
+//! as often as its [`crate::presence::pushed_counts`] lets it. A socket reads the newest figures
+//! when it gets to them, so a slow one skips figures instead of falling behind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,7 +77,8 @@ impl CountsTask {
                 // One that panicked is a bug, and the wiring stops the process.
                 Some(woken) = wakes.join_next(), if !wakes.is_empty() => if woken.is_err() { return },
                 changed = health.changed() => {
-                    // A store that is gone for good leaves nothing to watch; the gateway is stopping.
+                    // A store that is gone for good leaves nothing to watch; the gateway is
+                    // stopping.
                     if changed.is_err() { return }
                     self.rooms.count_all();
                 }
@@ -97,7 +98,9 @@ impl CountsTask {
         match step {
             Step::Nothing => {}
             Step::Send => {
-                self.metrics.counts_lag_seconds.observe(lag as f64 / 1_000.0);
+                self.metrics
+                    .counts_lag_seconds
+                    .observe(lag as f64 / 1_000.0);
                 room.signal_counts();
             }
             Step::At(at) => later.add(room.clone(), at, now),

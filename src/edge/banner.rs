@@ -1,13 +1,19 @@
-//! What the program prints once the gateway listens: its address, and what a newcomer can try. `main` calls it.
+//! What the program prints once the gateway listens: its address, and what a newcomer can try.
+//! `main` calls it.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::{AuthMode, Config};
 
-/// Prints to standard output the one line that says where the gateway listens, and logs what to try next.
+/// Prints to standard output the one line that says where the gateway listens, and logs what to try
+/// next.
 pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
-    if let Err(err) = writeln!(io::stdout(), "listening on http{}://{public}", with_tls(config)) {
+    if let Err(err) = writeln!(
+        io::stdout(),
+        "listening on http{}://{public}",
+        with_tls(config)
+    ) {
         // The parent process may have closed the pipe; that is no reason not to serve.
         tracing::warn!("cannot write the address to standard output: {err}");
     }
@@ -16,12 +22,17 @@ pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) 
     }
 }
 
-/// What to try next, a line each. `admin` is the address of the HTTP API, if it is not the public one.
+/// What to try next, a line each. `admin` is the address of the HTTP API, if it is not the public
+/// one.
 fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
     let s = with_tls(config);
     let (inner, inner_s) = admin.map_or((public, s), |admin| (admin, ""));
     let (public, inner) = (reachable(public), reachable(inner));
-    let key = if config.auth == AuthMode::Off { "" } else { "-H 'authorization: Bearer KEY-OR-TOKEN' " };
+    let key = if config.auth == AuthMode::Off {
+        ""
+    } else {
+        "-H 'authorization: Bearer KEY-OR-TOKEN' "
+    };
     let mut steps = vec![
         format!("open http{s}://{public}/ to see the dashboard"),
         format!(
@@ -30,8 +41,13 @@ fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -
         ),
     ];
     if config.auth == AuthMode::Off {
-        steps.push(format!("join it: ws{s}://{public}/ws?user_id=u1&live_id=42"));
-        steps.push("auth is off: a client may claim any user_id, so only loopback addresses are served".to_owned());
+        steps.push(format!(
+            "join it: ws{s}://{public}/ws?user_id=u1&live_id=42"
+        ));
+        steps.push(
+            "auth is off: a client may claim any user_id, so only loopback addresses are served"
+                .to_owned(),
+        );
     }
     if config.redis.is_none() {
         steps.push(
@@ -67,12 +83,21 @@ mod tests {
         let public = SocketAddr::from(([127, 0, 0, 1], 8080));
         let admin = SocketAddr::from(([0, 0, 0, 0], 9090));
         let steps = first_steps(&Config::default(), public, Some(admin)).join("\n");
-        assert!(steps.contains("http://127.0.0.1:9090/v1/lives/42"), "{steps}");
+        assert!(
+            steps.contains("http://127.0.0.1:9090/v1/lives/42"),
+            "{steps}"
+        );
         assert!(steps.contains("ws://127.0.0.1:8080/ws"), "{steps}");
         assert!(steps.contains("memory store"), "{steps}");
 
-        let shared = Config { redis: Some(Secret::new("redis://:hunter2@localhost")), ..Config::default() };
+        let shared = Config {
+            redis: Some(Secret::new("redis://:hunter2@localhost")),
+            ..Config::default()
+        };
         let steps = first_steps(&shared, public, None).join("\n");
-        assert!(!steps.contains("memory store") && !steps.contains("hunter2"), "{steps}");
+        assert!(
+            !steps.contains("memory store") && !steps.contains("hunter2"),
+            "{steps}"
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! The address of the client behind a request, for everything that limits by address. The listener puts it into the
-//! extensions of every request.
+//! The address of the client behind a request, for everything that limits by address. The listener
+//! puts it into the extensions of every request.
 //!
-//! It is the peer's address, unless the peer is a trusted proxy, or a balancer that speaks the PROXY protocol, and
-//! names the client. Whatever cannot be trusted or read leaves the peer's address: an attacker then shares the limits
-//! of the proxy, and cannot take somebody else's.
+//! It is the peer's address, unless the peer is a trusted proxy, or a balancer that speaks the
+//! PROXY protocol, and names the client. Whatever cannot be trusted or read leaves the peer's
+//! address: an attacker then shares the limits of the proxy, and cannot take somebody else's.
 
 pub mod forwarded;
 pub(crate) mod proxy_hint;
@@ -34,19 +34,22 @@ impl ClientAddress {
         }
     }
 
-    /// The address that pays for the client. None pays for a client on this machine, such as a back end. A proxy on
-    /// this machine is no such client, or whoever sends a header that cannot be read through it would be free of all
-    /// limits; nor is a client whom a header names with an address of this machine.
+    /// The address that pays for the client. None pays for a client on this machine, such as a back
+    /// end. A proxy on this machine is no such client, or whoever sends a header that cannot be
+    /// read through it would be free of all limits; nor is a client whom a header names with an
+    /// address of this machine.
     pub(crate) fn limited(self) -> Option<IpAddr> {
         match self {
-            Self::Peer(address) => Some(address.to_canonical()).filter(|address| !address.is_loopback()),
+            Self::Peer(address) => {
+                Some(address.to_canonical()).filter(|address| !address.is_loopback())
+            }
             Self::Forwarded(address) => Some(address.to_canonical()),
         }
     }
 }
 
-/// What stands for all addresses of one client: an IPv4 address, or a network of 64 bits, which an IPv6 client owns
-/// whole. IPv4 addresses are in `::/32`, which no IPv6 client has.
+/// What stands for all addresses of one client: an IPv4 address, or a network of 64 bits, which an
+/// IPv6 client owns whole. IPv4 addresses are in `::/32`, which no IPv6 client has.
 pub(crate) fn network(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(ip) => ip.to_bits().into(),
@@ -65,7 +68,9 @@ impl TrustedProxies {
 
     /// The client of a request with these headers on a connection of `peer`.
     pub(crate) fn client(&self, peer: ClientAddress, headers: &HeaderMap) -> ClientAddress {
-        let forwards = [FORWARDED, X_FORWARDED_FOR].iter().any(|name| headers.contains_key(name));
+        let forwards = [FORWARDED, X_FORWARDED_FOR]
+            .iter()
+            .any(|name| headers.contains_key(name));
         if forwards && self.trusts(peer.address()) {
             ClientAddress::Forwarded(self.named(headers).unwrap_or(peer.address()))
         } else {
@@ -77,18 +82,27 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Whom the headers name. A proxy writes one of them and passes the other on as the client sent it, so two that
-    /// disagree name nobody.
+    /// Whom the headers name. A proxy writes one of them and passes the other on as the client sent
+    /// it, so two that disagree name nobody.
     fn named(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let named = |name: &HeaderName, elements| {
             if !headers.contains_key(name) {
                 return None;
             }
             // A value that is not text ends the search as an address that cannot be read does.
-            let lines: Vec<&str> = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or("")).collect();
-            Some(last_untrusted(lines.into_iter(), elements, |address| self.trusts(address)))
+            let lines: Vec<&str> = headers
+                .get_all(name)
+                .iter()
+                .map(|line| line.to_str().unwrap_or(""))
+                .collect();
+            Some(last_untrusted(lines.into_iter(), elements, |address| {
+                self.trusts(address)
+            }))
         };
-        match (named(&FORWARDED, forwarded_elements), named(&X_FORWARDED_FOR, plain_elements)) {
+        match (
+            named(&FORWARDED, forwarded_elements),
+            named(&X_FORWARDED_FOR, plain_elements),
+        ) {
             (Some(one), Some(other)) if one == other => one,
             (Some(_), Some(_)) | (None, None) => None,
             (Some(client), None) | (None, Some(client)) => client,
@@ -105,13 +119,16 @@ mod tests {
     }
 
     fn limited(peer: &str, headers: &[(HeaderName, &'static str)]) -> Option<IpAddr> {
-        let trusted = ["10.0.0.0/8", "2001:db8::/32", "127.0.0.0/8"].map(|network| network.parse().unwrap());
+        let trusted =
+            ["10.0.0.0/8", "2001:db8::/32", "127.0.0.0/8"].map(|network| network.parse().unwrap());
         let trusted = TrustedProxies::new(&trusted);
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name, value.parse().unwrap());
         }
-        trusted.client(ClientAddress::Peer(peer.parse().unwrap()), &map).limited()
+        trusted
+            .client(ClientAddress::Peer(peer.parse().unwrap()), &map)
+            .limited()
     }
 
     #[test]
@@ -126,20 +143,31 @@ mod tests {
     #[test]
     fn what_cannot_be_read_leaves_the_proxy() {
         assert_eq!(client("10.1.2.3", &[(X_FORWARDED_FOR, "evil")]), "10.1.2.3");
-        assert_eq!(client("10.1.2.3", &[(FORWARDED, "for=\"192.0.2.7")]), "10.1.2.3");
+        assert_eq!(
+            client("10.1.2.3", &[(FORWARDED, "for=\"192.0.2.7")]),
+            "10.1.2.3"
+        );
     }
 
     #[test]
     fn a_proxy_on_this_machine_pays_for_whom_it_does_not_name_and_a_back_end_does_not_pay() {
         for names in ["evil", "", "127.0.0.1", "10.0.0.1"] {
-            assert_eq!(client("127.0.0.1", &[(X_FORWARDED_FOR, names)]), "127.0.0.1", "{names}");
+            assert_eq!(
+                client("127.0.0.1", &[(X_FORWARDED_FOR, names)]),
+                "127.0.0.1",
+                "{names}"
+            );
         }
         let two = [(FORWARDED, "for=1.1.1.1"), (X_FORWARDED_FOR, "192.0.2.7")];
         assert_eq!(client("127.0.0.1", &two), "127.0.0.1");
         for peer in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(limited(peer, &[]), None);
         }
-        assert_eq!(limited("::1", &[(X_FORWARDED_FOR, "evil")]), None, "no trusted proxy, so the header is ignored");
+        assert_eq!(
+            limited("::1", &[(X_FORWARDED_FOR, "evil")]),
+            None,
+            "no trusted proxy, so the header is ignored"
+        );
     }
 
     #[test]
@@ -148,13 +176,24 @@ mod tests {
         for named in ["127.0.0.1", "::1", "192.0.2.7"] {
             let address: IpAddr = named.parse().unwrap();
             let peer = ClientAddress::Forwarded(address);
-            assert_eq!(TrustedProxies::default().client(peer, &HeaderMap::new()).limited(), Some(address));
-            assert_eq!(trusted.client(peer, &HeaderMap::new()).limited(), Some(address));
+            assert_eq!(
+                TrustedProxies::default()
+                    .client(peer, &HeaderMap::new())
+                    .limited(),
+                Some(address)
+            );
+            assert_eq!(
+                trusted.client(peer, &HeaderMap::new()).limited(),
+                Some(address)
+            );
         }
         let mut headers = HeaderMap::new();
         headers.insert(X_FORWARDED_FOR, "192.0.2.9".parse().unwrap());
         let proxy = ClientAddress::Forwarded("127.0.0.1".parse().unwrap());
-        assert_eq!(trusted.client(proxy, &headers).limited(), Some("192.0.2.9".parse().unwrap()));
+        assert_eq!(
+            trusted.client(proxy, &headers).limited(),
+            Some("192.0.2.9".parse().unwrap())
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The credentials of an upgrade request: decides who the client is, before the upgrade is answered with 101. With
-//! [`AuthMode::Off`](crate::config::AuthMode::Off) it believes the query, on loopback addresses only.
+//! The credentials of an upgrade request: decides who the client is, before the upgrade is answered
+//! with 101. With [`AuthMode::Off`](crate::config::AuthMode::Off) it believes the query, on
+//! loopback addresses only.
 
 use std::sync::Arc;
 
@@ -23,7 +24,9 @@ pub(crate) enum AuthError {
     Count,
     #[error("invisible must be true or false")]
     Invisible,
-    #[error("count=false and invisible=true need a token with one of these claims, or the role service")]
+    #[error(
+        "count=false and invisible=true need a token with one of these claims, or the role service"
+    )]
     MustCount,
     #[error("user_id is missing")]
     NoUser,
@@ -56,28 +59,44 @@ impl Fields {
     }
 }
 
-/// Who the client is, and what its token says of it; without `tokens`, the client is whoever it claims to be.
+/// Who the client is, and what its token says of it; without `tokens`, the client is whoever it
+/// claims to be.
 pub(crate) async fn authenticate(
     tokens: Option<&Tokens>,
     parts: &Parts,
 ) -> Result<(Identity, Option<Arc<Claims>>), AuthError> {
     let fields: Fields = from_query(&parts.uri).map_err(AuthError::Query)?;
     let wants_to_count = fields.wants_to_count()?;
-    let Some(tokens) = tokens else { return Ok((unverified(&fields, wants_to_count)?, None)) };
+    let Some(tokens) = tokens else {
+        return Ok((unverified(&fields, wants_to_count)?, None));
+    };
     let in_query = fields.token.as_deref().and_then(presented);
     let token = bearer(parts).or(in_query).ok_or(AuthError::NoToken)?;
     let claims = tokens.verify(token).await?;
     if !wants_to_count && claims.counted && claims.role != Role::Service {
         return Err(AuthError::MustCount);
     }
-    let identity = Identity { user: claims.user.clone(), role: claims.role, counted: wants_to_count && claims.counted };
+    let identity = Identity {
+        user: claims.user.clone(),
+        role: claims.role,
+        counted: wants_to_count && claims.counted,
+    };
     Ok((identity, Some(claims)))
 }
 
 /// The token or key of an `Authorization: Bearer` header.
 pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
-    let (scheme, credentials) = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") { presented(credentials) } else { None }
+    let (scheme, credentials) = parts
+        .headers
+        .get(header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        presented(credentials)
+    } else {
+        None
+    }
 }
 
 fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {
@@ -86,7 +105,11 @@ fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {
         None => Role::Viewer,
         Some(word) => Role::from_word(word).ok_or(AuthError::Role)?,
     };
-    Ok(Identity { user, role, counted })
+    Ok(Identity {
+        user,
+        role,
+        counted,
+    })
 }
 
 fn flag(word: Option<&str>, wrong: AuthError) -> Result<Option<bool>, AuthError> {
@@ -106,8 +129,14 @@ mod tests {
     use super::*;
 
     fn ask(query: &str) -> Result<Identity, AuthError> {
-        let (parts, ()) = Request::get(format!("/ws{query}")).body(()).unwrap().into_parts();
-        authenticate(None, &parts).now_or_never().unwrap().map(|(identity, _)| identity)
+        let (parts, ()) = Request::get(format!("/ws{query}"))
+            .body(())
+            .unwrap()
+            .into_parts();
+        authenticate(None, &parts)
+            .now_or_never()
+            .unwrap()
+            .map(|(identity, _)| identity)
     }
 
     #[test]
@@ -115,7 +144,11 @@ mod tests {
         let user = UserId::parse("mail@example.org:tab 1".replace(' ', "-").as_str()).unwrap();
         assert_eq!(
             ask("?user_id=mail%40example.org%3Atab-1&role=streamer&count=false&live_id=42"),
-            Ok(Identity { user, role: Role::Streamer, counted: false })
+            Ok(Identity {
+                user,
+                role: Role::Streamer,
+                counted: false
+            })
         );
         let plain = ask("?user_id=u1").unwrap();
         assert_eq!((plain.role, plain.counted), (Role::Viewer, true));
@@ -125,7 +158,11 @@ mod tests {
             ("count=0&invisible=false", false),
             ("count=true&invisible=false", true),
         ] {
-            assert_eq!(ask(&format!("?user_id=u1&{query}")).unwrap().counted, counted, "{query}");
+            assert_eq!(
+                ask(&format!("?user_id=u1&{query}")).unwrap().counted,
+                counted,
+                "{query}"
+            );
         }
     }
 
@@ -133,11 +170,23 @@ mod tests {
     fn a_wrong_query_is_refused() {
         assert_eq!(ask(""), Err(AuthError::NoUser));
         assert_eq!(ask("?user_id="), Err(AuthError::User(InvalidId::Length)));
-        assert_eq!(ask("?user_id=%7Bu%7D"), Err(AuthError::User(InvalidId::Alphabet)));
-        assert_eq!(ask("?user_id=u%0A1"), Err(AuthError::User(InvalidId::Alphabet)));
+        assert_eq!(
+            ask("?user_id=%7Bu%7D"),
+            Err(AuthError::User(InvalidId::Alphabet))
+        );
+        assert_eq!(
+            ask("?user_id=u%0A1"),
+            Err(AuthError::User(InvalidId::Alphabet))
+        );
         assert_eq!(ask("?user_id=u1&role=admin"), Err(AuthError::Role));
         assert_eq!(ask("?user_id=u1&count=maybe"), Err(AuthError::Count));
-        assert_eq!(ask("?user_id=u1&invisible=maybe"), Err(AuthError::Invisible));
-        assert!(matches!(ask("?user_id=u1&user_id=u2"), Err(AuthError::Query(_))));
+        assert_eq!(
+            ask("?user_id=u1&invisible=maybe"),
+            Err(AuthError::Invisible)
+        );
+        assert!(matches!(
+            ask("?user_id=u1&user_id=u2"),
+            Err(AuthError::Query(_))
+        ));
     }
 }

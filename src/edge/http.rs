@@ -1,12 +1,14 @@
-//! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`], [`live_lists`],
-//! [`infos`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`], and the WebSocket's [`upgrade`].
+//! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`],
+//! [`live_lists`], [`infos`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`],
+//! [`pages`], and the WebSocket's [`upgrade`].
 //!
-//! [`authorization`] decides who may call a route, within [`rate_limits`]; [`bill`] charges what nobody paid for.
+//! [`authorization`] decides who may call a route, within [`rate_limits`]; [`bill`] charges what
+//! nobody paid for.
 //!
 //! [`known_fields`] refuses what a call does not have.
 //!
-//! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`] offers, and answers
-//! with JSON or with a [`problem`].
+//! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`]
+//! offers, and answers with JSON or with a [`problem`].
 
 mod attendance;
 mod authorization;

@@ -1,15 +1,17 @@
-//! What the HTTP edge and the listener tell each other about one request: whether its connection may serve another one.
+//! What the HTTP edge and the listener tell each other about one request: whether its connection
+//! may serve another one.
 
 /// Rides in the extensions of an answer whose status does not say whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The caller showed good credentials, and may be refused as often as the caller's budget allows.
+    /// The caller showed good credentials, and may be refused as often as the caller's budget
+    /// allows.
     Spared,
     /// The address has no budget left.
     BudgetSpent,
 }
 
-/// Rides in the extensions of a request that came through a trusted proxy: the address that the proxy names has as many
-/// requests under way as it may have connections.
+/// Rides in the extensions of a request that came through a trusted proxy: the address that the
+/// proxy names has as many requests under way as it may have connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crowded;

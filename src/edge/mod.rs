@@ -1,5 +1,5 @@
-//! Everything between the network and a session: the listener, admission, authentication, and HTTP with the WebSocket
-//! upgrade.
+//! Everything between the network and a session: the listener, admission, authentication, and HTTP
+//! with the WebSocket upgrade.
 
 pub mod admission;
 pub mod banner;

@@ -1,8 +1,9 @@
-//! Reads keys, secrets and certificates again while the gateway runs: when a file has changed, on SIGHUP, and when a
-//! back end asks. A part whose files cannot be used keeps what it has, and the log says so.
+//! Reads keys, secrets and certificates again while the gateway runs: when a file has changed, on
+//! SIGHUP, and when a back end asks. A part whose files cannot be used keeps what it has, and the
+//! log says so.
 //!
-//! It compares what the files hold, not when they changed: a Secret that Kubernetes mounts changes by a link to another
-//! folder, which a watch on the file itself does not see.
+//! It compares what the files hold, not when they changed: a Secret that Kubernetes mounts changes
+//! by a link to another folder, which a watch on the file itself does not see.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,8 +34,8 @@ struct Watched {
     part: Arc<dyn FromFiles>,
     /// What the files held when they were read last; `None` before the first look.
     read: Option<Content>,
-    /// What they held at the last look, if that was something else. A file that somebody writes at the moment is read
-    /// once it holds still.
+    /// What they held at the last look, if that was something else. A file that somebody writes at
+    /// the moment is read once it holds still.
     changing: Option<Content>,
     /// The files could not be used when they were read last.
     is_bad: bool,
@@ -49,10 +50,23 @@ pub(crate) struct Reloader {
 }
 
 impl Reloader {
-    pub(crate) fn new(parts: Vec<Arc<dyn FromFiles>>, tokens: Option<Arc<Tokens>>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        parts: Vec<Arc<dyn FromFiles>>,
+        tokens: Option<Arc<Tokens>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let with_files = parts.into_iter().filter(|part| !part.files().is_empty());
-        let watched = with_files.map(|part| Watched { part, read: None, changing: None, is_bad: false });
-        Self { watched: Mutex::new(watched.collect()), tokens, metrics }
+        let watched = with_files.map(|part| Watched {
+            part,
+            read: None,
+            changing: None,
+            is_bad: false,
+        });
+        Self {
+            watched: Mutex::new(watched.collect()),
+            tokens,
+            metrics,
+        }
     }
 
     /// Reads all files again and fetches the key set of a URL. Answers what was read.
@@ -79,7 +93,11 @@ impl Reloader {
                 Err(problem) => problems.push(problem),
             }
         }
-        if problems.is_empty() { Ok(done) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(done)
+        } else {
+            Err(problems)
+        }
     }
 
     /// Reads the files of each part that have changed, until `stop`.
@@ -108,7 +126,8 @@ impl Reloader {
 impl Watched {
     async fn look(&mut self) {
         let now = content(self.part.files()).await;
-        // The gateway may have waited for its store since it read the files, so the first look reads them again.
+        // The gateway may have waited for its store since it read the files, so the first look
+        // reads them again.
         if self.read.is_none() || self.changing == Some(now) {
             // The problem is in the log.
             let _ = self.read_again(now).await;
@@ -129,7 +148,11 @@ impl Watched {
         match &result {
             Ok(()) if is_first => {}
             Ok(()) => tracing::info!(what, "files were read again"),
-            Err(problem) => tracing::error!(what, problem, "files cannot be used; what was read before stays in force"),
+            Err(problem) => tracing::error!(
+                what,
+                problem,
+                "files cannot be used; what was read before stays in force"
+            ),
         }
         result
     }

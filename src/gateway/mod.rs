@@ -1,8 +1,9 @@
-//! One gateway as a whole: which tasks run, in which order they start and stop, and what stops them. `parts.rs` makes
-//! what runs.
+//! One gateway as a whole: which tasks run, in which order they start and stop, and what stops
+//! them. `parts.rs` makes what runs.
 //!
-//! This file spawns and names the long-lived tasks; one that ends early ends the process. The listener spawns the tasks
-//! of sockets, and a tracker counts them. Starting may fail; once started, nothing here does.
+//! This file spawns and names the long-lived tasks; one that ends early ends the process. The
+//! listener spawns the tasks of sockets, and a tracker counts them. Starting may fail; once
+//! started, nothing here does.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -50,7 +51,8 @@ use crate::sync::webhooks::{Receiver, WebhookSender};
 pub(crate) mod parts;
 pub mod process;
 
-/// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also bounds them.
+/// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also
+/// bounds them.
 const BACKLOG: u32 = 16_384;
 
 /// Why a gateway could not start.
@@ -80,7 +82,10 @@ impl StartError {
     /// Whether only other settings, or other files, can help; otherwise it is worth to try again.
     pub fn is_mistake(&self) -> bool {
         match self {
-            Self::Keys(KeysError::File(_)) | Self::Certificate(_) | Self::Settings(_) | Self::FanSource(_) => true,
+            Self::Keys(KeysError::File(_))
+            | Self::Certificate(_)
+            | Self::Settings(_)
+            | Self::FanSource(_) => true,
             Self::Store(why) => why.is_mistake(),
             Self::Keys(KeysError::Url(_)) | Self::Address(..) => false,
         }
@@ -113,7 +118,11 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        Self { stop: CancellationToken::new(), tasks: TaskTracker::new(), give_up: CancellationToken::new() }
+        Self {
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            give_up: CancellationToken::new(),
+        }
     }
 
     /// Starts a long-lived task. One that ends before it is told to is reported by its name.
@@ -146,7 +155,10 @@ impl Stage {
     async fn end(&self, within: Duration) {
         self.stop.cancel();
         self.tasks.close();
-        if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(within, self.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(left = self.tasks.len(), "tasks did not end in time");
             self.give_up.cancel();
         }
@@ -167,7 +179,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
 /// As [`start`].
 pub async fn start_as(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
     let settings = config.clone();
-    start_part_by_part(id, config).await.map_err(|why| with_all_wrong_files(&settings, why))
+    start_part_by_part(id, config)
+        .await
+        .map_err(|why| with_all_wrong_files(&settings, why))
 }
 
 /// The first file that cannot be used ends the start, but the operator should learn of all of them.
@@ -176,7 +190,11 @@ fn with_all_wrong_files(config: &Config, why: StartError) -> StartError {
         return why;
     }
     let wrong = wrong_files(config);
-    if wrong.len() > 1 { StartError::Settings(wrong.join("\n")) } else { why }
+    if wrong.len() > 1 {
+        StartError::Settings(wrong.join("\n"))
+    } else {
+        why
+    }
 }
 
 async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, StartError> {
@@ -193,12 +211,19 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
         (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
         _ => None,
     };
-    let webhook = Receiver::of(&config).map_err(StartError::Settings)?.map(Arc::new);
+    let webhook = Receiver::of(&config)
+        .map_err(StartError::Settings)?
+        .map(Arc::new);
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
     let key_fetcher = match key_fetcher {
-        Some(fetcher) => Some(fetcher.first(config.wait_for_store).await.map_err(KeysError::Url)?),
+        Some(fetcher) => Some(
+            fetcher
+                .first(config.wait_for_store)
+                .await
+                .map_err(KeysError::Url)?,
+        ),
         None => None,
     };
     let store = open_store(&config, &metrics).await?;
@@ -209,33 +234,56 @@ async fn start_part_by_part(id: GatewayId, config: Config) -> Result<Gateway, St
     if let Some(receiver) = &webhook {
         other_files.push(receiver.clone());
     }
-    let verifiers = Verifiers { tokens, api_keys, other_files };
+    let verifiers = Verifiers {
+        tokens,
+        api_keys,
+        other_files,
+    };
     let mut gateway = run(id, &config, verifiers, store, metrics).await?;
     if let Some(key_fetcher) = key_fetcher {
         let stop = gateway.readers.stop.clone();
-        gateway.readers.spawn("key fetcher", &gateway.failed, key_fetcher.run(stop));
+        gateway
+            .readers
+            .spawn("key fetcher", &gateway.failed, key_fetcher.run(stop));
     }
     if let Some(receiver) = webhook {
         let sender = webhook_sender(&config, receiver, &gateway.app);
         let stop = gateway.readers.stop.clone();
-        gateway.readers.spawn("webhooks", &gateway.failed, sender.run(stop));
+        gateway
+            .readers
+            .spawn("webhooks", &gateway.failed, sender.run(stop));
     }
     gateway.addr = addr;
     gateway.admin_addr = admin.as_ref().map(|(_, addr)| *addr);
-    gateway.serve_ports(&config, certificate, public, admin.map(|(listener, _)| listener));
+    gateway.serve_ports(
+        &config,
+        certificate,
+        public,
+        admin.map(|(listener, _)| listener),
+    );
     let sockets_at_most = gateway.app.admission.limits.sockets;
     let (gateway_id, store) = (gateway.id(), gateway.app.store.kind());
     tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
     Ok(gateway)
 }
 
-/// Starts a gateway without a port, on a store of the caller's: its ways in are [`Gateway::router`] and
-/// [`Gateway::serve`]. No credentials are asked for, and no webhook is sent.
+/// Starts a gateway without a port, on a store of the caller's: its ways in are [`Gateway::router`]
+/// and [`Gateway::serve`]. No credentials are asked for, and no webhook is sent.
 ///
 /// # Errors
 /// The store was used with other settings before.
-pub async fn start_without_ports(config: &Config, store: Arc<dyn Store>) -> Result<Gateway, StartError> {
-    run(GatewayId::random(), config, Verifiers::default(), store, Arc::default()).await
+pub async fn start_without_ports(
+    config: &Config,
+    store: Arc<dyn Store>,
+) -> Result<Gateway, StartError> {
+    run(
+        GatewayId::random(),
+        config,
+        Verifiers::default(),
+        store,
+        Arc::default(),
+    )
+    .await
 }
 
 /// Makes the parts of a gateway and starts its tasks, but for those that need a file or a port.
@@ -255,32 +303,69 @@ async fn run(
     let app = parts.app;
     app.gateways.own.begin_as(id);
 
-    let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
+    let (intake, readers, flusher, lease) =
+        (Stage::new(), Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
     // In the last stage, because the last flush needs the lease.
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("friends", &failed, parts.friends.run(readers.stop.clone()));
-    readers.spawn("counts recorder", &failed, parts.recorder.run(readers.stop.clone()));
-    readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
-    readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
-    readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
+    readers.spawn(
+        "counts recorder",
+        &failed,
+        parts.recorder.run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "subscriber",
+        &failed,
+        parts.subscriber.run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "changed records",
+        &failed,
+        parts.changed_records.run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "publisher",
+        &failed,
+        parts.publisher.clone().run(readers.stop.clone()),
+    );
     readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
-    readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
-    readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    readers.spawn(
+        "reaper",
+        &failed,
+        app.sessions.reaper.clone().run(readers.stop.clone()),
+    );
+    readers.spawn(
+        "streamer timeout",
+        &failed,
+        parts.streamer_timeout.run(readers.stop.clone()),
+    );
     if let Some(fan_asker) = parts.fan_asker {
         readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
     }
-    readers.spawn("reloader", &failed, app.reloader.clone().watch(readers.stop.clone()));
+    readers.spawn(
+        "reloader",
+        &failed,
+        app.reloader.clone().watch(readers.stop.clone()),
+    );
     readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
     readers.spawn("log", &failed, Log::of_process().run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
     if let Some(count_events) = parts.count_events {
-        readers.spawn("count events", &failed, count_events.run(readers.stop.clone()));
+        readers.spawn(
+            "count events",
+            &failed,
+            count_events.run(readers.stop.clone()),
+        );
     }
     if let Some(fan_events) = &parts.fan_events {
-        readers.spawn("fan events", &failed, fan_events.clone().run(readers.stop.clone()));
+        readers.spawn(
+            "fan events",
+            &failed,
+            fan_events.clone().run(readers.stop.clone()),
+        );
     }
     Ok(Gateway {
         app,
@@ -298,10 +383,14 @@ async fn run(
     })
 }
 
-/// Listens with room for a herd in the kernel's backlog: when it is full, clients try again only after 1 s or 3 s.
-/// Returns the address too, in which port 0 has become a real one.
+/// Listens with room for a herd in the kernel's backlog: when it is full, clients try again only
+/// after 1 s or 3 s. Returns the address too, in which port 0 has become a real one.
 fn listen(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if addr.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     // A gateway that restarts can bind its address at once.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
@@ -310,13 +399,20 @@ fn listen(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, addr))
 }
 
-async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn open_store(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<dyn Store>, ConnectError> {
     let Some(url) = &config.redis else {
         return Ok(Arc::new(MemoryStore::new(Clock::start())));
     };
     let deadline = tokio::time::Instant::now() + config.wait_for_store;
     loop {
-        let access = Access { url: url.clone(), prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() };
+        let access = Access {
+            url: url.clone(),
+            prefix: config.key_prefix.clone(),
+            ca: config.redis_ca.clone(),
+        };
         match open_and_try(access, metrics).await {
             Ok(store) => return Ok(Arc::new(store)),
             Err(why) if why.may_pass() && tokio::time::Instant::now() < deadline => {
@@ -328,18 +424,32 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     }
 }
 
-/// Connects to Redis, and tries out whether a gateway can work with it. What a gateway can live with is logged.
+/// Connects to Redis, and tries out whether a gateway can work with it. What a gateway can live
+/// with is logged.
 async fn open_and_try(access: Access, metrics: &Arc<Metrics>) -> Result<RedisStore, ConnectError> {
     let store = RedisStore::open(access, metrics.clone()).await?;
     let found = store.try_out().await?;
-    found.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    found.refusals.iter().for_each(|refusal| tracing::warn!("{refusal}"));
-    found.away.iter().for_each(|away| tracing::info!("a master was not tried out: {away}"));
+    found
+        .warnings
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
+    found
+        .refusals
+        .iter()
+        .for_each(|refusal| tracing::warn!("{refusal}"));
+    found
+        .away
+        .iter()
+        .for_each(|away| tracing::info!("a master was not tried out: {away}"));
     Ok(store)
 }
 
 fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> WebhookSender {
-    let kinds = if config.webhook_events.is_empty() { EventKind::ALL.to_vec() } else { config.webhook_events.clone() };
+    let kinds = if config.webhook_events.is_empty() {
+        EventKind::ALL.to_vec()
+    } else {
+        config.webhook_events.clone()
+    };
     WebhookSender {
         store: app.store.clone(),
         gateways: app.gateways.clone(),
@@ -408,8 +518,8 @@ impl Gateway {
         self.app.gateways.id()
     }
 
-    /// Reads keys, secrets and certificates again, as SIGHUP does. A part whose files are bad keeps what it has, and
-    /// the log says so.
+    /// Reads keys, secrets and certificates again, as SIGHUP does. A part whose files are bad keeps
+    /// what it has, and the log says so.
     pub async fn reload(&self) {
         // The problems are in the log.
         let _ = self.app.reloader.reload().await;
@@ -421,7 +531,11 @@ impl Gateway {
     }
 
     /// Closes a live, as the HTTP API does.
-    pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+    pub async fn close_live(
+        &self,
+        live: &LiveId,
+        reason: CloseReason,
+    ) -> Result<LiveRecord, LiveError> {
         self.app.lives.close(live, None, reason).await
     }
 
@@ -468,9 +582,19 @@ impl Gateway {
             ..settings.clone()
         };
         let serve = |settings, listener, router| {
-            listener::serve(settings, listener, router, self.intake.stop.clone(), self.sockets.clone())
+            listener::serve(
+                settings,
+                listener,
+                router,
+                self.intake.stop.clone(),
+                self.sockets.clone(),
+            )
         };
-        let public = serve(settings, public, http::routes::public(&self.app, admin.is_some()));
+        let public = serve(
+            settings,
+            public,
+            http::routes::public(&self.app, admin.is_some()),
+        );
         self.intake.spawn("listener", &self.failed, public);
         if let Some(admin) = admin {
             let admin = serve(inner, admin, http::routes::admin(&self.app));
@@ -495,10 +619,11 @@ impl Gateway {
         }
     }
 
-    /// Stops stage by stage, each within its part of `drain` ([`Stages`]): the gateway reports itself not ready and
-    /// admits no sockets, sends its sockets elsewhere, then stops the listener, the remaining sockets, the readers,
-    /// and, after a last flush, the flusher. A gateway that has lost a long-lived task, before or meanwhile, may be
-    /// unable to keep its lease, so it sends its sockets elsewhere at once. Returns the name of that task, if any.
+    /// Stops stage by stage, each within its part of `drain` ([`Stages`]): the gateway reports
+    /// itself not ready and admits no sockets, sends its sockets elsewhere, then stops the
+    /// listener, the remaining sockets, the readers, and, after a last flush, the flusher. A
+    /// gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its
+    /// lease, so it sends its sockets elsewhere at once. Returns the name of that task, if any.
     pub async fn stop(self) -> Option<&'static str> {
         let stages = Stages::of(self.drain);
         self.app.sessions.drain();
@@ -511,7 +636,10 @@ impl Gateway {
         self.intake.end(stages.intake).await;
         self.app.sessions.reaper.signal_all(Signals::STOP);
         self.sockets.close();
-        if tokio::time::timeout(stages.sockets, self.sockets.wait()).await.is_err() {
+        if tokio::time::timeout(stages.sockets, self.sockets.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(stages.readers).await;
@@ -527,8 +655,13 @@ impl Gateway {
             self.publisher.say_goodbye().await;
             self.app.store.end_lease(&self.app.gateways.id()).await
         };
-        if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {
-            tracing::warn!("could not say goodbye; the other gateways learn of this stop when the lease expires");
+        if !matches!(
+            tokio::time::timeout(stages.goodbye, goodbye).await,
+            Ok(Ok(()))
+        ) {
+            tracing::warn!(
+                "could not say goodbye; the other gateways learn of this stop when the lease expires"
+            );
         }
         tracing::info!(gateway_id = %self.app.gateways.id(), "gateway stopped");
         *self.failed.borrow()

@@ -1,5 +1,5 @@
-//! Makes the parts of one gateway, the lowest layer first, and hands each part what it needs. Nothing runs yet:
-//! [`super::start`] runs the tasks.
+//! Makes the parts of one gateway, the lowest layer first, and hands each part what it needs.
+//! Nothing runs yet: [`super::start`] runs the tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -116,9 +116,23 @@ impl Parts {
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
     ) -> Result<Self, FanSetupError> {
-        let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
+        let Config {
+            flush,
+            heartbeat,
+            timeout,
+            lease,
+            lease_refresh,
+            check_every,
+            fan_ttl,
+            closed_ttl,
+            ..
+        } = config;
         let events_kept = &config.events_kept;
-        let Verifiers { tokens, api_keys, other_files: mut from_files } = verifiers;
+        let Verifiers {
+            tokens,
+            api_keys,
+            other_files: mut from_files,
+        } = verifiers;
         metrics.store_up.set(1);
         let clock = Clock::start();
         let store_for_clients = store.clone().for_clients();
@@ -128,17 +142,50 @@ impl Parts {
         let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock.now()));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let absent_streamers = Arc::<AbsentStreamers>::default();
-        let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), checks.clone(), clock));
+        let trust = Arc::new(Trust::new(
+            store.clone(),
+            gateways.clone(),
+            checks.clone(),
+            clock,
+        ));
 
         // peers and dashboards
         let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));
-        let subscriber = share!(Subscriber { store, rooms, gateways, checks, absent_streamers, metrics, clock });
-        let publisher = Arc::new(share!(Publisher { rooms, gateways, outbox, checks, store, metrics, clock, flush }));
-        let counts = share!(CountsTask { rooms, store, trust, metrics, clock });
+        let subscriber = share!(Subscriber {
+            store,
+            rooms,
+            gateways,
+            checks,
+            absent_streamers,
+            metrics,
+            clock
+        });
+        let publisher = Arc::new(share!(Publisher {
+            rooms,
+            gateways,
+            outbox,
+            checks,
+            store,
+            metrics,
+            clock,
+            flush
+        }));
+        let counts = share!(CountsTask {
+            rooms,
+            store,
+            trust,
+            metrics,
+            clock
+        });
 
         // sync
         let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
-        let fanout = share!(Fanout { store, feeds, metrics, limit: config.fanout_limit });
+        let fanout = share!(Fanout {
+            store,
+            feeds,
+            metrics,
+            limit: config.fanout_limit
+        });
         let lives = Arc::new(Lives::new(share!(LivesParts {
             store: store_for_clients.clone(),
             rooms,
@@ -152,13 +199,40 @@ impl Parts {
             uniques: config.uniques,
             closed_ttl,
             events_kept,
-            claim_limits: config.opened_by_streamers().map(|(open, a_day)| ClaimLimits { open, a_day }),
+            claim_limits: config
+                .opened_by_streamers()
+                .map(|(open, a_day)| ClaimLimits { open, a_day }),
             tasks,
         })));
-        let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
-        let keeper = Arc::new(share!(Keeper { store, rooms, outbox, lives, catch_up, clock }));
-        let sweeper = Arc::new(share!(Sweeper { rooms, gateways, store, outbox, metrics, clock, lease }));
-        let mender = Arc::new(share!(Mender { gateways, store, sweeper, metrics }));
+        let catch_up = Arc::new(share!(CatchUp {
+            store,
+            rooms,
+            checks,
+            clock
+        }));
+        let keeper = Arc::new(share!(Keeper {
+            store,
+            rooms,
+            outbox,
+            lives,
+            catch_up,
+            clock
+        }));
+        let sweeper = Arc::new(share!(Sweeper {
+            rooms,
+            gateways,
+            store,
+            outbox,
+            metrics,
+            clock,
+            lease
+        }));
+        let mender = Arc::new(share!(Mender {
+            gateways,
+            store,
+            sweeper,
+            metrics
+        }));
         let checker = Arc::new(share!(Checker {
             rooms,
             gateways,
@@ -172,9 +246,14 @@ impl Parts {
             metrics,
             clock,
         }));
-        let count_events = config
-            .count_events
-            .then(|| Arc::new(share!(CountEvents { store, kept: *events_kept, clock, due: Mutex::default() })));
+        let count_events = config.count_events.then(|| {
+            Arc::new(share!(CountEvents {
+                store,
+                kept: *events_kept,
+                clock,
+                due: Mutex::default()
+            }))
+        });
         let recorder = share!(CountsRecorder {
             rooms,
             gateways,
@@ -203,15 +282,32 @@ impl Parts {
         }
         from_files.extend(fan_source.clone().secret_file());
         let reloader = Arc::new(Reloader::new(from_files, tokens.clone(), metrics.clone()));
-        let fans = Arc::new(share!(FanCheck { rooms, source: fan_source.clone(), metrics, clock }));
+        let fans = Arc::new(share!(FanCheck {
+            rooms,
+            source: fan_source.clone(),
+            metrics,
+            clock
+        }));
         let fan_asker = config.fan_source.is_elsewhere().then(|| {
             let (source, calls) = (fan_source.clone(), config.fan_calls);
-            share!(FanAsker { rooms, source: source, metrics, clock, flush, calls: calls })
+            share!(FanAsker {
+                rooms,
+                source: source,
+                metrics,
+                clock,
+                flush,
+                calls: calls
+            })
         });
         let resync_limit = Arc::<ResyncLimit>::default();
         let fan_events = config.fan_events.then(|| {
             let parts = (store.clone(), gateways.clone(), metrics.clone());
-            Arc::new(FanEvents::new(parts.0, parts.1, parts.2, (clock, *events_kept)))
+            Arc::new(FanEvents::new(
+                parts.0,
+                parts.1,
+                parts.2,
+                (clock, *events_kept),
+            ))
         });
         let flusher = Arc::new(share!(Flusher {
             rooms,
@@ -230,11 +326,39 @@ impl Parts {
             streamer_timeout,
             fan_events,
         }));
-        let seen = Arc::new(SeenUsers::new(store_for_clients.clone(), clock, seen::APART));
-        let lease_keeper =
-            share!(LeaseKeeper { gateways, store, rooms, checks, seen, metrics, clock, refresh: *lease_refresh });
-        let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
-        let upkeep = share!(Upkeep { rooms, gateways, checks, store, checker, seen, metrics, clock, fans, fan_ttl });
+        let seen = Arc::new(SeenUsers::new(
+            store_for_clients.clone(),
+            clock,
+            seen::APART,
+        ));
+        let lease_keeper = share!(LeaseKeeper {
+            gateways,
+            store,
+            rooms,
+            checks,
+            seen,
+            metrics,
+            clock,
+            refresh: *lease_refresh
+        });
+        let changed_records = Arc::new(share!(ChangedRecords {
+            rooms,
+            checks,
+            lives,
+            catch_up
+        }));
+        let upkeep = share!(Upkeep {
+            rooms,
+            gateways,
+            checks,
+            store,
+            checker,
+            seen,
+            metrics,
+            clock,
+            fans,
+            fan_ttl
+        });
         let budgets = Arc::new(UserBudgets::new(config.user_rate));
         let friends = share!(FriendsTask {
             rooms,
@@ -246,13 +370,27 @@ impl Parts {
             clock,
             doubts_from: AtomicU64::new(0),
         });
-        let users = config
-            .track_online
-            .then(|| share!(UserUpkeep { store, clock, remember: config.remember, ids: config.last_seen_ids }));
-        let follows = Arc::new(share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }));
+        let users = config.track_online.then(|| {
+            share!(UserUpkeep {
+                store,
+                clock,
+                remember: config.remember,
+                ids: config.last_seen_ids
+            })
+        });
+        let follows = Arc::new(share!(Follows {
+            store: store_for_clients.clone(),
+            rooms,
+            outbox,
+            feeds
+        }));
         let walk = share!(Walk {
             users: users,
-            attendance: share!(AttendanceUpkeep { store, clock, form: config.attendance }),
+            attendance: share!(AttendanceUpkeep {
+                store,
+                clock,
+                form: config.attendance
+            }),
             gateways,
             absent_streamers,
             store,
@@ -300,7 +438,12 @@ impl Parts {
             lives,
             feeds,
             follows,
-            info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
+            info: share!(InfoWriter {
+                store: store_for_clients.clone(),
+                rooms,
+                outbox,
+                keeper
+            }),
             removals: share!(Remover {
                 store: store_for_clients.clone(),
                 rooms,

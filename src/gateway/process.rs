@@ -1,5 +1,6 @@
-//! The process: reads the settings, starts the gateway, waits for a signal, stops it, and decides the exit codes. It is
-//! part of the library, so that the compiler makes code for the gateway's tasks once. `main` calls it.
+//! The process: reads the settings, starts the gateway, waits for a signal, stops it, and decides
+//! the exit codes. It is part of the library, so that the compiler makes code for the gateway's
+//! tasks once. `main` calls it.
 
 use std::io::{self, Write};
 
@@ -18,10 +19,16 @@ pub fn run() -> u8 {
     let code = match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Run(Task::Serve, config)) => serve(&config),
         Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
-        Ok(Loaded::Run(Task::Explain(args), config)) => inspect(&config, explain::run(&config, &args)),
-        Ok(Loaded::Run(Task::Events(args), config)) => inspect(&config, events::run(&config, &args)),
+        Ok(Loaded::Run(Task::Explain(args), config)) => {
+            inspect(&config, explain::run(&config, &args))
+        }
+        Ok(Loaded::Run(Task::Events(args), config)) => {
+            inspect(&config, events::run(&config, &args))
+        }
         Ok(Loaded::Run(Task::Keys(args), config)) => inspect(&config, keys::run(&config, &args)),
-        Ok(Loaded::Run(Task::CheckConfig(args), config)) => inspect(&config, check_config::run(&config, &args)),
+        Ok(Loaded::Run(Task::CheckConfig(args), config)) => {
+            inspect(&config, check_config::run(&config, &args))
+        }
         Ok(Loaded::Run(Task::Lives(args), config)) => inspect(&config, lives::run(&args)),
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
@@ -30,17 +37,30 @@ pub fn run() -> u8 {
             let _ = writeln!(io::stdout(), "{text}");
             Ok(exit::STOPPED)
         }
-        Err(mistakes) => Ok(exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help"))),
+        Err(mistakes) => Ok(exit::say(
+            exit::WRONG_SETTINGS,
+            format_args!("{mistakes}\nall settings: rollcall --help"),
+        )),
     };
     code.unwrap_or_else(|err| exit::say(exit::BUG, err))
 }
 
 /// Runs a command that reads the store or asks gateways.
-fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
-    // A command may end while the client of Redis still tries something. Its warnings about that say nothing.
-    let log = if config.log == "info" { "info,fred=error" } else { &config.log };
+fn inspect(
+    config: &Config,
+    command: impl Future<Output = anyhow::Result<u8>>,
+) -> anyhow::Result<u8> {
+    // A command may end while the client of Redis still tries something. Its warnings about that
+    // say nothing.
+    let log = if config.log == "info" {
+        "info,fred=error"
+    } else {
+        &config.log
+    };
     let _log = telemetry::init(log, config.log_format, None)?;
-    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(cli::code_of(&why), why)))
+    Ok(Runtime::new()?
+        .block_on(command)
+        .unwrap_or_else(|why| exit::say(cli::code_of(&why), why)))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
@@ -48,7 +68,10 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     // Dropped last, so that the last spans are sent.
     let _log = telemetry::init(&config.log, config.log_format, config.traces(&id).as_ref())?;
     admission::raise_open_files();
-    config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    config
+        .warnings()
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {
         let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
@@ -84,11 +107,13 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     code
 }
 
-/// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also comes from a
-/// terminal that closes. Never ends.
+/// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also
+/// comes from a terminal that closes. Never ends.
 async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
     while hangups.recv().await.is_some() {
-        tracing::info!("SIGHUP: reading keys, secrets and certificates again; other settings are read at start only");
+        tracing::info!(
+            "SIGHUP: reading keys, secrets and certificates again; other settings are read at start only"
+        );
         gateway.reload().await;
     }
     std::future::pending().await

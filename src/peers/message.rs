@@ -1,6 +1,6 @@
-//! The messages that gateways send each other: what each means, and how it is written. A message is a JSON object with
-//! a version and its sender. A gateway passes over messages of a type or version that it does not know, so gateways of
-//! two versions can work side by side.
+//! The messages that gateways send each other: what each means, and how it is written. A message is
+//! a JSON object with a version and its sender. A gateway passes over messages of a type or version
+//! that it does not know, so gateways of two versions can work side by side.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,16 +20,18 @@ pub struct Received {
 pub enum PeerMessage {
     /// On a live's channel: the viewers on the sender, and news of slices.
     Counts(Counts),
-    /// On a live's channel: its record changed, by an opening, a close, a removal or a ban. The receiver reads it.
+    /// On a live's channel: its record changed, by an opening, a close, a removal or a ban. The
+    /// receiver reads it.
     Record,
-    /// On a live's channel: the store was found to have lost something of it. The receiver checks the live. On the
-    /// gateways' channel: another program wrote to a set of the platform. The receiver looks at what it holds of them.
+    /// On a live's channel: the store was found to have lost something of it. The receiver checks
+    /// the live. On the gateways' channel: another program wrote to a set of the platform. The
+    /// receiver looks at what it holds of them.
     Doubt,
-    /// On a live's channel: viewers on the sender asked for their friends there. From now on the receiver tells who
-    /// comes and who leaves, on the live's channel of moves.
+    /// On a live's channel: viewers on the sender asked for their friends there. From now on the
+    /// receiver tells who comes and who leaves, on the live's channel of moves.
     FriendsAsked,
-    /// On a live's channel of moves: these users came or left, as the store knows by now. The receiver looks there
-    /// after those who are followed by a viewer who asked.
+    /// On a live's channel of moves: these users came or left, as the store knows by now. The
+    /// receiver looks there after those who are followed by a viewer who asked.
     Moved {
         users: Vec<UserId>,
         /// Others may have moved, too: the receiver looks after everybody.
@@ -38,15 +40,15 @@ pub enum PeerMessage {
     },
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow { user: UserId, streamer: UserId },
-    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
-    /// streamer came back.
+    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks
+    /// later whether the streamer came back.
     Gone {
         lives: Vec<LiveId>,
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
-    /// On the gateways' channel: what the walk found in the store. A receiver that expected the same need not look
-    /// itself.
+    /// On the gateways' channel: what the walk found in the store. A receiver that expected the
+    /// same need not look itself.
     Survey {
         /// The gateways that the parts of slices name by their place in this list.
         gateways: Vec<GatewayId>,
@@ -95,8 +97,9 @@ pub struct SurveyedLive {
     pub slices: Vec<SurveyedSlice>,
 }
 
-/// How many members and fans a slice has and how many left, and its parts: the gateway's place in the message's list,
-/// the number in the gateway's entry, and how many members and fans that gateway holds.
+/// How many members and fans a slice has and how many left, and its parts: the gateway's place in
+/// the message's list, the number in the gateway's entry, and how many members and fans that
+/// gateway holds.
 pub type SurveyedSlice = (u64, u64, u64, Vec<(usize, u64, u64, u64)>);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
@@ -104,8 +107,8 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its members and its fans over all gateways, how many left, and the version of the
-/// slice that has this size.
+/// The size of one slice: its index, its members and its fans over all gateways, how many left, and
+/// the version of the slice that has this size.
 pub type SliceCard = (u32, u64, u64, u64, u64);
 
 /// Why a text is not acted upon.
@@ -142,12 +145,20 @@ struct Version {
 impl PeerMessage {
     /// Whether it tells its sender something, too.
     pub fn is_news_to_sender(&self) -> bool {
-        matches!(self, Self::Record | Self::Survey { .. } | Self::Moved { .. })
+        matches!(
+            self,
+            Self::Record | Self::Survey { .. } | Self::Moved { .. }
+        )
     }
 
     pub fn text(&self, gateway: &GatewayId) -> String {
         // Strings and numbers only: this does not fail.
-        serde_json::to_string(&Envelope { v: VERSION, gateway, message: self }).unwrap_or_default()
+        serde_json::to_string(&Envelope {
+            v: VERSION,
+            gateway,
+            message: self,
+        })
+        .unwrap_or_default()
     }
 }
 
@@ -157,8 +168,14 @@ pub fn read(text: &str) -> Result<Received, Ignored> {
         return Err(Ignored::Unknown);
     }
     match serde_json::from_str(text) {
-        Ok(Envelope { message: PeerMessage::Unknown, gateway: _, .. }) => Err(Ignored::Unknown),
-        Ok(Envelope { gateway, message, .. }) => Ok(Received { gateway, message }),
+        Ok(Envelope {
+            message: PeerMessage::Unknown,
+            gateway: _,
+            ..
+        }) => Err(Ignored::Unknown),
+        Ok(Envelope {
+            gateway, message, ..
+        }) => Ok(Received { gateway, message }),
         Err(_) => Err(Ignored::Malformed),
     }
 }
@@ -185,10 +202,19 @@ mod tests {
             PeerMessage::Record,
             PeerMessage::Doubt,
             PeerMessage::FriendsAsked,
-            PeerMessage::Moved { users: vec![user.clone()], anybody: false },
-            PeerMessage::Moved { users: Vec::new(), anybody: true },
+            PeerMessage::Moved {
+                users: vec![user.clone()],
+                anybody: false,
+            },
+            PeerMessage::Moved {
+                users: Vec::new(),
+                anybody: true,
+            },
             PeerMessage::Follow { user, streamer },
-            PeerMessage::Gone { lives: vec![LiveId::parse("42").unwrap()], silent: 5_000 },
+            PeerMessage::Gone {
+                lives: vec![LiveId::parse("42").unwrap()],
+                silent: 5_000,
+            },
             PeerMessage::Survey {
                 gateways: vec![gateway.clone()],
                 lives: vec![SurveyedLive {
@@ -202,7 +228,13 @@ mod tests {
                 }],
             },
         ] {
-            assert_eq!(read(&message.text(&gateway)), Ok(Received { gateway: gateway.clone(), message }));
+            assert_eq!(
+                read(&message.text(&gateway)),
+                Ok(Received {
+                    gateway: gateway.clone(),
+                    message
+                })
+            );
         }
     }
 
@@ -218,8 +250,10 @@ mod tests {
             in_doubt: vec![],
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
-        let shape =
-            r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,3,8,17]]}"#;
+        let shape = concat!(
+            r#"{"v":3,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"#,
+            r#""slices":[[2,5,3,8,17]]}"#
+        );
         assert_eq!(text, shape);
     }
 
@@ -237,7 +271,10 @@ mod tests {
         ] {
             assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");
         }
-        for newer in [r#"{"v":4,"said":7}"#, r#"{"v":3,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
+        for newer in [
+            r#"{"v":4,"said":7}"#,
+            r#"{"v":3,"gateway":"a","type":"ban","user":"u1","until":5}"#,
+        ] {
             assert_eq!(read(newer), Err(Ignored::Unknown), "{newer}");
         }
         // Fields that this version does not know do no harm.

@@ -1,12 +1,14 @@
-//! What gateways tell each other over the store's channels: counts, changed records, follows, moves, doubt
-//! ([`message`]).
+//! What gateways tell each other over the store's channels: counts, changed records, follows,
+//! moves, doubt ([`message`]).
 //!
-//! No message is repeated once it was published, and a script that changes a record publishes that in the same step. So
-//! only a gateway that was cut off misses a message. It knows that it was, and checks everything that it holds. It also
-//! asks its peers how many viewers they have, since no check tells that.
+//! No message is repeated once it was published, and a script that changes a record publishes that
+//! in the same step. So only a gateway that was cut off misses a message. It knows that it was, and
+//! checks everything that it holds. It also asks its peers how many viewers they have, since no
+//! check tells that.
 //!
-//! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
-//! only on change. The room is only marked until then; the publisher sends the counts as they are at that moment.
+//! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per
+//! flush interval, and only on change. The room is only marked until then; the publisher sends the
+//! counts as they are at that moment.
 
 pub mod message;
 pub mod publisher;
@@ -40,7 +42,12 @@ pub struct Outbox {
 
 impl Outbox {
     pub fn new(gateways: Arc<Gateways>, metrics: Arc<Metrics>) -> Self {
-        Self { gateways, metrics, number: AtomicU64::new(0), messages: Queue::default() }
+        Self {
+            gateways,
+            metrics,
+            number: AtomicU64::new(0),
+            messages: Queue::default(),
+        }
     }
 
     /// Has the peers check a live of which the store lost something.
@@ -48,26 +55,40 @@ impl Outbox {
         self.post(Channel::Live(live.clone()), PeerMessage::Doubt);
     }
 
-    /// Has the peers look again at what they hold of a set of the platform: another program wrote there.
+    /// Has the peers look again at what they hold of a set of the platform: another program wrote
+    /// there.
     pub fn doubt_platform(&self) {
         self.post(Channel::Gateways, PeerMessage::Doubt);
     }
 
-    /// Tells the peers that the streamer of these lives left this gateway, after being silent for this long.
+    /// Tells the peers that the streamer of these lives left this gateway, after being silent for
+    /// this long.
     pub fn streamer_gone(&self, lives: &[LiveId], silent: Millis) {
-        self.post(Channel::Gateways, PeerMessage::Gone { lives: lives.to_owned(), silent });
+        self.post(
+            Channel::Gateways,
+            PeerMessage::Gone {
+                lives: lives.to_owned(),
+                silent,
+            },
+        );
     }
 
     /// Tells whoever asked for their friends in a live that users came to it or left it.
     pub fn moved(&self, live: &LiveId, users: &[UserId]) {
         for users in users.chunks(MOST_USERS) {
-            let message = PeerMessage::Moved { users: users.to_owned(), anybody: false };
+            let message = PeerMessage::Moved {
+                users: users.to_owned(),
+                anybody: false,
+            };
             self.post(Channel::Moves(live.clone()), message);
         }
     }
 
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
-        let message = PeerMessage::Follow { user: user.clone(), streamer: streamer.clone() };
+        let message = PeerMessage::Follow {
+            user: user.clone(),
+            streamer: streamer.clone(),
+        };
         self.post(Channel::Gateways, message);
     }
 
@@ -86,7 +107,7 @@ impl Outbox {
         }
     }
 
-    // ---------------------------------------------------- the texts that scripts publish when they change a record
+    // ------------------------------------ the texts that scripts publish when they change a record
 
     /// "The record of this live changed", from this gateway.
     pub fn record_changed(&self) -> String {
@@ -103,8 +124,8 @@ impl Outbox {
         PeerMessage::FriendsAsked.text(&self.gateways.id())
     }
 
-    /// The number of a message about counts: above zero, and above those of earlier ones. Taken before the viewers are
-    /// counted, so that a later change has a higher number.
+    /// The number of a message about counts: above zero, and above those of earlier ones. Taken
+    /// before the viewers are counted, so that a later change has a higher number.
     fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -119,15 +140,22 @@ mod tests {
 
     #[test]
     fn messages_about_many_users_with_the_longest_ids_fit() {
-        let gateways = Arc::new(Gateways::new(Duration::from_secs(10), Duration::from_secs(2)));
+        let gateways = Arc::new(Gateways::new(
+            Duration::from_secs(10),
+            Duration::from_secs(2),
+        ));
         let (outbox, own) = (Outbox::new(gateways.clone(), Arc::default()), gateways.id());
-        let users: Vec<UserId> = (0..1_000).map(|n| UserId::parse(&format!("{n:0>64}")).unwrap()).collect();
+        let users: Vec<UserId> = (0..1_000)
+            .map(|n| UserId::parse(&format!("{n:0>64}")).unwrap())
+            .collect();
         outbox.moved(&LiveId::parse(&"9".repeat(64)).unwrap(), &users);
         let mut told = Vec::new();
         for (_, message) in outbox.messages.take() {
             let text = message.text(&own);
             assert!(text.len() <= MAX_MESSAGE, "{} bytes", text.len());
-            let PeerMessage::Moved { users, .. } = message else { unreachable!() };
+            let PeerMessage::Moved { users, .. } = message else {
+                unreachable!()
+            };
             told.extend(users);
         }
         assert_eq!(told, users);

@@ -1,9 +1,10 @@
-//! The publisher sends messages to the peers. A room's counts and moves go out at most once per flush interval, after a
-//! quiet time at once; all other messages go out at once. Each of those has one attempt. A live whose counts could not
-//! be sent is checked a second later, and the counts are sent again then. A room's moves that could not be told go into
-//! the next message.
+//! The publisher sends messages to the peers. A room's counts and moves go out at most once per
+//! flush interval, after a quiet time at once; all other messages go out at once. Each of those has
+//! one attempt. A live whose counts could not be sent is checked a second later, and the counts are
+//! sent again then. A room's moves that could not be told go into the next message.
 //!
-//! Each room and each message is a job of its own, so that none waits for a node that hangs except those on it.
+//! Each room and each message is a job of its own, so that none waits for a node that hangs except
+//! those on it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,17 +26,19 @@ use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms, Slice};
 use crate::store::{Channel, SliceSize, Store, StoreResult};
 
-/// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node that hangs.
+/// Jobs at a time. Those that have taken longer than [`SLOW`] do not count: they wait for a node
+/// that hangs.
 const MAX_JOBS: usize = 128;
 
 /// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The most jobs at a time, slow ones included. They leave room for other calls to the node that hangs.
+/// The most jobs at a time, slow ones included. They leave room for other calls to the node that
+/// hangs.
 const MAX_ALL_JOBS: usize = 512;
 
-/// A live whose counts could not be sent is checked after so long, in ms. The back-off of a live's checks says nothing
-/// here: they also ask the nodes of its slices.
+/// A live whose counts could not be sent is checked after so long, in ms. The back-off of a live's
+/// checks says nothing here: they also ask the nodes of its slices.
 const TRY_AGAIN: Millis = 1_000;
 
 pub struct Publisher {
@@ -54,7 +57,8 @@ pub struct Publisher {
 struct Work {
     messages: VecDeque<(Channel, PeerMessage)>,
     rooms: VecDeque<Arc<Room>>,
-    /// Rooms with a job under way, by their address, and whether they are to be published once more after it.
+    /// Rooms with a job under way, by their address, and whether they are to be published once more
+    /// after it.
     busy: HashMap<usize, bool>,
     jobs: JoinSet<Done>,
 }
@@ -116,12 +120,16 @@ impl Publisher {
         while work.jobs.join_next().await.is_some() {}
     }
 
-    /// Starts the next job. Messages go first. A room has one job at a time, which sends what is true by then.
+    /// Starts the next job. Messages go first. A room has one job at a time, which sends what is
+    /// true by then.
     fn start_next(self: &Arc<Self>, work: &mut Work, slow: &Arc<SlowJobs>) {
         let (this, slow) = (self.clone(), slow.clone());
         if let Some((on, message)) = work.messages.pop_front() {
             work.jobs.spawn(async move {
-                if let Err(why) = slow.watch(this.send(&on, &message, &this.gateways.id())).await {
+                if let Err(why) = slow
+                    .watch(this.send(&on, &message, &this.gateways.id()))
+                    .await
+                {
                     tracing::debug!(error = %why, "a message was not sent");
                 }
                 Done::Nothing
@@ -152,7 +160,10 @@ impl Publisher {
         if room.end().is_some() {
             return;
         }
-        let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
+        let news = room
+            .slices()
+            .iter()
+            .filter_map(|slice| Some((slice, slice.take_news()?)));
         let news: Vec<(&Slice, SliceSize)> = news.collect();
         if let Err(why) = self.tell_counts(&room, News::of(&news)).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
@@ -165,9 +176,21 @@ impl Publisher {
 
     /// Tells who came and who left, if a gateway wants to hear it.
     async fn tell_moves(&self, room: &Arc<Room>) {
-        let Some(batch) = room.moves.take() else { return };
-        let message = PeerMessage::Moved { users: batch.users.iter().cloned().collect(), anybody: batch.anybody };
-        match self.send(&Channel::Moves(room.record.live.clone()), &message, &self.gateways.id()).await {
+        let Some(batch) = room.moves.take() else {
+            return;
+        };
+        let message = PeerMessage::Moved {
+            users: batch.users.iter().cloned().collect(),
+            anybody: batch.anybody,
+        };
+        match self
+            .send(
+                &Channel::Moves(room.record.live.clone()),
+                &message,
+                &self.gateways.id(),
+            )
+            .await
+        {
             Ok(reached) => room.moves.told(&batch, reached),
             Err(why) => {
                 tracing::debug!(live_id = %room.record.live, error = %why, "moves were not told, will try again");
@@ -177,8 +200,8 @@ impl Publisher {
         }
     }
 
-    /// Tells the peers the sizes of slices that changed, and how many viewers this gateway has: that tells them whose
-    /// lease matters.
+    /// Tells the peers the sizes of slices that changed, and how many viewers this gateway has:
+    /// that tells them whose lease matters.
     async fn tell_counts(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
         let is_required = room.told.take_required();
         let asks = room.told.take_asks();
@@ -188,8 +211,14 @@ impl Publisher {
         if !is_required && !asks && !is_news {
             return Ok(());
         }
-        let message = PeerMessage::Counts(Counts { asks, ..counts(room, number, count, slices) });
-        if let Err(why) = self.send(&channel(room), &message, &self.gateways.id()).await {
+        let message = PeerMessage::Counts(Counts {
+            asks,
+            ..counts(room, number, count, slices)
+        });
+        if let Err(why) = self
+            .send(&channel(room), &message, &self.gateways.id())
+            .await
+        {
             if asks {
                 room.told.ask();
             }
@@ -200,16 +229,30 @@ impl Publisher {
         Ok(())
     }
 
-    /// Tells the peers of every live that nobody is here, and the sizes that the last flush left: the gateway stops.
+    /// Tells the peers of every live that nobody is here, and the sizes that the last flush left:
+    /// the gateway stops.
     pub async fn say_goodbye(&self) {
-        stream::iter(self.rooms.all()).for_each_concurrent(MAX_JOBS, |room| self.leave(room)).await;
+        stream::iter(self.rooms.all())
+            .for_each_concurrent(MAX_JOBS, |room| self.leave(room))
+            .await;
     }
 
     async fn leave(&self, room: Arc<Room>) {
-        let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
+        let news = room
+            .slices()
+            .iter()
+            .filter_map(|slice| Some((slice, slice.take_news()?)));
         let news = News::of(&news.collect::<Vec<_>>());
-        let message = PeerMessage::Counts(counts(&room, self.outbox.next_number(), ViewerCount::default(), news));
-        if let Err(why) = self.send(&channel(&room), &message, &self.gateways.id()).await {
+        let message = PeerMessage::Counts(counts(
+            &room,
+            self.outbox.next_number(),
+            ViewerCount::default(),
+            news,
+        ));
+        if let Err(why) = self
+            .send(&channel(&room), &message, &self.gateways.id())
+            .await
+        {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
@@ -226,7 +269,13 @@ impl News {
     fn of(slices: &[(&Slice, SliceSize)]) -> Self {
         let mut news = Self::default();
         for (slice, size) in slices {
-            news.slices.push((slice.id.index, size.card, size.fans, size.leaves, size.version));
+            news.slices.push((
+                slice.id.index,
+                size.card,
+                size.fans,
+                size.leaves,
+                size.version,
+            ));
             if size.in_doubt {
                 news.in_doubt.push(slice.id.index);
             }
@@ -246,7 +295,15 @@ fn channel(room: &Room) -> Channel {
 fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> Counts {
     let ViewerCount { viewers, away } = count;
     let News { slices, in_doubt } = news;
-    Counts { epoch: room.record.epoch, number, viewers, away, asks: false, slices, in_doubt }
+    Counts {
+        epoch: room.record.epoch,
+        number,
+        viewers,
+        away,
+        asks: false,
+        slices,
+        in_doubt,
+    }
 }
 
 #[cfg(test)]
@@ -262,7 +319,10 @@ mod tests {
     async fn heard(events: &mut BusEvents, live: &str) {
         loop {
             match events.next().await.unwrap() {
-                BusEvent::Message { channel: Channel::Live(on), .. } if on.as_str() == live => return,
+                BusEvent::Message {
+                    channel: Channel::Live(on),
+                    ..
+                } if on.as_str() == live => return,
                 _ => {}
             }
         }
@@ -280,7 +340,10 @@ mod tests {
             room.told.require();
             parts.app.rooms.publish(&room);
         }
-        let (answers, told) = (open_live(sessions, "answers").await, open_live(sessions, "told").await);
+        let (answers, told) = (
+            open_live(sessions, "answers").await,
+            open_live(sessions, "told").await,
+        );
         let mut events = store.events();
         let stop = CancellationToken::new();
         let running = tokio::spawn(parts.publisher.clone().run(stop.clone()));
@@ -289,8 +352,15 @@ mod tests {
         answers.told.require();
         parts.app.rooms.publish(&answers);
         // Half of those that hang wait for a place until the others are slow.
-        timeout(SLOW * 2, heard(&mut events, "told")).await.expect("a message");
-        timeout(SLOW * 2 + Config::default().flush, heard(&mut events, "answers")).await.expect("counts");
+        timeout(SLOW * 2, heard(&mut events, "told"))
+            .await
+            .expect("a message");
+        timeout(
+            SLOW * 2 + Config::default().flush,
+            heard(&mut events, "answers"),
+        )
+        .await
+        .expect("counts");
         stop.cancel();
         running.await.unwrap();
     }

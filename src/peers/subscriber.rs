@@ -1,8 +1,10 @@
-//! The subscriber takes in the peers' messages. It never waits for the store: other tasks read what must be read there.
+//! The subscriber takes in the peers' messages. It never waits for the store: other tasks read what
+//! must be read there.
 //!
-//! A message is a hint from a program that may be of another version. The subscriber takes counts as they are, unless
-//! their epoch or number is old. That a live was closed, or a user removed, is believed only from the store. A gateway
-//! that may have missed messages checks the lives concerned.
+//! A message is a hint from a program that may be of another version. The subscriber takes counts
+//! as they are, unless their epoch or number is old. That a live was closed, or a user removed, is
+//! believed only from the store. A gateway that may have missed messages checks the lives
+//! concerned.
 
 use std::sync::Arc;
 
@@ -55,11 +57,14 @@ impl Subscriber {
                 }
                 Some(BusEvent::Ready(Channel::Moves(live))) => {
                     let room = self.rooms.get(&live);
-                    room.iter().filter(|room| room.friends.hears()).for_each(|room| self.rooms.befriend(room));
+                    room.iter()
+                        .filter(|room| room.friends.hears())
+                        .for_each(|room| self.rooms.befriend(room));
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
                     self.rooms.recent_follows.clear();
-                    self.rooms.befriend_where(|room| room.friends.doubt_follows());
+                    self.rooms
+                        .befriend_where(|room| room.friends.doubt_follows());
                 }
                 // The store takes in beats by itself.
                 Some(BusEvent::Ready(Channel::Beats(_))) => {}
@@ -84,23 +89,32 @@ impl Subscriber {
                 }
                 None => return,
             }
-            // Not earlier: the `Ready` may still wait, and further events could push out those that wait.
+            // Not earlier: the `Ready` may still wait, and further events could push out those that
+            // wait.
             if may_miss_ready && events.is_empty() {
                 may_miss_ready = false;
-                self.rooms.all().iter().for_each(|room| self.ask_ready_if_deaf(room));
+                self.rooms
+                    .all()
+                    .iter()
+                    .for_each(|room| self.ask_ready_if_deaf(room));
             }
         }
     }
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // The gateway's own messages tell it nothing new, except what its walk found, who moved, and a changed
-            // record: the store may apply a call long after the gateway gave it up.
-            Ok(Received { gateway, message }) if !message.is_news_to_sender() && self.gateways.own.is_own(&gateway) => {
+            // The gateway's own messages tell it nothing new, except what its walk found, who
+            // moved, and a changed record: the store may apply a call long after the gateway gave
+            // it up.
+            Ok(Received { gateway, message })
+                if !message.is_news_to_sender() && self.gateways.own.is_own(&gateway) =>
+            {
                 return;
             }
             Ok(received) => {
-                if !self.gateways.own.is_own(&received.gateway) && self.gateways.heard(&received.gateway) {
+                if !self.gateways.own.is_own(&received.gateway)
+                    && self.gateways.heard(&received.gateway)
+                {
                     self.checks.roster_changed(&self.gateways.roster());
                 }
                 self.act(on, received).err()
@@ -121,9 +135,12 @@ impl Subscriber {
                 self.rooms.follows_changed(&user);
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
-                self.absent_streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));
+                self.absent_streamers
+                    .peer_says_left(&lives, self.clock.now().saturating_sub(silent));
             }
-            (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => self.take_survey(&gateways, &lives),
+            (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => {
+                self.take_survey(&gateways, &lives)
+            }
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);
             }
@@ -132,21 +149,25 @@ impl Subscriber {
                 self.room(live)?;
                 self.checks.changed_records.push(live.clone());
             }
-            (Channel::Live(live), PeerMessage::FriendsAsked) => self.note_friends_asked(&self.room(live)?),
+            (Channel::Live(live), PeerMessage::FriendsAsked) => {
+                self.note_friends_asked(&self.room(live)?)
+            }
             (Channel::Moves(live), PeerMessage::Moved { users, anybody }) => {
                 let room = self.room(live)?;
                 if room.friends.moved(&users) | (anybody && room.friends.doubt()) {
                     self.rooms.befriend(&room);
                 }
             }
-            (Channel::Live(live), PeerMessage::Doubt) => self.checks.check_soon(vec![self.room(live)?]),
+            (Channel::Live(live), PeerMessage::Doubt) => {
+                self.checks.check_soon(vec![self.room(live)?])
+            }
             _ => return Err("unknown"),
         }
         Ok(())
     }
 
-    /// Asks for another `Ready` of those of a room's channels from which, as far as is known, no messages come: it may
-    /// be among what was lost.
+    /// Asks for another `Ready` of those of a room's channels from which, as far as is known, no
+    /// messages come: it may be among what was lost.
     fn ask_ready_if_deaf(&self, room: &Room) {
         let live = &room.record.live;
         if room.check.is_deaf() {
@@ -176,9 +197,17 @@ impl Subscriber {
         self.rooms.get(live).ok_or("no_room")
     }
 
-    fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
+    fn take_counts(
+        &self,
+        room: &Arc<Room>,
+        peer: &GatewayId,
+        counts: &Counts,
+    ) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let sizes = counts.slices.iter().flat_map(|(_, card, fans, leaves, _)| [*card, *fans, *leaves]);
+        let sizes = counts
+            .slices
+            .iter()
+            .flat_map(|(_, card, fans, leaves, _)| [*card, *fans, *leaves]);
         let most = [counts.viewers, counts.away].into_iter().chain(sizes).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
@@ -191,7 +220,10 @@ impl Subscriber {
             self.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
         }
-        let count = ViewerCount { viewers: counts.viewers, away: counts.away };
+        let count = ViewerCount {
+            viewers: counts.viewers,
+            away: counts.away,
+        };
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
         }
@@ -199,12 +231,21 @@ impl Subscriber {
             room.told.require();
             self.rooms.publish(room);
         }
-        let LiveRecord { live, slices: of, .. } = &room.record;
+        let LiveRecord {
+            live, slices: of, ..
+        } = &room.record;
         for (index, card, fans, leaves, version) in &counts.slices {
             let place = room.place_of(&SliceId::of_live(live.clone(), *index, *of));
             let in_doubt = counts.in_doubt.contains(index);
-            let size = SliceSize { card: *card, fans: *fans, leaves: *leaves, version: *version, in_doubt };
-            self.rooms.hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
+            let size = SliceSize {
+                card: *card,
+                fans: *fans,
+                leaves: *leaves,
+                version: *version,
+                in_doubt,
+            };
+            self.rooms
+                .hear_size(room, place.ok_or("malformed")?, size, self.clock.now());
         }
         Ok(())
     }
@@ -225,7 +266,11 @@ mod tests {
     /// The subscriber does not run meanwhile, so the first of these messages are lost to it.
     fn lose_messages(store: &MemoryStore) {
         for _ in 0..5_000 {
-            store.publish(&Channel::Gateways, String::new()).now_or_never().unwrap().unwrap();
+            store
+                .publish(&Channel::Gateways, String::new())
+                .now_or_never()
+                .unwrap()
+                .unwrap();
         }
     }
 
@@ -233,7 +278,10 @@ mod tests {
     async fn a_room_whose_channels_are_silent_stays_deaf_when_messages_are_lost() {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let parts = parts_on(&Config::default(), store.clone());
-        let (silent, hears) = (open_live(&parts.app.sessions, "42").await, open_live(&parts.app.sessions, "43").await);
+        let (silent, hears) = (
+            open_live(&parts.app.sessions, "42").await,
+            open_live(&parts.app.sessions, "43").await,
+        );
         let subscriber = tokio::spawn(parts.subscriber.run(CancellationToken::new()));
         tokio::task::yield_now().await;
         // As in the middle of subscribing to everything again.
@@ -247,12 +295,17 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), hears).await.expect("the loss is dealt with");
+        tokio::time::timeout(Duration::from_secs(5), hears)
+            .await
+            .expect("the loss is dealt with");
         assert!(silent.check.is_deaf() && silent.friends.is_deaf());
         store.subscribe(&silent.record.live);
         store.hear_moves(&silent.record.live);
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(!silent.check.is_deaf() && !silent.friends.is_deaf(), "each is ready");
+        assert!(
+            !silent.check.is_deaf() && !silent.friends.is_deaf(),
+            "each is ready"
+        );
         subscriber.abort();
     }
 
@@ -270,8 +323,13 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), hears).await.expect("the room hears again");
-        assert!(room.check.at() <= parts.app.clock.now(), "what the lost messages said is read");
+        tokio::time::timeout(Duration::from_secs(5), hears)
+            .await
+            .expect("the room hears again");
+        assert!(
+            room.check.at() <= parts.app.clock.now(),
+            "what the lost messages said is read"
+        );
         subscriber.abort();
     }
 }

@@ -1,8 +1,10 @@
-//! What the walk found in the store, told to all gateways. One gateway reads each live once in `check-every` and says
-//! what it found; a gateway that holds the live and expected the same need not read it too. So the cost of checks does
-//! not grow with the number of gateways that hold a live.
+//! What the walk found in the store, told to all gateways. One gateway reads each live once in
+//! `check-every` and says what it found; a gateway that holds the live and expected the same need
+//! not read it too. So the cost of checks does not grow with the number of gateways that hold a
+//! live.
 //!
-//! Nothing depends on this message. A gateway that finds a difference, or hears nothing, checks the live itself.
+//! Nothing depends on this message. A gateway that finds a difference, or hears nothing, checks the
+//! live itself.
 
 use std::collections::HashSet;
 
@@ -33,12 +35,16 @@ fn bytes(record: &LiveRecord, slices: &[SliceSurvey]) -> usize {
     let parts = slices.iter().flat_map(|slice| &slice.parts);
     let names: HashSet<&GatewayId> = parts.clone().map(|part| &part.gateway).collect();
     let names: usize = names.into_iter().map(|name| name.as_str().len() + 3).sum();
-    LIVE_BYTES + record.live.as_str().len() + slices.len() * SLICE_BYTES + parts.count() * PART_BYTES + names
+    LIVE_BYTES
+        + record.live.as_str().len()
+        + slices.len() * SLICE_BYTES
+        + parts.count() * PART_BYTES
+        + names
 }
 
 impl Surveys {
-    /// Adds an open live with all its slices. A live that does not fit in a message is left to the gateways' own
-    /// checks.
+    /// Adds an open live with all its slices. A live that does not fit in a message is left to the
+    /// gateways' own checks.
     pub fn add(&mut self, record: &LiveRecord, slices: &[SliceSurvey]) {
         let bytes = bytes(record, slices);
         if ENVELOPE_BYTES + bytes > MAX_MESSAGE {
@@ -49,7 +55,10 @@ impl Surveys {
         }
         self.bytes += bytes;
         let slices = slices.iter().map(|slice| self.slice(slice)).collect();
-        let counted = record.counted.map(|counted| counted.figures).unwrap_or_default();
+        let counted = record
+            .counted
+            .map(|counted| counted.figures)
+            .unwrap_or_default();
         self.lives.push(SurveyedLive {
             live: record.live.clone(),
             epoch: record.epoch,
@@ -68,19 +77,32 @@ impl Surveys {
     }
 
     fn slice(&mut self, slice: &SliceSurvey) -> SurveyedSlice {
-        let parts = slice.parts.iter().map(|part| (self.place(&part.gateway), part.entry, part.held, part.held_fans));
+        let parts = slice.parts.iter().map(|part| {
+            (
+                self.place(&part.gateway),
+                part.entry,
+                part.held,
+                part.held_fans,
+            )
+        });
         (slice.card, slice.fans, slice.leaves, parts.collect())
     }
 
     fn place(&mut self, gateway: &GatewayId) -> usize {
-        self.gateways.iter().position(|known| known == gateway).unwrap_or_else(|| {
-            self.gateways.push(gateway.clone());
-            self.gateways.len() - 1
-        })
+        self.gateways
+            .iter()
+            .position(|known| known == gateway)
+            .unwrap_or_else(|| {
+                self.gateways.push(gateway.clone());
+                self.gateways.len() - 1
+            })
     }
 
     fn fill(&mut self) {
-        let (gateways, lives) = (std::mem::take(&mut self.gateways), std::mem::take(&mut self.lives));
+        let (gateways, lives) = (
+            std::mem::take(&mut self.gateways),
+            std::mem::take(&mut self.lives),
+        );
         self.bytes = 0;
         if !lives.is_empty() {
             self.full.push(PeerMessage::Survey { gateways, lives });
@@ -94,7 +116,13 @@ impl Subscriber {
         let own = self.gateways.id();
         let place = gateways.iter().position(|gateway| *gateway == own);
         for found in lives {
-            let Some(room) = self.rooms.get(&found.live).filter(|room| room.end().is_none()) else { continue };
+            let Some(room) = self
+                .rooms
+                .get(&found.live)
+                .filter(|room| room.end().is_none())
+            else {
+                continue;
+            };
             if room.record.epoch == found.epoch {
                 let (viewers, fans) = found.peaks;
                 room.note_peaks_told(Peaks { viewers, fans });
@@ -112,11 +140,16 @@ impl Subscriber {
         let incarnation = self.gateways.own.incarnation().number;
         let (viewers, fans) = found.counted;
         let counted = Figures { viewers, fans };
-        let record = (room.record.epoch, room.bans.last(), room.info.newest().info.version);
+        let record = (
+            room.record.epoch,
+            room.bans.last(),
+            room.info.newest().info.version,
+        );
         (found.epoch, found.removals, found.info) == record
             // A change that waits for its write is no difference.
             && (room.counting.queued.is_set() || counted == room.totals().0)
-            // What the peers could not be told is told again with the next check, which must not be put off.
+            // What the peers could not be told is told again with the next check, which must not be
+            // put off.
             && !room.owes_peers()
             && found.slices.len() == room.slices().len()
             && found.slices.iter().zip(room.slices()).all(|((card, fans, leaves, parts), slice)| {
@@ -150,11 +183,17 @@ mod tests {
             slices,
             opened_at: 0,
             opened_by: OpenedBy::Service,
-            peaks: Peaks { viewers: u64::MAX, fans: u64::MAX },
+            peaks: Peaks {
+                viewers: u64::MAX,
+                fans: u64::MAX,
+            },
             closure: None,
             removals: u64::MAX,
             terms: Terms::default(),
-            info: Info { version: u64::MAX, ..Info::default() },
+            info: Info {
+                version: u64::MAX,
+                ..Info::default()
+            },
             counted: None,
             sums: Sums::default(),
             events: RecordEvents::default(),
@@ -179,7 +218,9 @@ mod tests {
 
     #[test]
     fn every_message_fits_and_every_live_that_fits_one_is_told() {
-        let gateways: Vec<GatewayId> = (0..40).map(|n| GatewayId::parse(&format!("{n:x>64}")).unwrap()).collect();
+        let gateways: Vec<GatewayId> = (0..40)
+            .map(|n| GatewayId::parse(&format!("{n:x>64}")).unwrap())
+            .collect();
         let mut surveys = Surveys::default();
         let lives = (0..1_000).map(|n| (format!("{n:0>64}"), [1, 1, 10, 1, 128][n % 5], n % 41));
         for (live, slices, held_by) in lives.clone() {
@@ -189,7 +230,11 @@ mod tests {
         for survey in surveys.finish() {
             let text = survey.text(&gateways[0]);
             assert!(text.len() <= MAX_MESSAGE, "{} bytes", text.len());
-            let Ok(message::Received { message: PeerMessage::Survey { lives, .. }, .. }) = message::read(&text) else {
+            let Ok(message::Received {
+                message: PeerMessage::Survey { lives, .. },
+                ..
+            }) = message::read(&text)
+            else {
                 panic!("no survey: {text}")
             };
             told.extend(lives.into_iter().map(|live| live.live.to_string()));

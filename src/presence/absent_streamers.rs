@@ -1,8 +1,8 @@
-//! The lives whose streamer is gone. State only: the flusher tells of streamers who left this gateway, and
-//! `sync::streamer_timeout` judges who is gone.
+//! The lives whose streamer is gone. State only: the flusher tells of streamers who left this
+//! gateway, and `sync::streamer_timeout` judges who is gone.
 //!
-//! A live with a streamer timeout lasts while the streamer is connected to any gateway, whether or not that gateway has
-//! a room of the live.
+//! A live with a streamer timeout lasts while the streamer is connected to any gateway, whether or
+//! not that gateway has a room of the live.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,8 @@ pub struct AbsentStreamers {
     /// By live.
     absent: Mutex<HashMap<LiveId, Absence>>,
     someone_left: Notify,
-    /// Whether this gateway walks over all lives, and so also judges the streamers of other gateways.
+    /// Whether this gateway walks over all lives, and so also judges the streamers of other
+    /// gateways.
     judges_all: AtomicBool,
 }
 
@@ -37,15 +38,19 @@ impl AbsentStreamers {
     pub fn left(&self, lives: &[LiveId], since: Millis) {
         let mut absent = self.absent.lock();
         for live in lives {
-            let absence = absent.entry(live.clone()).or_insert(Absence { since, look_at: since, failed: false });
+            let absence = absent.entry(live.clone()).or_insert(Absence {
+                since,
+                look_at: since,
+                failed: false,
+            });
             // A streamer who came back and left again gets the whole timeout again.
             absence.since = absence.since.max(since);
         }
         self.someone_left.notify_one();
     }
 
-    /// As [`AbsentStreamers::left`], told by a peer. The gateway that walks judges these too, in case the peer
-    /// dies.
+    /// As [`AbsentStreamers::left`], told by a peer. The gateway that walks judges these too, in
+    /// case the peer dies.
     pub fn peer_says_left(&self, lives: &[LiveId], since: Millis) {
         if self.judges_all.load(Ordering::Relaxed) {
             self.left(lives, since);
@@ -58,7 +63,11 @@ impl AbsentStreamers {
 
     /// Notes that the walk found the streamer of a live gone.
     pub fn found_absent(&self, live: &LiveId, now: Millis) {
-        self.absent.lock().entry(live.clone()).or_insert(Absence { since: now, look_at: now, failed: false });
+        self.absent.lock().entry(live.clone()).or_insert(Absence {
+            since: now,
+            look_at: now,
+            failed: false,
+        });
         self.someone_left.notify_one();
     }
 
@@ -72,19 +81,30 @@ impl AbsentStreamers {
     }
 
     pub fn next_look(&self) -> Option<Millis> {
-        self.absent.lock().values().map(|absence| absence.look_at).min()
+        self.absent
+            .lock()
+            .values()
+            .map(|absence| absence.look_at)
+            .min()
     }
 
     pub fn looks_due(&self, now: Millis) -> Vec<(LiveId, Absence)> {
         let absent = self.absent.lock();
-        absent.iter().filter(|(_, there)| there.look_at <= now).map(|(live, there)| (live.clone(), *there)).collect()
+        absent
+            .iter()
+            .filter(|(_, there)| there.look_at <= now)
+            .map(|(live, there)| (live.clone(), *there))
+            .collect()
     }
 
-    /// Notes what a look at `seen` led to: when to look again, and whether the look failed; `None` settles the matter.
+    /// Notes what a look at `seen` led to: when to look again, and whether the look failed; `None`
+    /// settles the matter.
     pub fn looked(&self, live: &LiveId, seen: &Absence, next: Option<(Millis, bool)>, now: Millis) {
         let mut absent = self.absent.lock();
         match (next, absent.get_mut(live)) {
-            (Some((look_at, failed)), Some(there)) => (there.look_at, there.failed) = (look_at, failed),
+            (Some((look_at, failed)), Some(there)) => {
+                (there.look_at, there.failed) = (look_at, failed)
+            }
             (None, Some(there)) if there.since == seen.since => drop(absent.remove(live)),
             // The streamer left once more meanwhile.
             (None, Some(there)) => there.look_at = now,

@@ -1,4 +1,5 @@
-//! The texts with which a room's heartbeats are acknowledged, kept while its figures stay. The session makes the texts.
+//! The texts with which a room's heartbeats are acknowledged, kept while its figures stay. The
+//! session makes the texts.
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -16,7 +17,11 @@ pub struct CachedAcks {
 
 impl CachedAcks {
     pub fn new(figures: Figures, info: u32, texts: [Utf8Bytes; 3]) -> Self {
-        Self { figures, info, texts: Some(texts) }
+        Self {
+            figures,
+            info,
+            texts: Some(texts),
+        }
     }
 
     /// The text for a viewer, if it has the newest figures and this revision of the information.

@@ -1,5 +1,5 @@
-//! The fans of a room whose attendance the store does not have yet: those whom the flusher is about to add to the set
-//! of fans, and those for whom a part of the store was away. Never awaits.
+//! The fans of a room whose attendance the store does not have yet: those whom the flusher is about
+//! to add to the set of fans, and those for whom a part of the store was away. Never awaits.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use crate::base::ids::UserId;
 use crate::store::MAX_BATCH;
 
-/// The most fans of one slice who wait; while a part of the store is away, further ones are not noted.
+/// The most fans of one slice who wait; while a part of the store is away, further ones are not
+/// noted.
 const MAX_WAITING: usize = 65_536;
 
 /// The fans who wait to be noted, by slice; of a live without attendance, none ever does.
@@ -23,7 +24,9 @@ impl Unrecorded {
 
     /// Has these fans of the slice at this place noted.
     pub fn add(&self, place: usize, fans: &[UserId]) {
-        let Some(waiting) = self.0.get(place) else { return };
+        let Some(waiting) = self.0.get(place) else {
+            return;
+        };
         let mut waiting = waiting.lock();
         let left = MAX_WAITING.saturating_sub(waiting.len());
         waiting.extend(fans.iter().take(left).cloned());
@@ -31,7 +34,9 @@ impl Unrecorded {
 
     /// Takes up to [`MAX_BATCH`] fans to note now.
     pub fn take(&self, place: usize) -> Vec<UserId> {
-        let Some(waiting) = self.0.get(place) else { return Vec::new() };
+        let Some(waiting) = self.0.get(place) else {
+            return Vec::new();
+        };
         let mut waiting = waiting.lock();
         let some: Vec<UserId> = waiting.iter().take(MAX_BATCH).cloned().collect();
         for user in &some {
@@ -58,7 +63,9 @@ mod tests {
     use super::*;
 
     fn users(count: usize) -> Vec<UserId> {
-        (0..count).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect()
+        (0..count)
+            .map(|n| UserId::parse(&format!("u{n}")).unwrap())
+            .collect()
     }
 
     #[test]
@@ -66,7 +73,10 @@ mod tests {
         let unrecorded = Unrecorded::new(2);
         unrecorded.add(1, &users(MAX_WAITING + 5));
         unrecorded.add(1, &users(3));
-        assert_eq!((unrecorded.waiting(0), unrecorded.waiting(1)), (0, MAX_WAITING));
+        assert_eq!(
+            (unrecorded.waiting(0), unrecorded.waiting(1)),
+            (0, MAX_WAITING)
+        );
         let mut taken = 0;
         while unrecorded.waiting(1) > 0 {
             let some = unrecorded.take(1).len();

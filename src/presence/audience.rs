@@ -1,5 +1,5 @@
-//! What slices belong to: the room of a live, or a set of the platform. The flusher, the checker and the sweeper treat
-//! both alike, and ask here where they differ. Never awaits.
+//! What slices belong to: the room of a live, or a set of the platform. The flusher, the checker
+//! and the sweeper treat both alike, and ask here where they differ. Never awaits.
 
 use std::sync::Arc;
 
@@ -68,13 +68,21 @@ impl Audience {
 
     /// When the store last confirmed that the epoch is open.
     pub fn confirmed_open_at(&self) -> Millis {
-        self.room().map_or(Millis::MAX, |room| room.confirmed_open_at())
+        self.room()
+            .map_or(Millis::MAX, |room| room.confirmed_open_at())
     }
 
     /// How many users of a slice one call may change, if it may remove so many.
     pub fn call_limit(&self, leaves: usize) -> CallLimit {
         let keeps_sessions = self.room().is_some_and(|room| room.keeps_sessions());
-        CallLimit { users: if keeps_sessions { SESSIONS_A_CALL } else { MAX_BATCH }, leaves }
+        CallLimit {
+            users: if keeps_sessions {
+                SESSIONS_A_CALL
+            } else {
+                MAX_BATCH
+            },
+            leaves,
+        }
     }
 
     /// Whether the flusher has something to do for the slice at this place.
@@ -86,11 +94,19 @@ impl Audience {
     }
 
     /// Since when these users are in the slice at this place, of a live; empty for the others.
-    pub fn since<'a>(&self, place: usize, users: impl Iterator<Item = &'a UserId>, now: UnixMillis) -> Vec<UnixMillis> {
-        self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
+    pub fn since<'a>(
+        &self,
+        place: usize,
+        users: impl Iterator<Item = &'a UserId>,
+        now: UnixMillis,
+    ) -> Vec<UnixMillis> {
+        self.room()
+            .map(|room| room.since(place, users, now))
+            .unwrap_or_default()
     }
 
-    /// What a call about the slice at this place tells of the lives in which users of the platform are.
+    /// What a call about the slice at this place tells of the lives in which users of the platform
+    /// are.
     pub fn telling(&self, place: usize, draft: &Draft) -> Telling {
         match self {
             Self::Room(_) => Telling::default(),
@@ -105,8 +121,8 @@ impl Audience {
         }
     }
 
-    /// When these users were here last, for a set whose members' ends are noted; `None` for the others, and for a user
-    /// of whom it is not known.
+    /// When these users were here last, for a set whose members' ends are noted; `None` for the
+    /// others, and for a user of whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
         match self {
             Self::Room(room) => room.left(place, users),
@@ -114,15 +130,19 @@ impl Audience {
         }
     }
 
-    /// Notes that the store knows of these users that they left, and what [`Self::left`] said of them.
+    /// Notes that the store knows of these users that they left, and what [`Self::left`] said of
+    /// them.
     pub fn note_left_told(&self, place: usize, users: &[UserId], left: Option<&[Option<Millis>]>) {
         match self {
             Self::Room(room) => room.note_left_told(place, users),
-            Self::Platform(platform) => platform.note_left_told(place, users, left.unwrap_or_default()),
+            Self::Platform(platform) => {
+                platform.note_left_told(place, users, left.unwrap_or_default())
+            }
         }
     }
 
-    /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.
+    /// Takes in what a check read of a slice that expected version `expected`. True if figures
+    /// changed that are shown.
     pub fn note_reading(&self, place: usize, read: ReadSize) -> bool {
         match self {
             Self::Room(room) => room.note_reading(place, read),

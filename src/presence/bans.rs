@@ -1,5 +1,6 @@
-//! What a room knows of removals: the number of the last one that it carried out, and which users may not join until
-//! when. Every join asks here, so no join waits for the store. A room is made with the active bans.
+//! What a room knows of removals: the number of the last one that it carried out, and which users
+//! may not join until when. Every join asks here, so no join waits for the store. A room is made
+//! with the active bans.
 //!
 //! The store says how long a ban still lasts; this gateway counts that time on its own clock.
 
@@ -66,7 +67,10 @@ impl Bans {
 
     /// Replaces everything by what was read at `now`.
     pub fn replace(&self, known: KnownBans, now: Millis) {
-        let bans = known.bans.into_iter().map(|(user, left)| (user, now.saturating_add(millis(left))));
+        let bans = known
+            .bans
+            .into_iter()
+            .map(|(user, left)| (user, now.saturating_add(millis(left))));
         self.change(|until| *until = bans.collect());
         self.advance(known.last);
     }
@@ -77,7 +81,12 @@ impl Bans {
         self.until
             .lock()
             .iter()
-            .map(|(user, until)| (user.clone(), Duration::from_millis(until.saturating_sub(now))))
+            .map(|(user, until)| {
+                (
+                    user.clone(),
+                    Duration::from_millis(until.saturating_sub(now)),
+                )
+            })
             .collect()
     }
 
@@ -113,7 +122,13 @@ mod tests {
 
     #[test]
     fn a_ban_ends_when_its_time_is_over_and_not_before() {
-        let bans = Bans::new(KnownBans { last: 3, bans: vec![(user("u1"), ms(100))] }, 1_000);
+        let bans = Bans::new(
+            KnownBans {
+                last: 3,
+                bans: vec![(user("u1"), ms(100))],
+            },
+            1_000,
+        );
         assert_eq!(bans.remaining(&user("u1"), 1_099), Some(ms(1)));
         assert_eq!(bans.remaining(&user("u1"), 1_100), None);
         assert_eq!(bans.remaining(&user("u2"), 1_000), None);
@@ -134,7 +149,16 @@ mod tests {
         assert_eq!(bans.remaining(&user("u1"), 5), Some(ms(10)));
         bans.set(&user("u1"), None, 6);
         assert_eq!(bans.remaining(&user("u1"), 6), None);
-        bans.replace(KnownBans { last: 9, bans: vec![(user("u2"), ms(1))] }, 7);
-        assert_eq!((bans.last(), bans.active(7)), (9, vec![(user("u2"), ms(1))]));
+        bans.replace(
+            KnownBans {
+                last: 9,
+                bans: vec![(user("u2"), ms(1))],
+            },
+            7,
+        );
+        assert_eq!(
+            (bans.last(), bans.active(7)),
+            (9, vec![(user("u2"), ms(1))])
+        );
     }
 }

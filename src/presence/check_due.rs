@@ -1,4 +1,5 @@
-//! When a room's next check is due, and whether it must leave nothing out. Part of the schedule in [`super::checks`].
+//! When a room's next check is due, and whether it must leave nothing out. Part of the schedule in
+//! [`super::checks`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -6,10 +7,13 @@ use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
 
 /// A check without an answer is made again.
-const BACKOFF: Backoff = Backoff { first: 1_000, longest: 10_000 };
+const BACKOFF: Backoff = Backoff {
+    first: 1_000,
+    longest: 10_000,
+};
 
-/// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time, and reads back
-/// with it what it holds.
+/// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each
+/// time, and reads back with it what it holds.
 const OWN_CHECK: u64 = 30;
 
 /// A room's own part of the schedule.
@@ -27,7 +31,8 @@ pub struct CheckDue {
     unheard: AtomicBool,
     /// When the last check that the store answered was begun; 0 is never.
     checked: AtomicU64,
-    /// How often the live was confirmed by the walk, or checked, since this gateway read back what it holds there.
+    /// How often the live was confirmed by the walk, or checked, since this gateway read back what
+    /// it holds there.
     confirmed: AtomicU64,
     /// How many checks in a row had no answer.
     unanswered: AtomicU32,
@@ -62,8 +67,9 @@ impl CheckDue {
         self.at() <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
     }
 
-    /// Puts the check off, since the walk found the live as expected. False if this gateway should check the live
-    /// itself nevertheless: there is reason for doubt, or it has not done so for long.
+    /// Puts the check off, since the walk found the live as expected. False if this gateway should
+    /// check the live itself nevertheless: there is reason for doubt, or it has not done so for
+    /// long.
     pub fn put_off(&self, until: Millis) -> bool {
         if self.is_needed() {
             return false;
@@ -73,17 +79,22 @@ impl CheckDue {
         }
         let put_off = |at: Millis| (at != Millis::MAX).then_some(until);
         // A check that is under way sets the time itself.
-        let _ = self.at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
+        let _ = self
+            .at
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
         // A doubt that arose meanwhile may have set the time before this did.
         !self.is_needed()
     }
 
     /// Whether nothing but a check helps.
     fn is_needed(&self) -> bool {
-        self.doubted.load(Ordering::SeqCst) || self.doubted_since().is_some() || self.may_miss_messages()
+        self.doubted.load(Ordering::SeqCst)
+            || self.doubted_since().is_some()
+            || self.may_miss_messages()
     }
 
-    /// Whether this check must read back what this gateway holds, since none has for so many checks and confirmations.
+    /// Whether this check must read back what this gateway holds, since none has for so many checks
+    /// and confirmations.
     pub fn take_read_back(&self) -> bool {
         let due = self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK;
         if due {
@@ -111,7 +122,9 @@ impl CheckDue {
 
     /// Ends the doubt that began at `since`. False if another one has begun, or it has ended.
     pub fn end_doubt(&self, since: Millis) -> bool {
-        self.doubted_since.compare_exchange(since, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.doubted_since
+            .compare_exchange(since, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Whether there was reason for doubt since the last check.
@@ -129,7 +142,8 @@ impl CheckDue {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that the store answered, or should now: the next check without an answer is made again soon.
+    /// Notes that the store answered, or should now: the next check without an answer is made again
+    /// soon.
     pub fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
     }
@@ -167,7 +181,8 @@ impl CheckDue {
         self.unheard.load(Ordering::Relaxed)
     }
 
-    /// Whether messages about the live may be missing, of one gateway or of all: more frequent checks make up for them.
+    /// Whether messages about the live may be missing, of one gateway or of all: more frequent
+    /// checks make up for them.
     pub fn may_miss_messages(&self) -> bool {
         self.is_deaf() || self.is_unheard()
     }

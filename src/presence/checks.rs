@@ -1,10 +1,13 @@
-//! The schedule of looks and checks. State only: `sync::upkeep` takes what is due and makes the calls.
+//! The schedule of looks and checks. State only: `sync::upkeep` takes what is due and makes the
+//! calls.
 //!
-//! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check asks the store. It is due at
-//! once where there is reason for doubt. Otherwise it is due a little later than the walk comes by, which does so once
-//! per `check-every` and puts the check off if it finds all as expected.
+//! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check asks the
+//! store. It is due at once where there is reason for doubt. Otherwise it is due a little later
+//! than the walk comes by, which does so once per `check-every` and puts the check off if it finds
+//! all as expected.
 //!
-//! Looks and fan checks of a live have *turns*, so that what is due at one time goes out in few calls.
+//! Looks and fan checks of a live have *turns*, so that what is due at one time goes out in few
+//! calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +29,8 @@ use crate::store::{LiveEpoch, MAX_CHECKED};
 /// How often upkeep takes what is due.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Rooms are looked at this often, or more often where answers of the fan check hold for less than twice as long.
+/// Rooms are looked at this often, or more often where answers of the fan check hold for less than
+/// twice as long.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Turns come at multiples of this time.
@@ -35,7 +39,8 @@ const GRID: Duration = Duration::from_millis(500);
 /// When many rooms are to be checked at once, their checks are spread over this time.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// A live whose room has ended is looked at again after these times: a failover may have brought its keys back.
+/// A live whose room has ended is looked at again after these times: a failover may have brought
+/// its keys back.
 const RECHECK_ENDED_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
 /// What is due.
@@ -47,7 +52,8 @@ pub enum Due {
     Check(Arc<Room>),
     /// A look at a live whose room has ended.
     Ended(EndedLive),
-    /// Another look at such a live, since the last one had no answer; [`Checks::take_retried`] has it.
+    /// Another look at such a live, since the last one had no answer; [`Checks::take_retried`] has
+    /// it.
     EndedAgain(LiveEpoch),
 }
 
@@ -59,7 +65,8 @@ pub struct Checks {
     every: Millis,
     check_every: Millis,
     fan_ttl: Millis,
-    /// `check_every` for a live whose messages this gateway may not receive, be it those of one gateway only.
+    /// `check_every` for a live whose messages this gateway may not receive, be it those of one
+    /// gateway only.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
     /// Locked before the wheel.
@@ -72,7 +79,12 @@ pub struct Checks {
 
 impl Checks {
     pub fn new(clock: Clock, rooms: Arc<Rooms>, config: &Config) -> Self {
-        let every = millis(LOOK_EVERY.min(config.fan_ttl / 2).min(config.check_every / 4)).max(millis(TICK));
+        let every = millis(
+            LOOK_EVERY
+                .min(config.fan_ttl / 2)
+                .min(config.check_every / 4),
+        )
+        .max(millis(TICK));
         Self {
             clock,
             rooms,
@@ -104,7 +116,8 @@ impl Checks {
 
     /// Whether a turn of fan checks has come since the last call.
     pub fn takes_fan_turn(&self, room: &Room, now: Millis) -> bool {
-        room.check.take_fan_turn(self.place(room, now) / self.fan_ttl)
+        room.check
+            .take_fan_turn(self.place(room, now) / self.fan_ttl)
     }
 
     /// The time by which turns are counted; lives are spread over the grid.
@@ -115,7 +128,11 @@ impl Checks {
 
     /// Has these rooms checked soon: there is reason to doubt what the store holds of them.
     pub fn check_soon(&self, rooms: Vec<Arc<Room>>) {
-        let spread = if rooms.len() > MAX_CHECKED { millis(SPREAD) } else { 0 };
+        let spread = if rooms.len() > MAX_CHECKED {
+            millis(SPREAD)
+        } else {
+            0
+        };
         let now = self.clock.now();
         for room in rooms {
             room.check.doubt();
@@ -124,7 +141,8 @@ impl Checks {
         }
     }
 
-    /// As [`Self::check_soon`], of rooms whose data the store may have lost: their figures are in doubt until then.
+    /// As [`Self::check_soon`], of rooms whose data the store may have lost: their figures are in
+    /// doubt until then.
     pub fn doubt(&self, rooms: Vec<Arc<Room>>) {
         let now = self.clock.now();
         for room in &rooms {
@@ -149,7 +167,8 @@ impl Checks {
     /// Schedules the next regular check of the platform.
     pub fn platform_checked(&self) {
         let every = self.check_every;
-        self.platform.by(self.clock.now() + every - every / 10 + rand::random_range(0..=every / 5));
+        self.platform
+            .by(self.clock.now() + every - every / 10 + rand::random_range(0..=every / 5));
     }
 
     /// Makes a room's check due at that time, unless it is due earlier.
@@ -168,7 +187,8 @@ impl Checks {
         room.check.unanswered();
     }
 
-    /// Schedules further looks at a live whose room has ended: what this gateway had in the store must not come back.
+    /// Schedules further looks at a live whose room has ended: what this gateway had in the store
+    /// must not come back.
     pub fn recheck_ended(&self, room: &Room) {
         let now = self.clock.now();
         let live = EndedLive::new(room);
@@ -178,7 +198,8 @@ impl Checks {
         }
     }
 
-    /// Schedules a look at a live whose room has ended once more: it had no answer. False if too many wait already.
+    /// Schedules a look at a live whose room has ended once more: it had no answer. False if too
+    /// many wait already.
     pub fn recheck_ended_again(&self, live: EndedLive) -> bool {
         let of = live.record.live_epoch();
         let mut retried = self.retried.lock();
@@ -201,7 +222,10 @@ impl Checks {
         let now = self.clock.now();
         if room.check.may_miss_messages() {
             let every = self.check_deaf;
-            self.check_at(room, now + every - every / 5 + rand::random_range(0..=every / 10));
+            self.check_at(
+                room,
+                now + every - every / 5 + rand::random_range(0..=every / 10),
+            );
         } else {
             room.check.by(self.next_check(now));
         }
@@ -226,8 +250,8 @@ impl Checks {
         }
     }
 
-    /// The pause between two slices of a set that are read back with a check: all of them take an eighth of the time
-    /// between two checks.
+    /// The pause between two slices of a set that are read back with a check: all of them take an
+    /// eighth of the time between two checks.
     pub fn read_back_pause(&self, slices: usize) -> Duration {
         Duration::from_millis(self.check_every / 8) / slices.max(1) as u32
     }
@@ -237,28 +261,33 @@ impl Checks {
         self.check_deaf
     }
 
-    /// Notes that this gateway may not receive a live's messages from now on: more frequent checks make up for it.
+    /// Notes that this gateway may not receive a live's messages from now on: more frequent checks
+    /// make up for it.
     pub fn set_deaf(&self, room: &Room) {
         if room.check.set_deaf() {
-            room.check.by(self.clock.now() + rand::random_range(0..=self.check_deaf));
+            room.check
+                .by(self.clock.now() + rand::random_range(0..=self.check_deaf));
         }
     }
 
     /// Takes in a new roster, which decides whose viewers count and whether figures are in doubt.
     pub fn roster_changed(&self, roster: &Roster) {
-        self.rooms.befriend_where(|room| room.friends.roster_changed());
+        self.rooms
+            .befriend_where(|room| room.friends.roster_changed());
         for room in self.rooms.all() {
             let changed = room.roster_changed(roster);
             if changed {
                 self.rooms.count(&room);
             }
-            // Even if nothing changes now: a message may have come first that took in the new roster.
+            // Even if nothing changes now: a message may have come first that took in the new
+            // roster.
             let has_unswept = !room.unswept().is_empty();
             if has_unswept {
                 room.check.doubt();
             }
             if changed || has_unswept {
-                // A dead gateway's members are swept about now, and perhaps no message tells this gateway the new size.
+                // A dead gateway's members are swept about now, and perhaps no message tells this
+                // gateway the new size.
                 self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
             }
         }

@@ -1,9 +1,9 @@
-//! What the rest of the gateway sees of a socket: its user and token, when it was last heard, how far it is in its
-//! life, and what its task is asked to do.
+//! What the rest of the gateway sees of a socket: its user and token, when it was last heard, how
+//! far it is in its life, and what its task is asked to do.
 //!
-//! The session's task owns the socket; the reaper, the rooms and the drain share its [`Conn`]. Signals to a socket are
-//! bits, not messages: a bit set twice is set once, so nothing queues up for a slow client, and the task reads the
-//! newest state when it gets there.
+//! The session's task owns the socket; the reaper, the rooms and the drain share its [`Conn`].
+//! Signals to a socket are bits, not messages: a bit set twice is set once, so nothing queues up
+//! for a slow client, and the task reads the newest state when it gets there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -62,7 +62,8 @@ impl Signals {
 #[repr(u8)]
 enum Phase {
     Open,
-    /// The client is told to reconnect elsewhere; the seat here is kept until the client had time to arrive there.
+    /// The client is told to reconnect elsewhere; the seat here is kept until the client had time
+    /// to arrive there.
     Moving,
     /// The connection broke; only the seat is kept.
     Away,
@@ -76,7 +77,8 @@ pub struct Conn {
     pub(crate) identity: Identity,
     /// What the newest token says; `None` with `--auth off`.
     claims: ArcSwapOption<Claims>,
-    /// When the token is no longer good, by the gateway's clock: a step of the wall clock ends no socket.
+    /// When the token is no longer good, by the gateway's clock: a step of the wall clock ends no
+    /// socket.
     expires_at: AtomicU64,
     last_heard: AtomicU64,
     session: SessionId,
@@ -120,7 +122,10 @@ impl Conn {
 
     /// What the socket may do now: a refresh may have lowered it.
     pub(crate) fn role(&self) -> Role {
-        self.claims.load().as_ref().map_or(self.identity.role, |claims| claims.role)
+        self.claims
+            .load()
+            .as_ref()
+            .map_or(self.identity.role, |claims| claims.role)
     }
 
     /// When the token is no longer good.
@@ -133,7 +138,8 @@ impl Conn {
         self.session
     }
 
-    /// Notes that a frame arrived. This atomic write is the whole cost of a heartbeat outside the session.
+    /// Notes that a frame arrived. This atomic write is the whole cost of a heartbeat outside the
+    /// session.
     pub(crate) fn heard(&self, now: Millis) {
         self.last_heard.store(now, Ordering::Relaxed);
     }
@@ -149,7 +155,8 @@ impl Conn {
         }
     }
 
-    /// Takes those of `which` that are set. Before it waits, the task registers its waker, then looks once more.
+    /// Takes those of `which` that are set. Before it waits, the task registers its waker, then
+    /// looks once more.
     pub(crate) fn take(&self, which: Signals) -> Signals {
         if self.signals.load(Ordering::Acquire) & which.0 == 0 {
             return Signals(0);
@@ -174,7 +181,8 @@ impl Conn {
         self.advance(Phase::Closed);
     }
 
-    /// Notes that the client said `away`, or said `back` or joined; a room does that under the lock of the seat.
+    /// Notes that the client said `away`, or said `back` or joined; a room does that under the lock
+    /// of the seat.
     pub(super) fn set_looks_away(&self, looks_away: bool) {
         self.looks_away.store(looks_away, Ordering::Relaxed);
     }

@@ -1,7 +1,9 @@
-//! When the figures of a room are written into the live's record, for other services. `sync::count` writes them.
+//! When the figures of a room are written into the live's record, for other services. `sync::count`
+//! writes them.
 //!
-//! A room waits in the recorder's queue from its first change until its write is due, so further changes cost nothing.
-//! All gateways of a live hear every change, and one of them writes ([`crate::presence::Room::is_counted_here`]).
+//! A room waits in the recorder's queue from its first change until its write is due, so further
+//! changes cost nothing. All gateways of a live hear every change, and one of them writes
+//! ([`crate::presence::Room::is_counted_here`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +11,8 @@ use super::queue::Queued;
 use crate::base::clock::{Millis, millis};
 use crate::store::COUNT_EVERY;
 
-/// How long a first change waits for what comes with it, in ms: the answer of the fan check, other viewers.
+/// How long a first change waits for what comes with it, in ms: the answer of the fan check, other
+/// viewers.
 const LAG: Millis = 500;
 
 #[derive(Debug, Default)]
@@ -29,7 +32,8 @@ impl Counting {
 
     /// Notes that the record is up to date, or another gateway's matter.
     pub fn settled(&self, now: Millis) {
-        self.not_before.store(now + millis(COUNT_EVERY), Ordering::Relaxed);
+        self.not_before
+            .store(now + millis(COUNT_EVERY), Ordering::Relaxed);
     }
 
     /// Makes this gateway write, at this time at the earliest.

@@ -1,16 +1,17 @@
-//! What this gateway wants one slice of the store to hold, and what it knows the slice to hold. The flusher asks for
-//! the next call and hands back the answer. Pure: no clock, no I/O.
+//! What this gateway wants one slice of the store to hold, and what it knows the slice to hold. The
+//! flusher asks for the next call and hands back the answer. Pure: no clock, no I/O.
 //!
-//! State is level-triggered. A failed call is repaired from the present state, never from a queue. A user is
-//! *unsettled* while the store may hold something other than what is wanted. One call is in flight at a time; a call
-//! without an answer leaves its users *unsure*.
+//! State is level-triggered. A failed call is repaired from the present state, never from a queue.
+//! A user is *unsettled* while the store may hold something other than what is wanted. One call is
+//! in flight at a time; a call without an answer leaves its users *unsure*.
 //!
-//! Calls form a chain: each names the number of the call that it follows, so the store ignores a call that arrives late
-//! or twice. When the chain breaks, the flusher reads back what the store holds and then makes one more call even if
-//! nothing differs: its number makes the store refuse every earlier call that may still arrive.
+//! Calls form a chain: each names the number of the call that it follows, so the store ignores a
+//! call that arrives late or twice. When the chain breaks, the flusher reads back what the store
+//! holds and then makes one more call even if nothing differs: its number makes the store refuse
+//! every earlier call that may still arrive.
 //!
-//! Memory is bounded by the users who are wanted now, those of one call that had no answer, and the users who left
-//! after the store had added them.
+//! Memory is bounded by the users who are wanted now, those of one call that had no answer, and the
+//! users who left after the store had added them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -33,8 +34,9 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum InStore {
     Known(Standing),
-    /// The store must be told of this user again: a call about the user had no answer, or what the store notes of the
-    /// user is out of date. When that was known last, the store held the user so.
+    /// The store must be told of this user again: a call about the user had no answer, or what the
+    /// store notes of the user is out of date. When that was known last, the store held the user
+    /// so.
     Unsure(Standing),
     /// The answer to the call in flight decides. Before, the store held the user so.
     InFlight(Standing),
@@ -63,10 +65,11 @@ enum Entry {
     Unconfirmed,
     /// The entry has this number.
     At(u64),
-    /// The entry, or what the store holds, is not as this gateway thought: it must be read back before the next call.
+    /// The entry, or what the store holds, is not as this gateway thought: it must be read back
+    /// before the next call.
     MustReadBack,
-    /// The entry existed and is gone: this gateway was buried, or the store lost its data. No call is made until the
-    /// live's record says that the live is still open.
+    /// The entry existed and is gone: this gateway was buried, or the store lost its data. No call
+    /// is made until the live's record says that the live is still open.
     Lost,
 }
 
@@ -75,14 +78,17 @@ enum Entry {
 pub struct CallLimit {
     /// In all, at most [`crate::store::MAX_BATCH`].
     pub users: usize,
-    /// Those among them who leave, or are fans no longer: for each of these the store must look at every gateway of the
-    /// slice.
+    /// Those among them who leave, or are fans no longer: for each of these the store must look at
+    /// every gateway of the slice.
     pub leaves: usize,
 }
 
 #[cfg(test)]
 impl CallLimit {
-    pub(crate) const WHOLE_BATCH: Self = Self { users: crate::store::MAX_BATCH, leaves: crate::store::MAX_BATCH };
+    pub(crate) const WHOLE_BATCH: Self = Self {
+        users: crate::store::MAX_BATCH,
+        leaves: crate::store::MAX_BATCH,
+    };
 }
 
 /// The next call to make.
@@ -127,8 +133,8 @@ impl Draft {
 pub enum Verdict {
     /// The store holds what the call asked for.
     Settled,
-    /// The store holds an unexpected number of users or fans, or the entry has an unexpected number: read back what the
-    /// store holds and call [`DesiredState::reconcile`].
+    /// The store holds an unexpected number of users or fans, or the entry has an unexpected
+    /// number: read back what the store holds and call [`DesiredState::reconcile`].
     Mismatch,
     /// The entry is gone: make sure that the live is open, then call [`DesiredState::reassert`].
     Lost,
@@ -172,13 +178,13 @@ pub struct DesiredState {
     entry: Entry,
     number: u64,
     in_flight: bool,
-    /// One more call is due even if nothing is unsettled. Its number makes the store refuse earlier calls that may
-    /// still arrive, and its answer tells whether the chain holds.
+    /// One more call is due even if nothing is unsettled. Its number makes the store refuse earlier
+    /// calls that may still arrive, and its answer tells whether the chain holds.
     call_required: bool,
 }
 
-/// Only the model check hashes desired states. The sets stay unordered, since every join looks them up, and are sorted
-/// here.
+/// Only the model check hashes desired states. The sets stay unordered, since every join looks them
+/// up, and are sorted here.
 impl Hash for DesiredState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         BTreeSet::from_iter(&self.wanted).hash(state);
@@ -189,18 +195,26 @@ impl Hash for DesiredState {
 }
 
 impl DesiredState {
-    /// A state whose first call has the number after `number`. That number must be higher than those of any earlier
-    /// state of this gateway for the same slice and epoch: one of its calls may still arrive.
+    /// A state whose first call has the number after `number`. That number must be higher than
+    /// those of any earlier state of this gateway for the same slice and epoch: one of its calls
+    /// may still arrive.
     pub fn numbered_from(number: u64) -> Self {
-        Self { number, ..Self::default() }
+        Self {
+            number,
+            ..Self::default()
+        }
     }
 
-    /// Takes in an entry of this gateway that was read in the slice before this state made its first call: an earlier
-    /// room left it there.
+    /// Takes in an entry of this gateway that was read in the slice before this state made its
+    /// first call: an earlier room left it there.
     pub fn found_entry(&mut self, number: u64, held: u64) {
         if self.entry == Entry::None {
             // Users whom the earlier room left there must be read back.
-            self.entry = if held == 0 { Entry::At(number) } else { Entry::MustReadBack };
+            self.entry = if held == 0 {
+                Entry::At(number)
+            } else {
+                Entry::MustReadBack
+            };
             self.number = self.number.max(number);
         }
     }
@@ -223,19 +237,26 @@ impl DesiredState {
             // The user was settled.
             None => drop(self.unsettled.insert(user.clone(), InStore::Known(before))),
             // The store still holds what is wanted again.
-            Some(InStore::Known(in_store)) if *in_store == standing => drop(self.unsettled.remove(user)),
+            Some(InStore::Known(in_store)) if *in_store == standing => {
+                self.unsettled.remove(user);
+            }
             Some(_) => {}
         }
         true
     }
 
-    /// Has the store told of a user again: what it should note of the user has changed. Does nothing for a user whom
-    /// the store does not hold: a call that adds the user tells it all.
+    /// Has the store told of a user again: what it should note of the user has changed. Does
+    /// nothing for a user whom the store does not hold: a call that adds the user tells it all.
     pub fn tell_again(&mut self, user: &UserId) {
         let standing = self.standing(user);
-        let in_store = self.unsettled.get(user).copied().unwrap_or(InStore::Known(standing));
+        let in_store = self
+            .unsettled
+            .get(user)
+            .copied()
+            .unwrap_or(InStore::Known(standing));
         if in_store != InStore::Known(Standing::Gone) {
-            self.unsettled.insert(user.clone(), InStore::Unsure(in_store.before()));
+            self.unsettled
+                .insert(user.clone(), InStore::Unsure(in_store.before()));
         }
     }
 
@@ -266,10 +287,14 @@ impl DesiredState {
         self.fans.len()
     }
 
-    /// What the store must hold for this gateway by now; `None` while a call is in flight or any user is unsure. The
-    /// cost grows with the number of unsettled users.
+    /// What the store must hold for this gateway by now; `None` while a call is in flight or any
+    /// user is unsure. The cost grows with the number of unsettled users.
     pub fn held(&self) -> Option<Held> {
-        if self.in_flight { None } else { self.expected_held() }
+        if self.in_flight {
+            None
+        } else {
+            self.expected_held()
+        }
     }
 
     /// Whether the store holds what is wanted of this user.
@@ -310,9 +335,12 @@ impl DesiredState {
         self.wanted.is_empty() && !self.is_dirty() && !self.in_flight
     }
 
-    /// Whether [`DesiredState::next`] has a call to make, now or after the entry was read back or reasserted.
+    /// Whether [`DesiredState::next`] has a call to make, now or after the entry was read back or
+    /// reasserted.
     pub fn is_dirty(&self) -> bool {
-        !self.unsettled.is_empty() || self.call_required || matches!(self.entry, Entry::Lost | Entry::MustReadBack)
+        !self.unsettled.is_empty()
+            || self.call_required
+            || matches!(self.entry, Entry::Lost | Entry::MustReadBack)
     }
 
     /// True if no call is made before [`DesiredState::reassert`].
@@ -325,7 +353,8 @@ impl DesiredState {
         self.entry == Entry::MustReadBack
     }
 
-    /// Requires that the store is read back: it holds, or may hold, something other than what this gateway sent.
+    /// Requires that the store is read back: it holds, or may hold, something other than what this
+    /// gateway sent.
     pub fn require_read_back(&mut self) {
         if matches!(self.entry, Entry::At(_)) {
             self.entry = Entry::MustReadBack;
@@ -337,7 +366,8 @@ impl DesiredState {
         self.call_required |= matches!(self.entry, Entry::At(_) | Entry::Unconfirmed);
     }
 
-    /// Requires a call that makes an entry, even if nothing is unsettled: what the store holds without one is wrong.
+    /// Requires a call that makes an entry, even if nothing is unsettled: what the store holds
+    /// without one is wrong.
     pub fn require_entry(&mut self) {
         if self.entry == Entry::None {
             self.entry = Entry::Unconfirmed;
@@ -345,7 +375,8 @@ impl DesiredState {
         }
     }
 
-    /// Notes that the store has no entry of this gateway, or that the gateway has a new id, under which it has none.
+    /// Notes that the store has no entry of this gateway, or that the gateway has a new id, under
+    /// which it has none.
     pub fn lose_entry(&mut self) {
         if self.entry != Entry::None {
             self.entry = Entry::Lost;
@@ -377,8 +408,8 @@ impl DesiredState {
         Some(draft)
     }
 
-    /// A call about some unsettled users, the unsure ones first. In a slice of a live, at most one batch is ever
-    /// unsure.
+    /// A call about some unsettled users, the unsure ones first. In a slice of a live, at most one
+    /// batch is ever unsure.
     fn batch(&self, limit: CallLimit) -> Draft {
         let mut draft = Draft {
             number: self.number + 1,
@@ -389,8 +420,14 @@ impl DesiredState {
             former_fans: Vec::new(),
         };
         let mut losses = 0;
-        let unknown = self.unsettled.iter().filter(|(_, in_store)| in_store.is_unsure());
-        let others = self.unsettled.iter().filter(|(_, in_store)| !in_store.is_unsure());
+        let unknown = self
+            .unsettled
+            .iter()
+            .filter(|(_, in_store)| in_store.is_unsure());
+        let others = self
+            .unsettled
+            .iter()
+            .filter(|(_, in_store)| !in_store.is_unsure());
         for (user, in_store) in unknown.chain(others) {
             if draft.len() == limit.users {
                 break;
@@ -424,7 +461,8 @@ impl DesiredState {
                 self.entry = Entry::Lost;
                 return Verdict::Lost;
             }
-            // The store applied an earlier call whose answer was lost, or was rolled back to an earlier state.
+            // The store applied an earlier call whose answer was lost, or was rolled back to an
+            // earlier state.
             ApplyReply::Old => {
                 self.mark_unknown(draft);
                 self.entry = Entry::MustReadBack;
@@ -437,18 +475,25 @@ impl DesiredState {
             }
         };
         for (user, standing) in draft.users() {
-            let must_tell_again = self.unsettled.get(user).is_some_and(|in_store| in_store.is_unsure());
+            let must_tell_again = self
+                .unsettled
+                .get(user)
+                .is_some_and(|in_store| in_store.is_unsure());
             if must_tell_again {
-                self.unsettled.insert(user.clone(), InStore::Unsure(standing));
+                self.unsettled
+                    .insert(user.clone(), InStore::Unsure(standing));
             } else if self.standing(user) == standing {
                 self.unsettled.remove(user);
             } else {
-                self.unsettled.insert(user.clone(), InStore::Known(standing));
+                self.unsettled
+                    .insert(user.clone(), InStore::Known(standing));
             }
         }
         // The read-back may have been required while the call was under way.
         let expected = self.expected_held();
-        let differs = expected.is_some_and(|expected| (expected.members, expected.fans) != (view.held, view.held_fans));
+        let differs = expected.is_some_and(|expected| {
+            (expected.members, expected.fans) != (view.held, view.held_fans)
+        });
         if differs || self.needs_read_back() {
             self.entry = Entry::MustReadBack;
             Verdict::Mismatch
@@ -468,16 +513,26 @@ impl DesiredState {
         // The draft may have been an empty call that was required.
         self.require_call();
         for (user, _) in draft.users() {
-            let before = self.unsettled.get(user).map_or_else(|| self.standing(user), |in_store| in_store.before());
+            let before = self
+                .unsettled
+                .get(user)
+                .map_or_else(|| self.standing(user), |in_store| in_store.before());
             self.unsettled.insert(user.clone(), InStore::Unsure(before));
         }
     }
 
-    /// What the store must hold for this gateway by its own answers; `None` while any user is unknown.
+    /// What the store must hold for this gateway by its own answers; `None` while any user is
+    /// unknown.
     fn expected_held(&self) -> Option<Held> {
-        let mut held = Held { members: self.wanted.len() as u64, fans: self.fans.len() as u64, number: self.number };
+        let mut held = Held {
+            members: self.wanted.len() as u64,
+            fans: self.fans.len() as u64,
+            number: self.number,
+        };
         for (user, in_store) in &self.unsettled {
-            let InStore::Known(in_store) = *in_store else { return None };
+            let InStore::Known(in_store) = *in_store else {
+                return None;
+            };
             let wanted = self.standing(user);
             held.members += u64::from(in_store != Standing::Gone);
             held.members -= u64::from(wanted != Standing::Gone);
@@ -495,9 +550,10 @@ impl DesiredState {
         self.unsettled = self.wanted.iter().map(gone).collect();
     }
 
-    /// Takes in what the store holds for this gateway. `entry` was read first, then `held`, while no call was in
-    /// flight. The next calls settle what differs. One call is made in any case, so that the store refuses every
-    /// earlier call that may still arrive. Returns how many of the users that differ were not unsettled already.
+    /// Takes in what the store holds for this gateway. `entry` was read first, then `held`, while
+    /// no call was in flight. The next calls settle what differs. One call is made in any case, so
+    /// that the store refuses every earlier call that may still arrive. Returns how many of the
+    /// users that differ were not unsettled already.
     pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
         let Some(number) = entry else {
             self.lose_entry();
@@ -508,7 +564,12 @@ impl DesiredState {
         self.call_required = true;
         let known = std::mem::take(&mut self.unsettled);
         let mut difference = Difference::default();
-        let concerned: HashSet<&UserId> = self.wanted.iter().chain(&held.users).chain(&held.fans).collect();
+        let concerned: HashSet<&UserId> = self
+            .wanted
+            .iter()
+            .chain(&held.users)
+            .chain(&held.fans)
+            .collect();
         for user in concerned {
             let in_store = in_store(held, user);
             let wanted = self.standing(user);
@@ -527,7 +588,8 @@ impl DesiredState {
             if !self.unsettled.contains_key(user) {
                 // Not known to be gone: the store counts the user as held.
                 let standing = self.standing(user);
-                self.unsettled.insert(user.clone(), InStore::Unsure(standing));
+                self.unsettled
+                    .insert(user.clone(), InStore::Unsure(standing));
                 let is_new = usize::from(!known.contains_key(user));
                 match standing {
                     Standing::Gone => difference.extra += is_new,
@@ -576,13 +638,25 @@ mod tests {
     }
 
     fn done_with(held: u64, held_fans: u64) -> ApplyReply {
-        let size = SliceSize { card: held, fans: held_fans, ..SliceSize::default() };
-        ApplyReply::Done(SliceView { size, held, held_fans, noted: None })
+        let size = SliceSize {
+            card: held,
+            fans: held_fans,
+            ..SliceSize::default()
+        };
+        ApplyReply::Done(SliceView {
+            size,
+            held,
+            held_fans,
+            noted: None,
+        })
     }
 
     /// What is read back if these users are held, and none as a fan.
     fn held(users: &[usize]) -> HeldMembers {
-        HeldMembers { users: users.iter().map(|n| user(*n)).collect(), ..HeldMembers::default() }
+        HeldMembers {
+            users: users.iter().map(|n| user(*n)).collect(),
+            ..HeldMembers::default()
+        }
     }
 
     fn next(desired: &mut DesiredState) -> Option<Draft> {
@@ -596,7 +670,10 @@ mod tests {
             desired.want(&user(*n), Standing::Member);
         }
         let call = next(&mut desired).unwrap();
-        assert_eq!(desired.answered(&call, &done(users.len() as u64)), Verdict::Settled);
+        assert_eq!(
+            desired.answered(&call, &done(users.len() as u64)),
+            Verdict::Settled
+        );
         desired
     }
 
@@ -620,7 +697,11 @@ mod tests {
         let last = next(&mut desired).unwrap();
         assert_eq!((last.follows, last.leaves.len()), (Some(first.number), 1));
         assert_eq!(desired.answered(&last, &done(0)), Verdict::Settled);
-        assert_eq!((desired.entry(), desired.is_idle()), (Some(last.number), true), "the entry stays");
+        assert_eq!(
+            (desired.entry(), desired.is_idle()),
+            (Some(last.number), true),
+            "the entry stays"
+        );
         assert_eq!(next(&mut desired), None);
     }
 
@@ -643,7 +724,10 @@ mod tests {
         desired.failed(&call);
         desired.want(&user(2), Standing::Gone);
         let again = next(&mut desired).unwrap();
-        assert_eq!((again.leaves.len(), again.joins.len(), again.follows), (1, 0, call.follows));
+        assert_eq!(
+            (again.leaves.len(), again.joins.len(), again.follows),
+            (1, 0, call.follows)
+        );
         assert!(again.number > call.number);
     }
 
@@ -654,13 +738,26 @@ mod tests {
         let lost = next(&mut desired).unwrap();
         desired.failed(&lost);
         let again = next(&mut desired).unwrap();
-        assert_eq!(desired.answered(&again, &ApplyReply::Old), Verdict::Mismatch);
+        assert_eq!(
+            desired.answered(&again, &ApplyReply::Old),
+            Verdict::Mismatch
+        );
         assert!(desired.needs_read_back());
-        assert_eq!(next(&mut desired), None, "nothing is sent before the store was read");
+        assert_eq!(
+            next(&mut desired),
+            None,
+            "nothing is sent before the store was read"
+        );
         let held = held(&[1, 2]);
-        assert_eq!(desired.reconcile(Some(lost.number), &held), Difference::default());
+        assert_eq!(
+            desired.reconcile(Some(lost.number), &held),
+            Difference::default()
+        );
         let empty = next(&mut desired).unwrap();
-        assert_eq!((empty.follows, empty.joins.len(), empty.leaves.len()), (Some(lost.number), 0, 0));
+        assert_eq!(
+            (empty.follows, empty.joins.len(), empty.leaves.len()),
+            (Some(lost.number), 0, 0)
+        );
         assert_eq!(desired.answered(&empty, &done(2)), Verdict::Settled);
         assert!(!desired.is_dirty());
     }
@@ -674,7 +771,13 @@ mod tests {
         assert_eq!(desired.answered(&in_flight, &done(2)), Verdict::Mismatch);
         assert!(desired.needs_read_back());
         let held = held(&[1, 3]);
-        assert_eq!(desired.reconcile(Some(in_flight.number), &held), Difference { missing: 1, extra: 1 });
+        assert_eq!(
+            desired.reconcile(Some(in_flight.number), &held),
+            Difference {
+                missing: 1,
+                extra: 1
+            }
+        );
     }
 
     #[test]
@@ -686,7 +789,10 @@ mod tests {
         assert_eq!(desired.answered(&in_flight, &done(2)), Verdict::Settled);
         assert!(desired.is_dirty());
         let empty = next(&mut desired).unwrap();
-        assert_eq!((empty.follows, empty.joins.len() + empty.leaves.len()), (Some(in_flight.number), 0));
+        assert_eq!(
+            (empty.follows, empty.joins.len() + empty.leaves.len()),
+            (Some(in_flight.number), 0)
+        );
         desired.failed(&empty);
         let again = next(&mut desired).unwrap();
         assert_eq!(desired.answered(&again, &done(2)), Verdict::Settled);
@@ -711,7 +817,12 @@ mod tests {
         let mut desired = holding(&(0..300).collect::<Vec<_>>());
         desired.remove_all();
         desired.want(&user(1_000), Standing::Member);
-        let call = desired.next(CallLimit { users: MAX_BATCH, leaves: 100 }).unwrap();
+        let call = desired
+            .next(CallLimit {
+                users: MAX_BATCH,
+                leaves: 100,
+            })
+            .unwrap();
         assert_eq!((call.joins.len(), call.leaves.len()), (1, 100));
         desired.answered(&call, &done(201));
         assert_eq!(next(&mut desired).unwrap().leaves.len(), 200);
@@ -724,7 +835,10 @@ mod tests {
         for n in 300..700 {
             desired.want(&user(n), Standing::Member);
         }
-        let limit = CallLimit { users: 250, leaves: MAX_BATCH };
+        let limit = CallLimit {
+            users: 250,
+            leaves: MAX_BATCH,
+        };
         assert_eq!(desired.calls_due(limit), 3);
         let mut held = 300;
         for changed in [250, 250, 200] {
@@ -750,7 +864,11 @@ mod tests {
                 desired.want(&user(round * 500 + n), Standing::Gone);
             }
         }
-        assert!(desired.unsettled.len() <= MAX_BATCH, "{} remembered", desired.unsettled.len());
+        assert!(
+            desired.unsettled.len() <= MAX_BATCH,
+            "{} remembered",
+            desired.unsettled.len()
+        );
     }
 
     #[test]
@@ -779,13 +897,28 @@ mod tests {
         let mut desired = DesiredState::default();
         desired.want(&user(1), Standing::Member);
         desired.want(&user(2), Standing::Member);
-        assert_eq!(desired.held(), Some(Held { members: 0, fans: 0, number: 0 }));
+        assert_eq!(
+            desired.held(),
+            Some(Held {
+                members: 0,
+                fans: 0,
+                number: 0
+            })
+        );
         let call = next(&mut desired).unwrap();
-        assert_eq!(desired.held(), None, "the store may have applied the call in flight or not");
+        assert_eq!(
+            desired.held(),
+            None,
+            "the store may have applied the call in flight or not"
+        );
         desired.answered(&call, &done(2));
         desired.want(&user(1), Standing::Gone);
         desired.want(&user(3), Standing::Member);
-        let held = Held { members: 2, fans: 0, number: 1 };
+        let held = Held {
+            members: 2,
+            fans: 0,
+            number: 1,
+        };
         assert_eq!(desired.held(), Some(held));
         let call = next(&mut desired).unwrap();
         desired.failed(&call);
@@ -796,10 +929,22 @@ mod tests {
     fn a_user_who_is_held_and_missing_in_the_slice_is_sent_again() {
         let mut desired = holding(&[1, 2]);
         desired.require_read_back();
-        let held = HeldMembers { missing: vec![user(2), user(9)], ..held(&[1, 2]) };
-        assert_eq!(desired.reconcile(Some(1), &held), Difference { missing: 1, extra: 1 });
+        let held = HeldMembers {
+            missing: vec![user(2), user(9)],
+            ..held(&[1, 2])
+        };
+        assert_eq!(
+            desired.reconcile(Some(1), &held),
+            Difference {
+                missing: 1,
+                extra: 1
+            }
+        );
         let again = next(&mut desired).unwrap();
-        assert_eq!((again.joins.clone(), again.leaves.clone()), (vec![user(2)], vec![user(9)]));
+        assert_eq!(
+            (again.joins.clone(), again.leaves.clone()),
+            (vec![user(2)], vec![user(9)])
+        );
         assert_eq!(desired.answered(&again, &done(2)), Verdict::Settled);
         assert!(!desired.is_dirty());
     }
@@ -834,9 +979,18 @@ mod tests {
         let call = next(&mut desired).unwrap();
         assert_eq!(desired.answered(&call, &done(3)), Verdict::Mismatch);
         let held = held(&[1, 3]);
-        assert_eq!(desired.reconcile(Some(call.number), &held), Difference { missing: 1, extra: 1 });
+        assert_eq!(
+            desired.reconcile(Some(call.number), &held),
+            Difference {
+                missing: 1,
+                extra: 1
+            }
+        );
         let repair = next(&mut desired).unwrap();
-        assert_eq!((repair.joins, repair.leaves), (vec![user(2)], vec![user(3)]));
+        assert_eq!(
+            (repair.joins, repair.leaves),
+            (vec![user(2)], vec![user(3)])
+        );
     }
 
     #[test]
@@ -845,14 +999,21 @@ mod tests {
         desired.want(&user(1), Standing::Fan);
         let call = next(&mut desired).unwrap();
         assert_eq!((&call.fans, call.len()), (&vec![user(1)], 1));
-        assert_eq!(desired.answered(&call, &done_with(2, 0)), Verdict::Mismatch, "the store lacks a fan");
+        assert_eq!(
+            desired.answered(&call, &done_with(2, 0)),
+            Verdict::Mismatch,
+            "the store lacks a fan"
+        );
         desired.reconcile(Some(call.number), &held(&[1, 2]));
         let again = next(&mut desired).unwrap();
         assert_eq!(again.fans, [user(1)]);
         assert_eq!(desired.answered(&again, &done_with(2, 1)), Verdict::Settled);
         desired.want(&user(1), Standing::Member);
         let call = next(&mut desired).unwrap();
-        assert_eq!((&call.joins, &call.former_fans), (&vec![user(1)], &vec![user(1)]));
+        assert_eq!(
+            (&call.joins, &call.former_fans),
+            (&vec![user(1)], &vec![user(1)])
+        );
         assert_eq!(desired.answered(&call, &done_with(2, 0)), Verdict::Settled);
         assert!(!desired.is_dirty());
     }
@@ -867,16 +1028,25 @@ mod tests {
         let lost = next(&mut desired).unwrap();
         desired.failed(&lost);
         let again = next(&mut desired).unwrap();
-        assert_eq!((&again.leaves, &again.former_fans), (&vec![user(1)], &vec![user(1)]));
+        assert_eq!(
+            (&again.leaves, &again.former_fans),
+            (&vec![user(1)], &vec![user(1)])
+        );
     }
 
     #[test]
     fn a_fan_of_another_program_is_taken_out() {
         let mut desired = holding(&[1]);
         desired.require_read_back();
-        let strange = HeldMembers { fans: HashSet::from([user(1), user(9)]), ..held(&[1]) };
+        let strange = HeldMembers {
+            fans: HashSet::from([user(1), user(9)]),
+            ..held(&[1])
+        };
         assert_eq!(desired.reconcile(Some(1), &strange).total(), 2);
         let repair = next(&mut desired).unwrap();
-        assert_eq!((repair.joins, repair.leaves), (vec![user(1)], vec![user(9)]));
+        assert_eq!(
+            (repair.joins, repair.leaves),
+            (vec![user(1)], vec![user(9)])
+        );
     }
 }

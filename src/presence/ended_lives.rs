@@ -1,5 +1,6 @@
-//! Lives whose rooms have ended, to be looked at again: a failover may bring back what this gateway had in the store.
-//! Part of the schedule in [`super::checks`]. Nothing here keeps a room in memory.
+//! Lives whose rooms have ended, to be looked at again: a failover may bring back what this gateway
+//! had in the store. Part of the schedule in [`super::checks`]. Nothing here keeps a room in
+//! memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +12,10 @@ use crate::base::clock::Millis;
 use crate::store::{CloseReason, LiveEpoch, LiveRecord};
 
 /// A look without an answer is made again.
-const BACKOFF: Backoff = Backoff { first: 1_000, longest: 60_000 };
+const BACKOFF: Backoff = Backoff {
+    first: 1_000,
+    longest: 60_000,
+};
 
 /// The most lives that wait for another look; of further ones there is none.
 const MOST: usize = 65_536;
@@ -30,19 +34,28 @@ pub struct EndedLive {
 impl EndedLive {
     /// The live of a room that has ended.
     pub fn new(room: &Room) -> Self {
-        let reason = |closed: &Arc<LiveRecord>| closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
+        let reason = |closed: &Arc<LiveRecord>| {
+            closed
+                .closure
+                .map_or(CloseReason::Requested, |closure| closure.reason)
+        };
         let (record, closed) = (Arc::new(room.record.clone()), room.closed().map(reason));
-        Self { record, closed, unanswered: 0 }
+        Self {
+            record,
+            closed,
+            unanswered: 0,
+        }
     }
 }
 
-/// The lives whose last look had no answer, at most one look for each epoch: a live that is loaded and evicted again
-/// and again while one node is away adds no more.
+/// The lives whose last look had no answer, at most one look for each epoch: a live that is loaded
+/// and evicted again and again while one node is away adds no more.
 #[derive(Debug, Default)]
 pub(super) struct RetriedLooks(HashMap<LiveEpoch, EndedLive>);
 
 impl RetriedLooks {
-    /// Takes in a look that had no answer. Returns when it is due again; `None` if another one of this epoch waits.
+    /// Takes in a look that had no answer. Returns when it is due again; `None` if another one of
+    /// this epoch waits.
     pub(super) fn add(&mut self, mut live: EndedLive, now: Millis) -> Option<Millis> {
         let at = now + BACKOFF.wait(live.unanswered);
         live.unanswered += 1;

@@ -10,9 +10,10 @@ pub use crate::store::Figures;
 pub enum Quality {
     /// The store answers, and every gateway with viewers renews its lease, this one among them.
     Exact,
-    /// A part of the store that has something of the live does not answer, a gateway with viewers is late with its
-    /// lease, messages of some gateway do not arrive and the last check is old, another program wrote to the live's
-    /// sets, or the store lost data and not everything was written again.
+    /// A part of the store that has something of the live does not answer, a gateway with viewers
+    /// is late with its lease, messages of some gateway do not arrive and the last check is old,
+    /// another program wrote to the live's sets, or the store lost data and not everything was
+    /// written again.
     Partial,
     /// The store is away: the last known figures.
     Stale,

@@ -1,10 +1,11 @@
-//! Which gateways are alive, as this one sees it: it reads all leases with each renewal of its own, and judges them by
-//! its own monotonic clock. Pure: times and answers come in, burials go out. `sync::lease` makes the calls; everybody
-//! else reads the [`Roster`].
+//! Which gateways are alive, as this one sees it: it reads all leases with each renewal of its own,
+//! and judges them by its own monotonic clock. Pure: times and answers come in, burials go out.
+//! `sync::lease` makes the calls; everybody else reads the [`Roster`].
 //!
-//! A gateway whose count does not change for [`Observer::silence`] is to be buried. An observer that could not read the
-//! leases for a while starts its observations again: while nobody can reach the leases, nobody can renew one. So no
-//! clock but the observer's own takes part, and only as the time between two of its own looks.
+//! A gateway whose count does not change for [`Observer::silence`] is to be buried. An observer
+//! that could not read the leases for a while starts its observations again: while nobody can reach
+//! the leases, nobody can renew one. So no clock but the observer's own takes part, and only as the
+//! time between two of its own looks.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::store::{Burial, Leases, MAX_BATCH};
 /// The gateways as the last look at the leases saw them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roster {
-    /// Gateways with a lease, this one included, and gateways whose lease vanished less than a lease ago: the store
-    /// lost its data, and they have yet to renew.
+    /// Gateways with a lease, this one included, and gateways whose lease vanished less than a
+    /// lease ago: the store lost its data, and they have yet to renew.
     pub living: BTreeSet<GatewayId>,
     /// Living gateways that have not renewed for half a lease, or whose lease vanished.
     pub late: BTreeSet<GatewayId>,
@@ -39,7 +40,8 @@ impl Roster {
         self.living.contains(gateway) || self.just_heard.contains(gateway)
     }
 
-    /// Whether a gateway is neither living nor buried: its lease was lost, or it is of another version of this program.
+    /// Whether a gateway is neither living nor buried: its lease was lost, or it is of another
+    /// version of this program.
     pub fn is_unknown(&self, gateway: &GatewayId) -> bool {
         !self.counts(gateway) && !self.dead.contains(gateway)
     }
@@ -53,7 +55,8 @@ pub struct Gateways {
     late: Duration,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
-    /// Dead gateways whose members may still be in some slice, and when this gateway learned of the burial.
+    /// Dead gateways whose members may still be in some slice, and when this gateway learned of the
+    /// burial.
     unswept: Mutex<HashMap<GatewayId, Millis>>,
     /// When dead gateways renewed their leases last, by the store's clock.
     renewed: Mutex<HashMap<GatewayId, UnixMillis>>,
@@ -70,7 +73,8 @@ pub struct RosterChange {
 }
 
 impl Gateways {
-    /// Knows of no other gateway yet. Leases have the length `lease`, and gateways renew them every `refresh`.
+    /// Knows of no other gateway yet. Leases have the length `lease`, and gateways renew them every
+    /// `refresh`.
     pub fn new(lease: Duration, refresh: Duration) -> Self {
         let late = lease / 2;
         let (lease, refresh) = (millis(lease), millis(refresh));
@@ -78,7 +82,11 @@ impl Gateways {
             own: Arc::default(),
             late,
             roster: ArcSwap::default(),
-            observer: Mutex::new(Observer { lease, refresh, ..Observer::default() }),
+            observer: Mutex::new(Observer {
+                lease,
+                refresh,
+                ..Observer::default()
+            }),
             unswept: Mutex::default(),
             renewed: Mutex::default(),
             buried: Notify::new(),
@@ -94,7 +102,8 @@ impl Gateways {
         self.own.is_late(now, self.late)
     }
 
-    /// Whether this gateway's first lease is late. Without one it makes no entries, so its fans are not in the store.
+    /// Whether this gateway's first lease is late. Without one it makes no entries, so its fans are
+    /// not in the store.
     pub(crate) fn has_no_lease(&self, now: Millis) -> bool {
         !self.own.was_ever_renewed() && self.own_lease_is_late(now)
     }
@@ -104,7 +113,8 @@ impl Gateways {
         self.has_no_lease(now) && !self.own.was_ever_renewed_at_all()
     }
 
-    /// The most members that one call may remove from a slice: the store looks for each of them at every gateway.
+    /// The most members that one call may remove from a slice: the store looks for each of them at
+    /// every gateway.
     pub(crate) fn removals_a_call(&self) -> usize {
         (MAX_BATCH / self.roster().living.len().max(1)).max(10)
     }
@@ -120,7 +130,9 @@ impl Gateways {
 
     /// Notes that these gateways were swept from every open live.
     pub(crate) fn swept(&self, dead: &HashSet<GatewayId>) {
-        self.unswept.lock().retain(|gateway, _| !dead.contains(gateway));
+        self.unswept
+            .lock()
+            .retain(|gateway, _| !dead.contains(gateway));
     }
 
     /// Leaves the sweeps to another gateway.
@@ -128,9 +140,10 @@ impl Gateways {
         self.unswept.lock().clear();
     }
 
-    /// Notes that the store lost data, or came back with older data. The leases that this gateway knows, and what their
-    /// gateways wrote, are in doubt until each of them was renewed twice: with the first renewal, a gateway finds the
-    /// loss out, and by the second it has written again what it holds.
+    /// Notes that the store lost data, or came back with older data. The leases that this gateway
+    /// knows, and what their gateways wrote, are in doubt until each of them was renewed twice:
+    /// with the first renewal, a gateway finds the loss out, and by the second it has written again
+    /// what it holds.
     pub fn doubt(&self) {
         let mut observer = self.observer.lock();
         observer.doubt();
@@ -142,8 +155,8 @@ impl Gateways {
         self.unswept.lock().get(gateway).copied()
     }
 
-    /// When a dead gateway renewed its lease last, by the store's clock. It tells people when its users were here last
-    /// and decides nothing.
+    /// When a dead gateway renewed its lease last, by the store's clock. It tells people when its
+    /// users were here last and decides nothing.
     pub(crate) fn renewed_at(&self, gateway: &GatewayId) -> Option<UnixMillis> {
         self.renewed.lock().get(gateway).copied()
     }
@@ -151,15 +164,17 @@ impl Gateways {
     /// The time since the oldest burial whose sweep is not over.
     pub(crate) fn oldest_unswept(&self, now: Millis) -> Duration {
         let first = self.unswept.lock().values().min().copied();
-        first.map_or(Duration::ZERO, |at| Duration::from_millis(now.saturating_sub(at)))
+        first.map_or(Duration::ZERO, |at| {
+            Duration::from_millis(now.saturating_sub(at))
+        })
     }
 
     pub(crate) fn roster(&self) -> Arc<Roster> {
         self.roster.load_full()
     }
 
-    /// Notes a message of a gateway. An unknown gateway started after the last look, and counts until the next one.
-    /// True if the gateway was unknown.
+    /// Notes a message of a gateway. An unknown gateway started after the last look, and counts
+    /// until the next one. True if the gateway was unknown.
     pub(crate) fn heard(&self, gateway: &GatewayId) -> bool {
         if !self.roster.load().is_unknown(gateway) {
             return false;
@@ -173,7 +188,11 @@ impl Gateways {
 
     /// Notes an unknown gateway that has an entry in a slice but no lease.
     pub fn note_unlisted(&self, gateway: &GatewayId, now: Millis) {
-        self.observer.lock().unlisted.entry(gateway.clone()).or_insert(now);
+        self.observer
+            .lock()
+            .unlisted
+            .entry(gateway.clone())
+            .or_insert(now);
     }
 
     /// The gateways to bury with the look that is about to be made.
@@ -186,8 +205,14 @@ impl Gateways {
         self.observer.lock().next_look()
     }
 
-    /// Takes in the leases, asked for at `asked` and answered at `now`. The walk sweeps what the newly buried hold.
-    pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> RosterChange {
+    /// Takes in the leases, asked for at `asked` and answered at `now`. The walk sweeps what the
+    /// newly buried hold.
+    pub fn looked(
+        &self,
+        own: &GatewayId,
+        leases: &Leases,
+        (asked, now): (Millis, Millis),
+    ) -> RosterChange {
         let mut observer = self.observer.lock();
         if now.saturating_sub(asked) > observer.gap() {
             // The answer is old.
@@ -197,13 +222,26 @@ impl Gateways {
         self.own.set_peers_unproven(!observer.unproven.is_empty());
         let before = self.roster.load();
         let roster = Roster {
-            living: leases.living.iter().map(|(gateway, _)| gateway).chain(observer.vanished.keys()).cloned().collect(),
+            living: leases
+                .living
+                .iter()
+                .map(|(gateway, _)| gateway)
+                .chain(observer.vanished.keys())
+                .cloned()
+                .collect(),
             late: observer.late(now),
-            dead: leases.dead.iter().map(|(gateway, _)| gateway).cloned().collect(),
+            dead: leases
+                .dead
+                .iter()
+                .map(|(gateway, _)| gateway)
+                .cloned()
+                .collect(),
             just_heard: BTreeSet::new(),
         };
-        let change =
-            RosterChange { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
+        let change = RosterChange {
+            died: roster.dead.difference(&before.dead).cloned().collect(),
+            roster: roster != **before,
+        };
         if change.roster {
             self.roster.store(Arc::new(roster));
         }
@@ -239,20 +277,28 @@ const PROOFS: u8 = 2;
 
 impl Observer {
     fn doubt(&mut self) {
-        self.unproven = self.seen.keys().chain(self.vanished.keys()).map(|gateway| (gateway.clone(), PROOFS)).collect();
+        self.unproven = self
+            .seen
+            .keys()
+            .chain(self.vanished.keys())
+            .map(|gateway| (gateway.clone(), PROOFS))
+            .collect();
     }
 
     /// Notes that a gateway has renewed its lease since the last look.
     fn renewed(&mut self, gateway: &GatewayId) {
-        let Some(left) = self.unproven.get_mut(gateway) else { return };
+        let Some(left) = self.unproven.get_mut(gateway) else {
+            return;
+        };
         *left -= 1;
         if *left == 0 {
             self.unproven.remove(gateway);
         }
     }
 
-    /// How long the count of a dead gateway stays the same: half a refresh less than a lease, since the first look at a
-    /// count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
+    /// How long the count of a dead gateway stays the same: half a refresh less than a lease, since
+    /// the first look at a count comes up to a whole refresh after the renewal. So the dead are out
+    /// within a lease and two seconds.
     fn silence(&self) -> Millis {
         self.lease - self.refresh / 2
     }
@@ -264,19 +310,36 @@ impl Observer {
 
     fn restart(&mut self, now: Millis) {
         self.seen.values_mut().for_each(|(_, since)| *since = now);
-        self.vanished.values_mut().chain(self.unlisted.values_mut()).for_each(|since| *since = now);
+        self.vanished
+            .values_mut()
+            .chain(self.unlisted.values_mut())
+            .for_each(|since| *since = now);
     }
 
     fn burials(&mut self, now: Millis) -> Vec<Burial> {
-        if self.answered.is_none_or(|answered| now.saturating_sub(answered) > self.gap()) {
+        if self
+            .answered
+            .is_none_or(|answered| now.saturating_sub(answered) > self.gap())
+        {
             self.restart(now);
             return Vec::new();
         }
         let silence = self.silence();
-        let still = self.seen.iter().filter(|(_, (_, since))| now.saturating_sub(*since) >= silence);
-        let still = still.map(|(gateway, (count, _))| Burial { gateway: gateway.clone(), count: Some(*count) });
-        let lost = self.without_lease().filter(|(_, since)| now.saturating_sub(**since) >= self.lease);
-        let lost = lost.map(|(gateway, _)| Burial { gateway: gateway.clone(), count: None });
+        let still = self
+            .seen
+            .iter()
+            .filter(|(_, (_, since))| now.saturating_sub(*since) >= silence);
+        let still = still.map(|(gateway, (count, _))| Burial {
+            gateway: gateway.clone(),
+            count: Some(*count),
+        });
+        let lost = self
+            .without_lease()
+            .filter(|(_, since)| now.saturating_sub(**since) >= self.lease);
+        let lost = lost.map(|(gateway, _)| Burial {
+            gateway: gateway.clone(),
+            count: None,
+        });
         still.chain(lost).collect()
     }
 
@@ -288,7 +351,10 @@ impl Observer {
     fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
         let before = std::mem::take(&mut self.seen);
         for (gateway, count) in leases.living.iter().filter(|(gateway, _)| gateway != own) {
-            let since = before.get(gateway).filter(|(known, _)| known == count).map(|(_, since)| *since);
+            let since = before
+                .get(gateway)
+                .filter(|(known, _)| known == count)
+                .map(|(_, since)| *since);
             if since.is_none() {
                 self.renewed(gateway);
             }
@@ -297,7 +363,10 @@ impl Observer {
             self.unlisted.remove(gateway);
             self.vanished.remove(gateway);
         }
-        for gateway in before.into_keys().filter(|gateway| !self.seen.contains_key(gateway)) {
+        for gateway in before
+            .into_keys()
+            .filter(|gateway| !self.seen.contains_key(gateway))
+        {
             self.vanished.entry(gateway).or_insert(now);
         }
         for gateway in leases.dead.iter().map(|(gateway, _)| gateway).chain([own]) {
@@ -305,18 +374,27 @@ impl Observer {
             self.unlisted.remove(gateway);
         }
         let (seen, vanished) = (&self.seen, &self.vanished);
-        self.unproven.retain(|gateway, _| seen.contains_key(gateway) || vanished.contains_key(gateway));
+        self.unproven
+            .retain(|gateway, _| seen.contains_key(gateway) || vanished.contains_key(gateway));
         self.answered = Some(now);
     }
 
     fn late(&self, now: Millis) -> BTreeSet<GatewayId> {
-        let late = self.seen.iter().filter(|(_, (_, since))| now.saturating_sub(*since) >= self.lease / 2);
-        late.map(|(gateway, _)| gateway).chain(self.vanished.keys()).cloned().collect()
+        let late = self
+            .seen
+            .iter()
+            .filter(|(_, (_, since))| now.saturating_sub(*since) >= self.lease / 2);
+        late.map(|(gateway, _)| gateway)
+            .chain(self.vanished.keys())
+            .cloned()
+            .collect()
     }
 
     fn next_look(&self) -> Option<Millis> {
         let silent = self.seen.values().map(|(_, since)| since + self.silence());
-        silent.chain(self.without_lease().map(|(_, since)| since + self.lease)).min()
+        silent
+            .chain(self.without_lease().map(|(_, since)| since + self.lease))
+            .min()
     }
 }
 
@@ -332,23 +410,36 @@ mod tests {
     fn leases(living: &[(&str, u64)], dead: &[&str]) -> Leases {
         Leases {
             own: Lease { born: 0, count: 1 },
-            living: living.iter().map(|(name, count)| (id(name), *count)).collect(),
+            living: living
+                .iter()
+                .map(|(name, count)| (id(name), *count))
+                .collect(),
             dead: dead.iter().map(|name| (id(name), 0)).collect(),
         }
     }
 
-    /// Leases of 15 s that are renewed each 2 s: 14 s of standing still are death, and 5 s without a look a gap.
+    /// Leases of 15 s that are renewed each 2 s: 14 s of standing still are death, and 5 s without
+    /// a look a gap.
     fn gateways() -> Gateways {
         Gateways::new(Duration::from_secs(15), Duration::from_secs(2))
     }
 
-    fn look(gateways: &Gateways, now: Millis, living: &[(&str, u64)], dead: &[&str]) -> (Vec<Burial>, RosterChange) {
+    fn look(
+        gateways: &Gateways,
+        now: Millis,
+        living: &[(&str, u64)],
+        dead: &[&str],
+    ) -> (Vec<Burial>, RosterChange) {
         let burials = gateways.burials(now);
-        (burials, gateways.looked(&id("me"), &leases(living, dead), (now, now)))
+        (
+            burials,
+            gateways.looked(&id("me"), &leases(living, dead), (now, now)),
+        )
     }
 
     #[test]
-    fn a_gateway_whose_count_stands_still_is_buried_by_the_observers_own_clock_and_only_at_that_count() {
+    fn a_gateway_whose_count_stands_still_is_buried_by_the_observers_own_clock_and_only_at_that_count()
+     {
         let gateways = gateways();
         for now in (0..=12).step_by(2) {
             let (burials, _) = look(&gateways, now * 1_000, &[("me", now), ("a", 7)], &[]);
@@ -356,7 +447,13 @@ mod tests {
         }
         assert_eq!(gateways.next_look(), Some(14_000));
         let (burials, change) = look(&gateways, 14_000, &[("me", 9)], &["a"]);
-        assert_eq!(burials, [Burial { gateway: id("a"), count: Some(7) }]);
+        assert_eq!(
+            burials,
+            [Burial {
+                gateway: id("a"),
+                count: Some(7)
+            }]
+        );
         assert_eq!(change.died, [id("a")]);
         assert!(!gateways.roster().counts(&id("a")) && gateways.roster().counts(&id("me")));
     }
@@ -377,7 +474,11 @@ mod tests {
         let gateways = gateways();
         look(&gateways, 0, &[("a", 7)], &[]);
         let (burials, _) = look(&gateways, 20_000, &[("a", 7)], &[]);
-        assert_eq!(burials, [], "the leases may have been away, and with them every renewal");
+        assert_eq!(
+            burials,
+            [],
+            "the leases may have been away, and with them every renewal"
+        );
         for now in (22..34).step_by(2) {
             look(&gateways, now * 1_000, &[("a", 7)], &[]);
         }
@@ -393,7 +494,13 @@ mod tests {
         for now in (2..16).step_by(2) {
             assert_eq!(look(&gateways, now * 1_000, &[("back", now)], &[]).0, []);
         }
-        assert_eq!(gateways.burials(16_000), [Burial { gateway: id("lost"), count: None }]);
+        assert_eq!(
+            gateways.burials(16_000),
+            [Burial {
+                gateway: id("lost"),
+                count: None
+            }]
+        );
     }
 
     #[test]
@@ -402,7 +509,9 @@ mod tests {
         look(&gateways, 0, &[("a", 7), ("b", 1)], &[]);
         look(&gateways, 2_000, &[], &["b"]);
         let roster = gateways.roster();
-        assert!(roster.counts(&id("a")) && roster.late.contains(&id("a")) && !roster.counts(&id("b")));
+        assert!(
+            roster.counts(&id("a")) && roster.late.contains(&id("a")) && !roster.counts(&id("b"))
+        );
         look(&gateways, 4_000, &[("a", 8)], &[]);
         assert!(gateways.roster().late.is_empty());
         for now in (6..22).step_by(2) {
@@ -413,21 +522,50 @@ mod tests {
         assert_eq!(gateways.burials(20_990), []);
         gateways.looked(&id("me"), &leases(&[], &[]), (20_990, 21_010));
         let (burials, _) = look(&gateways, 21_020, &[], &["a"]);
-        assert_eq!(burials, [Burial { gateway: id("a"), count: None }]);
+        assert_eq!(
+            burials,
+            [Burial {
+                gateway: id("a"),
+                count: None
+            }]
+        );
         assert!(!gateways.roster().counts(&id("a")));
     }
 
     #[test]
     fn after_a_loss_every_gateway_is_in_doubt_until_it_renewed_twice_or_was_buried() {
         let gateways = gateways();
-        look(&gateways, 0, &[("me", 1), ("a", 7), ("b", 7), ("old", 3)], &[]);
+        look(
+            &gateways,
+            0,
+            &[("me", 1), ("a", 7), ("b", 7), ("old", 3)],
+            &[],
+        );
         assert!(!gateways.own.are_peers_unproven());
         gateways.doubt();
         look(&gateways, 2_000, &[("me", 2), ("a", 8), ("old", 3)], &[]);
-        look(&gateways, 4_000, &[("me", 3), ("a", 9), ("b", 1), ("old", 3)], &[]);
-        look(&gateways, 6_000, &[("me", 4), ("a", 10), ("b", 2), ("old", 3)], &[]);
-        assert!(gateways.own.are_peers_unproven(), "a lease of older data does not move");
-        look(&gateways, 8_000, &[("me", 5), ("a", 11), ("b", 3)], &["old"]);
+        look(
+            &gateways,
+            4_000,
+            &[("me", 3), ("a", 9), ("b", 1), ("old", 3)],
+            &[],
+        );
+        look(
+            &gateways,
+            6_000,
+            &[("me", 4), ("a", 10), ("b", 2), ("old", 3)],
+            &[],
+        );
+        assert!(
+            gateways.own.are_peers_unproven(),
+            "a lease of older data does not move"
+        );
+        look(
+            &gateways,
+            8_000,
+            &[("me", 5), ("a", 11), ("b", 3)],
+            &["old"],
+        );
         assert!(!gateways.own.are_peers_unproven());
     }
 
@@ -435,7 +573,11 @@ mod tests {
     fn a_gateway_that_has_just_started_counts_before_its_lease_was_seen() {
         let gateways = gateways();
         look(&gateways, 0, &[], &["dead"]);
-        assert!(gateways.heard(&id("new")) && !gateways.heard(&id("new")) && !gateways.heard(&id("dead")));
+        assert!(
+            gateways.heard(&id("new"))
+                && !gateways.heard(&id("new"))
+                && !gateways.heard(&id("dead"))
+        );
         assert!(gateways.roster().counts(&id("new")) && !gateways.roster().counts(&id("dead")));
         look(&gateways, 2_000, &[], &["dead"]);
         assert!(!gateways.roster().counts(&id("new")), "it has no lease");

@@ -20,13 +20,21 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
         }
     }
     for platform in platforms {
-        drift += platform.slices().iter().map(|slice| slice.lock().drift()).sum::<usize>();
+        drift += platform
+            .slices()
+            .iter()
+            .map(|slice| slice.lock().drift())
+            .sum::<usize>();
     }
-    metrics.online_users.set(users.as_ref().map_or(0, |users| users.here()) as i64);
+    metrics
+        .online_users
+        .set(users.as_ref().map_or(0, |users| users.here()) as i64);
     metrics.lives.set(rooms.len() as i64);
     metrics.members.set(members as i64);
     metrics.fans.set(fans as i64);
     metrics.fan_check_queue.set(unchecked as i64);
     metrics.drift.set(drift as i64);
-    metrics.ghost_oldest_seconds.set(gateways.oldest_unswept(now).as_secs() as i64);
+    metrics
+        .ghost_oldest_seconds
+        .set(gateways.oldest_unswept(now).as_secs() as i64);
 }

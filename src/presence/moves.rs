@@ -1,6 +1,7 @@
-//! Who came to a live through this gateway or left it since the other gateways were last told. Nobody wants to know
-//! unless some viewer of the live asked for friends, so a room keeps quiet until somebody does: it stops when a message
-//! reaches nobody, and begins again when a gateway says that it wants to hear.
+//! Who came to a live through this gateway or left it since the other gateways were last told.
+//! Nobody wants to know unless some viewer of the live asked for friends, so a room keeps quiet
+//! until somebody does: it stops when a message reaches nobody, and begins again when a gateway
+//! says that it wants to hear.
 
 use std::collections::HashSet;
 
@@ -8,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::base::ids::UserId;
 
-/// Maximum users per message: with the longest ids they fit [`crate::store::MAX_MESSAGE`]. If more moved since the last
-/// message, everybody counts as moved.
+/// Maximum users per message: with the longest ids they fit [`crate::store::MAX_MESSAGE`]. If more
+/// moved since the last message, everybody counts as moved.
 pub const MOST_USERS: usize = 500;
 
 #[derive(Debug, Default)]
@@ -72,8 +73,8 @@ impl Moves {
         !state.quiet
     }
 
-    /// Notes that a gateway wants to hear, or that one may have said so unheard. True if a message is due, because a
-    /// move may have gone untold.
+    /// Notes that a gateway wants to hear, or that one may have said so unheard. True if a message
+    /// is due, because a move may have gone untold.
     pub fn note_asked(&self) -> bool {
         let mut state = self.0.lock();
         state.asked += 1;
@@ -88,7 +89,10 @@ impl Moves {
     pub fn take(&self) -> Option<Batch> {
         let mut state = self.0.lock();
         let batch = std::mem::take(&mut state.waiting);
-        (!batch.is_empty()).then_some(Batch { asked: state.asked, ..batch })
+        (!batch.is_empty()).then_some(Batch {
+            asked: state.asked,
+            ..batch
+        })
     }
 
     /// Notes how many gateways a message reached.
@@ -107,7 +111,10 @@ impl Moves {
         if batch.anybody {
             state.waiting.set_anybody();
         }
-        batch.users.into_iter().for_each(|user| state.waiting.add(user));
+        batch
+            .users
+            .into_iter()
+            .for_each(|user| state.waiting.add(user));
     }
 }
 

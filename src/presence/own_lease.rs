@@ -1,7 +1,8 @@
-//! This gateway's own lease and its ids, as the parts of the gateway read them. `sync::lease` renews the lease.
+//! This gateway's own lease and its ids, as the parts of the gateway read them. `sync::lease`
+//! renews the lease.
 //!
-//! Peers may bury a gateway that does not renew its lease. A buried gateway never comes back under the same id: it goes
-//! on under a new one, which is a new [`Incarnation`].
+//! Peers may bury a gateway that does not renew its lease. A buried gateway never comes back under
+//! the same id: it goes on under a new one, which is a new [`Incarnation`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +27,8 @@ pub struct OwnLease {
     incarnation: ArcSwap<Incarnation>,
     /// The ids under which this gateway was buried.
     former: Mutex<Vec<GatewayId>>,
-    /// When the gateway asked for the last renewal that was answered, under the present id; 0 is never.
+    /// When the gateway asked for the last renewal that was answered, under the present id; 0 is
+    /// never.
     renewed: AtomicU64,
     /// The same under a former id.
     renewed_before: AtomicU64,
@@ -34,7 +36,8 @@ pub struct OwnLease {
     tried: AtomicU64,
     /// How often the lease was renewed, under all ids.
     renewals: AtomicU64,
-    /// Since this gateway last found that the store lost data, some other gateway has not renewed its lease twice.
+    /// Since this gateway last found that the store lost data, some other gateway has not renewed
+    /// its lease twice.
     peers_unproven: AtomicBool,
     /// The lease is late, or the store is away: what other gateways do is not known.
     out_of_touch: AtomicBool,
@@ -44,14 +47,18 @@ pub struct OwnLease {
 
 impl Default for Incarnation {
     fn default() -> Self {
-        Self { id: GatewayId::random(), number: 1 }
+        Self {
+            id: GatewayId::random(),
+            number: 1,
+        }
     }
 }
 
 impl OwnLease {
     /// Gives the first incarnation its id, before any call is made under another one.
     pub fn begin_as(&self, id: GatewayId) {
-        self.incarnation.store(Arc::new(Incarnation { id, number: 1 }));
+        self.incarnation
+            .store(Arc::new(Incarnation { id, number: 1 }));
     }
 
     pub fn incarnation(&self) -> Arc<Incarnation> {
@@ -73,10 +80,12 @@ impl OwnLease {
         renewed != 0 && now.saturating_sub(renewed) <= millis(within)
     }
 
-    /// Whether no lease was renewed for so long, under this id or a former one. If none ever was, the time counts from
-    /// the start.
+    /// Whether no lease was renewed for so long, under this id or a former one. If none ever was,
+    /// the time counts from the start.
     pub fn is_late(&self, now: Millis, after: Duration) -> bool {
-        let last = self.renewed_at().max(self.renewed_before.load(Ordering::Relaxed));
+        let last = self
+            .renewed_at()
+            .max(self.renewed_before.load(Ordering::Relaxed));
         now.saturating_sub(last) > millis(after)
     }
 
@@ -94,17 +103,19 @@ impl OwnLease {
         self.renewed.load(Ordering::Relaxed)
     }
 
-    /// Notes that a slice knows nothing of this gateway: it may have been buried, or the store lost data.
+    /// Notes that a slice knows nothing of this gateway: it may have been buried, or the store lost
+    /// data.
     pub fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this gateway may make entries: its lease was just renewed; or the lease's node is away, and no slice has
-    /// answered since that it knows nothing of this gateway. A gateway that was frozen has not tried to renew. It may
-    /// have been buried meanwhile, so it must try first.
+    /// Whether this gateway may make entries: its lease was just renewed; or the lease's node is
+    /// away, and no slice has answered since that it knows nothing of this gateway. A gateway that
+    /// was frozen has not tried to renew. It may have been buried meanwhile, so it must try first.
     pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
         let tried = now.saturating_sub(self.tried.load(Ordering::Relaxed)) <= millis(fresh);
-        self.is_fresh(now, fresh) || (tried && self.was_ever_renewed() && !self.in_doubt.load(Ordering::Relaxed))
+        self.is_fresh(now, fresh)
+            || (tried && self.was_ever_renewed() && !self.in_doubt.load(Ordering::Relaxed))
     }
 
     /// Notes that a renewal ended, with an answer or without.
@@ -122,7 +133,8 @@ impl OwnLease {
         self.peers_unproven.store(unproven, Ordering::Relaxed);
     }
 
-    /// Whether other gateways may not have found yet that the store lost data: figures are in doubt.
+    /// Whether other gateways may not have found yet that the store lost data: figures are in
+    /// doubt.
     pub fn are_peers_unproven(&self) -> bool {
         self.peers_unproven.load(Ordering::Relaxed)
     }
@@ -137,8 +149,8 @@ impl OwnLease {
         !self.are_peers_unproven() && !self.out_of_touch.load(Ordering::SeqCst)
     }
 
-    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so who found a loss with
-    /// this renewal notes the doubt first.
+    /// Notes that the renewal asked for at `asked` succeeded. Peaks noted before become sure, so
+    /// who found a loss with this renewal notes the doubt first.
     pub fn note_renewal(&self, asked: Millis) {
         self.renewals.fetch_add(1, Ordering::Relaxed);
         self.in_doubt.store(false, Ordering::Relaxed);
@@ -148,9 +160,13 @@ impl OwnLease {
     /// Takes a new id, and answers the incarnation that begins with it.
     pub fn begin_anew(&self) -> Arc<Incarnation> {
         let former = self.incarnation();
-        let next = Arc::new(Incarnation { id: GatewayId::random(), number: former.number + 1 });
+        let next = Arc::new(Incarnation {
+            id: GatewayId::random(),
+            number: former.number + 1,
+        });
         self.former.lock().push(former.id.clone());
-        self.renewed_before.fetch_max(self.renewed_at(), Ordering::Relaxed);
+        self.renewed_before
+            .fetch_max(self.renewed_at(), Ordering::Relaxed);
         self.renewed.store(0, Ordering::Relaxed);
         self.incarnation.store(next.clone());
         next
@@ -171,9 +187,15 @@ mod tests {
         lease.note_renewal(1_000);
         assert!(lease.may_register(6_000, FRESH));
         lease.note_attempt(20_000);
-        assert!(lease.may_register(20_000, FRESH), "the node of the leases is away");
+        assert!(
+            lease.may_register(20_000, FRESH),
+            "the node of the leases is away"
+        );
         lease.doubt();
-        assert!(!lease.may_register(20_000, FRESH), "a slice knew nothing of this gateway");
+        assert!(
+            !lease.may_register(20_000, FRESH),
+            "a slice knew nothing of this gateway"
+        );
     }
 
     #[test]
@@ -184,7 +206,10 @@ mod tests {
         lease.note_renewal(8_000);
         assert!(!lease.is_late(15_000, late) && lease.is_late(15_001, late));
         lease.begin_anew();
-        assert!(!lease.is_late(15_000, late) && lease.is_late(15_001, late), "a new id is no lease");
+        assert!(
+            !lease.is_late(15_000, late) && lease.is_late(15_001, late),
+            "a new id is no lease"
+        );
     }
 
     #[test]
@@ -192,6 +217,9 @@ mod tests {
         let lease = OwnLease::default();
         lease.note_renewal(1_000);
         lease.note_attempt(1_000);
-        assert!(!lease.may_register(50_000, FRESH), "it may have been buried meanwhile");
+        assert!(
+            !lease.may_register(50_000, FRESH),
+            "it may have been buried meanwhile"
+        );
     }
 }

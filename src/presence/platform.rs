@@ -1,14 +1,15 @@
-//! The users of the platform who are in a set through this gateway, whether or not they joined a live: those online,
-//! who have a socket or whose connection broke a moment ago, and the streamers with a socket. Such a set in the store
-//! is always open, in one epoch.
+//! The users of the platform who are in a set through this gateway, whether or not they joined a
+//! live: those online, who have a socket or whose connection broke a moment ago, and the streamers
+//! with a socket. Such a set in the store is always open, in one epoch.
 //!
-//! Of users online the store also notes when they were last seen. The call that takes users out of the set notes it,
-//! and the call that puts them in forgets it, in one step: so everybody is in one of the two. A call of its own notes
-//! the others: those who came and went between two calls, and those who left while the store lost the set or came back
-//! with older data.
+//! Of users online the store also notes when they were last seen. The call that takes users out of
+//! the set notes it, and the call that puts them in forgets it, in one step: so everybody is in one
+//! of the two. A call of its own notes the others: those who came and went between two calls, and
+//! those who left while the store lost the set or came back with older data.
 //!
-//! The store also notes in which lives each user online is. A call says that a user came to a live or left it. After
-//! its answer, gateways with viewers who asked for their friends there hear of it ([`Telling::moved`]). Never awaits.
+//! The store also notes in which lives each user online is. A call says that a user came to a live
+//! or left it. After its answer, gateways with viewers who asked for their friends there hear of it
+//! ([`Telling::moved`]). Never awaits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,12 +22,13 @@ use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
 use crate::store::{HeldMembers, MAX_BATCH, MAX_LIVES, SliceSize};
 
-/// The most users of one slice whose times wait for the store. While the store is away, a further user who leaves the
-/// set counts as seen when the call takes the user out; a further user who came and went meanwhile is not noted.
+/// The most users of one slice whose times wait for the store. While the store is away, a further
+/// user who leaves the set counts as seen when the call takes the user out; a further user who came
+/// and went meanwhile is not noted.
 const MAX_SEEN: usize = 65_536;
 
-/// Of each user, so many lives that the user came to or left are remembered until the store knows. If there are more,
-/// anybody may have moved.
+/// Of each user, so many lives that the user came to or left are remembered until the store knows.
+/// If there are more, anybody may have moved.
 const MOST_MOVED: usize = 64;
 
 /// The users of the platform in one set.
@@ -111,7 +113,10 @@ impl Platform {
 
     /// Whether a user is here.
     pub fn is_here(&self, user: &UserId) -> bool {
-        self.users[self.place_of(user)].lock().here.contains_key(user)
+        self.users[self.place_of(user)]
+            .lock()
+            .here
+            .contains_key(user)
     }
 
     /// Notes a socket of a user.
@@ -130,7 +135,9 @@ impl Platform {
     pub fn leave(&self, user: &UserId, heard: Millis) {
         let place = self.place_of(user);
         let mut users = self.users[place].lock();
-        let Some(here) = users.here.get_mut(user) else { return };
+        let Some(here) = users.here.get_mut(user) else {
+            return;
+        };
         here.sockets -= 1;
         here.heard = here.heard.max(heard);
         if here.sockets > 0 {
@@ -155,8 +162,9 @@ impl Platform {
         self.change_lives(user, |lives| lives.push(live.clone()))
     }
 
-    /// A socket of a user gave up its seat in a live. True if the store has to be told. That is so even if the live has
-    /// closed: it may be open again by then, and those in it must hear that the user is gone.
+    /// A socket of a user gave up its seat in a live. True if the store has to be told. That is so
+    /// even if the live has closed: it may be open again by then, and those in it must hear that
+    /// the user is gone.
     pub fn leave_live(&self, user: &UserId, live: &LiveId) -> bool {
         self.change_lives(user, |lives| give_up(lives, live))
     }
@@ -185,8 +193,8 @@ impl Platform {
         true
     }
 
-    /// What a call tells of the lives of those who are there, and of those who left. [`Self::not_told`] takes back what
-    /// the call did not do.
+    /// What a call tells of the lives of those who are there, and of those who left.
+    /// [`Self::not_told`] takes back what the call did not do.
     pub fn telling(&self, place: usize, here: &[UserId], gone: &[UserId]) -> Telling {
         if self.set != OnlineSet::Users {
             return Telling::default();
@@ -195,17 +203,27 @@ impl Platform {
         let mut telling = Telling::default();
         for user in here.iter().chain(gone) {
             let moved = users.moved.remove(user).unwrap_or_default();
-            telling.moved.extend(moved.into_iter().map(|live| (live, user.clone())));
+            telling
+                .moved
+                .extend(moved.into_iter().map(|live| (live, user.clone())));
         }
-        // A read-back may have shown that the store knows of a move although the call that said so had no answer.
+        // A read-back may have shown that the store knows of a move although the call that said so
+        // had no answer.
         let state = self.slices[place].lock();
-        for (user, moved) in users.moved.extract_if(|user, _| state.desired().is_settled(user)) {
-            telling.moved.extend(moved.into_iter().map(|live| (live, user.clone())));
+        for (user, moved) in users
+            .moved
+            .extract_if(|user, _| state.desired().is_settled(user))
+        {
+            telling
+                .moved
+                .extend(moved.into_iter().map(|live| (live, user.clone())));
         }
         drop(state);
         for user in here {
             let lives = users.told_lives(user);
-            telling.moved.extend(lives.iter().map(|live| (live.clone(), user.clone())));
+            telling
+                .moved
+                .extend(lives.iter().map(|live| (live.clone(), user.clone())));
             telling.lives.push(lives);
         }
         telling
@@ -219,28 +237,33 @@ impl Platform {
         }
     }
 
-    /// Notes that it is not known who moved in the slice at this place: the store lost where users are, or other
-    /// programs wrote there.
+    /// Notes that it is not known who moved in the slice at this place: the store lost where users
+    /// are, or other programs wrote there.
     pub fn forget_moves(&self, place: usize) {
         let mut users = self.users[place].lock();
         users.moved.clear();
         users.anybody_moved = true;
     }
 
-    /// Whether anybody may have moved in the slice at this place, now that the store knows all of it. Asked once.
+    /// Whether anybody may have moved in the slice at this place, now that the store knows all of
+    /// it. Asked once.
     pub fn take_anybody_moved(&self, place: usize) -> bool {
         let mut users = self.users[place].lock();
-        users.anybody_moved && !self.slices[place].lock().is_dirty() && std::mem::take(&mut users.anybody_moved)
+        users.anybody_moved
+            && !self.slices[place].lock().is_dirty()
+            && std::mem::take(&mut users.anybody_moved)
     }
 
-    /// Takes in what the store holds for this gateway in the slice at this place, as `DesiredState::reconcile` does.
-    /// Users of whom it notes other lives than it should are told again.
+    /// Takes in what the store holds for this gateway in the slice at this place, as
+    /// `DesiredState::reconcile` does. Users of whom it notes other lives than it should are told
+    /// again.
     pub fn reconcile(&self, place: usize, entry: Option<u64>, mut held: HeldMembers) -> Difference {
         // The lock keeps users from moving meanwhile.
         let users = self.users[place].lock();
         let lives = std::mem::take(&mut held.lives);
         let is_wrong = |(user, lives): &(UserId, Vec<LiveId>)| *lives != users.told_lives(user);
-        held.missing.extend(lives.into_iter().filter(is_wrong).map(|(user, _)| user));
+        held.missing
+            .extend(lives.into_iter().filter(is_wrong).map(|(user, _)| user));
         self.slices[place].lock().reconcile(entry, &held)
     }
 
@@ -265,7 +288,8 @@ impl Platform {
         !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
     }
 
-    /// When each of these users of the slice at this place was last heard; `None` for a user of whom it is not known.
+    /// When each of these users of the slice at this place was last heard; `None` for a user of
+    /// whom it is not known.
     pub fn left(&self, place: usize, users: &[UserId]) -> Vec<Option<Millis>> {
         let seen = &self.users[place].lock().seen;
         users.iter().map(|user| seen.get(user).copied()).collect()
@@ -282,17 +306,24 @@ impl Platform {
         }
     }
 
-    /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and whom the set need not lose any more, so
-    /// that no change of the set notes when they were seen. Each comes with the time when the user was last heard.
+    /// Takes up to [`MAX_BATCH`] users of the slice at this place who went and whom the set need
+    /// not lose any more, so that no change of the set notes when they were seen. Each comes with
+    /// the time when the user was last heard.
     pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
-        let settled = users.seen.keys().filter(|user| state.desired().is_settled(user));
+        let settled = users
+            .seen
+            .keys()
+            .filter(|user| state.desired().is_settled(user));
         let some: Vec<UserId> = settled.take(MAX_BATCH).cloned().collect();
-        some.into_iter().filter_map(|user| users.seen.remove_entry(&user)).collect()
+        some.into_iter()
+            .filter_map(|user| users.seen.remove_entry(&user))
+            .collect()
     }
 
-    /// Puts users back whom [`Self::take_seen`] gave, because the call that was to note them failed.
+    /// Puts users back whom [`Self::take_seen`] gave, because the call that was to note them
+    /// failed.
     pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
         let mut users = self.users[place].lock();
         for (user, heard) in seen {
@@ -300,8 +331,9 @@ impl Platform {
         }
     }
 
-    /// Has the store told of everybody who is unsettled in the slice at this place and not here: the store lost the
-    /// slice, or came back with older data. When those were last heard is not known: not after `now`.
+    /// Has the store told of everybody who is unsettled in the slice at this place and not here:
+    /// the store lost the slice, or came back with older data. When those were last heard is not
+    /// known: not after `now`.
     pub fn note_unsettled(&self, place: usize, now: Millis) {
         let mut users = self.users[place].lock();
         let state = self.slices[place].lock();
@@ -312,8 +344,9 @@ impl Platform {
         }
     }
 
-    /// Has what the store holds for this gateway read back in the next slice: another program may have written there
-    /// and left all numbers as they were. Returns its place, and how many of its users are here.
+    /// Has what the store holds for this gateway read back in the next slice: another program may
+    /// have written there and left all numbers as they were. Returns its place, and how many of its
+    /// users are here.
     pub fn read_back_next(&self) -> (usize, usize) {
         let place = self.read_back_next.fetch_add(1, Ordering::Relaxed) % self.slices.len();
         let mut state = self.slices[place].lock();
@@ -335,7 +368,10 @@ impl Platform {
 impl Users {
     /// The lives of a user as the store is told of them: each once, the one joined last at the end.
     fn told_lives(&self, user: &UserId) -> Vec<LiveId> {
-        self.lives.get(user).map(|lives| to_tell(lives)).unwrap_or_default()
+        self.lives
+            .get(user)
+            .map(|lives| to_tell(lives))
+            .unwrap_or_default()
     }
 
     fn note_moved(&mut self, user: &UserId, live: &LiveId) {
@@ -356,7 +392,8 @@ impl Users {
         }
     }
 
-    /// Frees most of the memory that the map keeps from its peak, once few users are left. True if it did.
+    /// Frees most of the memory that the map keeps from its peak, once few users are left. True if
+    /// it did.
     fn shrink(&mut self) -> bool {
         let sparse = self.here.capacity() > 64 && self.here.len() < self.here.capacity() / 8;
         if sparse {
@@ -410,7 +447,10 @@ mod tests {
             state.answered(
                 &draft,
                 &ApplyReply::Done(SliceView {
-                    size: SliceSize { card: held, ..SliceSize::default() },
+                    size: SliceSize {
+                        card: held,
+                        ..SliceSize::default()
+                    },
                     held,
                     held_fans: 0,
                     noted: None,
@@ -424,10 +464,14 @@ mod tests {
     }
 
     fn context() -> TurnContext {
-        TurnContext { known_open: true, limit: CallLimit::WHOLE_BATCH }
+        TurnContext {
+            known_open: true,
+            limit: CallLimit::WHOLE_BATCH,
+        }
     }
 
-    /// Pinned, because every user online costs a slot of this size, and one of 16 bytes in the desired state.
+    /// Pinned, because every user online costs a slot of this size, and one of 16 bytes in the
+    /// desired state.
     #[test]
     fn what_a_user_takes_stays_small() {
         assert_eq!(size_of::<(UserId, Here)>(), 32);
@@ -444,11 +488,17 @@ mod tests {
         platform.leave(&user, 70);
         assert!(!platform.is_dirty(place));
         platform.leave(&user, 50);
-        assert!(platform.take_seen(place).is_empty(), "the call that takes the user out tells it");
+        assert!(
+            platform.take_seen(place).is_empty(),
+            "the call that takes the user out tells it"
+        );
         assert_eq!(flush(&platform, place), [(user.clone(), Some(70))]);
         assert!(!platform.is_dirty(place), "the store knows");
         platform.leave(&user, 90);
-        assert!(!platform.is_dirty(place), "the user has no socket that could leave");
+        assert!(
+            !platform.is_dirty(place),
+            "the user has no socket that could leave"
+        );
     }
 
     #[test]
@@ -464,7 +514,11 @@ mod tests {
         assert_eq!(seen, [(user.clone(), 9)]);
         platform.note_seen(place, vec![(user.clone(), 20)]);
         platform.note_seen(place, seen);
-        assert_eq!(platform.take_seen(place), [(user, 20)], "the later time stays");
+        assert_eq!(
+            platform.take_seen(place),
+            [(user, 20)],
+            "the later time stays"
+        );
     }
 
     #[test]
@@ -476,11 +530,18 @@ mod tests {
         flush(&platform, place);
         platform.leave(&user, 70);
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
-        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else { panic!("a call") };
+        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
+            panic!("a call")
+        };
         let left = platform.left(place, &draft.leaves);
         platform.enter(&user);
         platform.leave(&user, 90);
-        let done = ApplyReply::Done(SliceView { size: SliceSize::default(), held: 0, held_fans: 0, noted: None });
+        let done = ApplyReply::Done(SliceView {
+            size: SliceSize::default(),
+            held: 0,
+            held_fans: 0,
+            noted: None,
+        });
         platform.slices[place].lock().answered(&draft, &done, 0);
         platform.note_left_told(place, &draft.leaves, &left);
         assert_eq!(left, [Some(70)]);
@@ -491,7 +552,9 @@ mod tests {
     #[test]
     fn whoever_left_while_the_store_lost_the_set_is_noted() {
         let platform = Platform::of_users(0);
-        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
+        let mut mine = (0..)
+            .map(|n| user(&format!("u{n}")))
+            .filter(|user| platform.place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
             platform.enter(user);
@@ -502,7 +565,13 @@ mod tests {
         // Older data: without one who is here, and with one who is gone.
         platform.leave(&leaving, 70);
         let held = [&gone, &settled, &leaving].map(Clone::clone).into();
-        platform.slices[0].lock().reconcile(Some(1), &HeldMembers { users: held, ..HeldMembers::default() });
+        platform.slices[0].lock().reconcile(
+            Some(1),
+            &HeldMembers {
+                users: held,
+                ..HeldMembers::default()
+            },
+        );
         platform.note_unsettled(0, 90);
         let told: HashMap<_, _> = flush(&platform, 0).into_iter().collect();
         assert_eq!(told, [(gone, Some(90)), (leaving, Some(70))].into());
@@ -520,7 +589,9 @@ mod tests {
     #[test]
     fn users_who_wait_are_taken_in_batches_and_bounded() {
         let platform = Platform::of_users(0);
-        let mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
+        let mine = (0..)
+            .map(|n| user(&format!("u{n}")))
+            .filter(|user| platform.place_of(user) == 0);
         for user in mine.take(MAX_SEEN + 1) {
             platform.note_seen(0, vec![(user, 1)]);
         }
@@ -547,15 +618,25 @@ mod tests {
             let Step::Call(draft) = step else { return told };
             told.push(platform.telling(place, &draft.joins, &draft.leaves));
             let held = u64::from(platform.is_here(user));
-            let size = SliceSize { card: held, ..SliceSize::default() };
-            let done = ApplyReply::Done(SliceView { size, held, held_fans: 0, noted: None });
+            let size = SliceSize {
+                card: held,
+                ..SliceSize::default()
+            };
+            let done = ApplyReply::Done(SliceView {
+                size,
+                held,
+                held_fans: 0,
+                noted: None,
+            });
             platform.slices[place].lock().answered(&draft, &done, 0);
         }
     }
 
     /// The lives that the next call tells of a user.
     fn told_lives(platform: &Platform, user: &UserId) -> Option<Vec<LiveId>> {
-        told(platform, user).pop().map(|telling| telling.lives.concat())
+        told(platform, user)
+            .pop()
+            .map(|telling| telling.lives.concat())
     }
 
     #[test]
@@ -566,9 +647,16 @@ mod tests {
         assert!(platform.join_live(&user, &one));
         assert_eq!(told_lives(&platform, &user), Some(vec![one.clone()]));
         assert!(!platform.join_live(&user, &one));
-        assert_eq!(told_lives(&platform, &user), None, "a second device in the same live");
+        assert_eq!(
+            told_lives(&platform, &user),
+            None,
+            "a second device in the same live"
+        );
         platform.join_live(&user, &two);
-        assert_eq!(told_lives(&platform, &user), Some(vec![one.clone(), two.clone()]));
+        assert_eq!(
+            told_lives(&platform, &user),
+            Some(vec![one.clone(), two.clone()])
+        );
         platform.leave_live(&user, &one);
         assert_eq!(told_lives(&platform, &user), None);
         platform.leave_live(&user, &two);
@@ -595,7 +683,12 @@ mod tests {
         let place = platform.place_of(&user);
         let [one, two] = ["1", "2"].map(live);
         let there = |live: &LiveId| (live.clone(), user.clone());
-        let moved = || told(&platform, &user).into_iter().flat_map(|telling| telling.moved).collect::<Vec<_>>();
+        let moved = || {
+            told(&platform, &user)
+                .into_iter()
+                .flat_map(|telling| telling.moved)
+                .collect::<Vec<_>>()
+        };
         platform.enter(&user);
         platform.join_live(&user, &one);
         assert_eq!(moved(), [there(&one)]);
@@ -612,9 +705,18 @@ mod tests {
             platform.join_live(&user, &live(&n.to_string()));
             platform.leave_live(&user, &live(&n.to_string()));
         }
-        assert!(!platform.take_anybody_moved(place), "the store does not know yet");
+        assert!(
+            !platform.take_anybody_moved(place),
+            "the store does not know yet"
+        );
         assert!(moved().len() <= MOST_MOVED);
-        assert_eq!([platform.take_anybody_moved(place), platform.take_anybody_moved(place)], [true, false]);
+        assert_eq!(
+            [
+                platform.take_anybody_moved(place),
+                platform.take_anybody_moved(place)
+            ],
+            [true, false]
+        );
     }
 
     #[test]
@@ -634,7 +736,9 @@ mod tests {
     #[test]
     fn users_of_whom_the_store_notes_other_lives_are_told_again() {
         let platform = Platform::of_users(0);
-        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| platform.place_of(user) == 0);
+        let mut mine = (0..)
+            .map(|n| user(&format!("u{n}")))
+            .filter(|user| platform.place_of(user) == 0);
         let [right, other, missing, stale] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&right, &other, &missing, &stale] {
             platform.enter(user);
@@ -643,13 +747,32 @@ mod tests {
             platform.join_live(user, &live("1"));
         }
         flush(&platform, 0);
-        let said = [(&right, vec!["1"]), (&other, vec!["2"]), (&missing, vec![]), (&stale, vec!["1"])];
-        let lives = said.into_iter().map(|(user, at)| (user.clone(), at.into_iter().map(live).collect()));
+        let said = [
+            (&right, vec!["1"]),
+            (&other, vec!["2"]),
+            (&missing, vec![]),
+            (&stale, vec!["1"]),
+        ];
+        let lives = said
+            .into_iter()
+            .map(|(user, at)| (user.clone(), at.into_iter().map(live).collect()));
         let users = [&right, &other, &missing, &stale].map(Clone::clone).into();
-        let held = HeldMembers { users, lives: lives.collect(), ..HeldMembers::default() };
-        assert_eq!(platform.reconcile(0, Some(1), held), Difference { missing: 3, extra: 0 });
+        let held = HeldMembers {
+            users,
+            lives: lives.collect(),
+            ..HeldMembers::default()
+        };
+        assert_eq!(
+            platform.reconcile(0, Some(1), held),
+            Difference {
+                missing: 3,
+                extra: 0
+            }
+        );
         let mut turn = platform.slices[0].lock().begin_turn(1, context());
-        let Step::Call(mut draft) = platform.slices[0].lock().next_step(&mut turn) else { panic!("a call") };
+        let Step::Call(mut draft) = platform.slices[0].lock().next_step(&mut turn) else {
+            panic!("a call")
+        };
         draft.joins.sort();
         let mut expected = [other, missing, stale];
         expected.sort();
@@ -663,15 +786,27 @@ mod tests {
         platform.enter(&user);
         platform.join_live(&user, &live("1"));
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
-        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else { panic!("a call") };
+        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
+            panic!("a call")
+        };
         let telling = platform.telling(place, &draft.joins, &draft.leaves);
         platform.slices[place].lock().failed(&draft);
         platform.not_told(place, telling);
         // The call was carried out all the same.
         let lives = [(user.clone(), vec![live("1")])].into();
-        let held = HeldMembers { users: [user.clone()].into(), lives, ..HeldMembers::default() };
-        assert_eq!(platform.reconcile(place, Some(1), held), Difference::default());
-        let moved: Vec<_> = told(&platform, &user).into_iter().flat_map(|telling| telling.moved).collect();
+        let held = HeldMembers {
+            users: [user.clone()].into(),
+            lives,
+            ..HeldMembers::default()
+        };
+        assert_eq!(
+            platform.reconcile(place, Some(1), held),
+            Difference::default()
+        );
+        let moved: Vec<_> = told(&platform, &user)
+            .into_iter()
+            .flat_map(|telling| telling.moved)
+            .collect();
         assert_eq!(moved, [(live("1"), user)]);
     }
 }

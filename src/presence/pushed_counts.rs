@@ -1,7 +1,8 @@
-//! The viewers of a room who are pushed its counts. One frame is made for all of them, at most one per [`EVERY`]; a
-//! viewer's socket sends the newest frame when it gets to it.
+//! The viewers of a room who are pushed its counts. One frame is made for all of them, at most one
+//! per [`EVERY`]; a viewer's socket sends the newest frame when it gets to it.
 //!
-//! A room may have a hundred thousand of them, so they are spread over locks, and are woken a few at a time.
+//! A room may have a hundred thousand of them, so they are spread over locks, and are woken a few
+//! at a time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,14 +36,14 @@ pub struct Frame {
     pub with_info: OnceLock<(u32, Utf8Bytes)>,
 }
 
-/// The number of a frame, or of the counts with which a viewer began to listen. Counts with a higher number are never
-/// older.
+/// The number of a frame, or of the counts with which a viewer began to listen. Counts with a
+/// higher number are never older.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameNumber {
     /// Within the room. A socket remembers the last one.
     pub place: u32,
-    /// For the client. Numbers begin at a time, so that they grow although the room may have been evicted and made
-    /// again since a socket was last in it.
+    /// For the client. Numbers begin at a time, so that they grow although the room may have been
+    /// evicted and made again since a socket was last in it.
     pub seq: u64,
 }
 
@@ -60,7 +61,10 @@ struct Pace {
 impl Pace {
     fn next(&mut self) -> FrameNumber {
         self.place += 1;
-        FrameNumber { place: self.place, seq: self.start + u64::from(self.place) }
+        FrameNumber {
+            place: self.place,
+            seq: self.start + u64::from(self.place),
+        }
     }
 }
 
@@ -84,7 +88,9 @@ pub struct PushedCounts(OnceLock<Box<Watchers>>);
 
 impl PushedCounts {
     pub fn is_empty(&self) -> bool {
-        self.0.get().is_none_or(|watchers| watchers.count.load(Ordering::Acquire) == 0)
+        self.0
+            .get()
+            .is_none_or(|watchers| watchers.count.load(Ordering::Acquire) == 0)
     }
 
     /// Adds a viewer's socket.
@@ -113,8 +119,8 @@ impl PushedCounts {
         }
     }
 
-    /// Takes in what is shown to a viewer who has just begun to listen, and numbers it. `read` runs under the lock of
-    /// the numbers.
+    /// Takes in what is shown to a viewer who has just begun to listen, and numbers it. `read` runs
+    /// under the lock of the numbers.
     pub fn first(&self, read: impl FnOnce() -> (Shown, u32)) -> Option<(Shown, FrameNumber)> {
         let watchers = self.0.get()?;
         let mut pace = watchers.pace.lock();
@@ -123,14 +129,19 @@ impl PushedCounts {
             // Nobody else is owed anything.
             (pace.sent, pace.differs) = (Some((shown, info)), false);
         } else {
-            pace.differs |= pace.sent.as_ref().is_none_or(|sent| !is_same(sent, &(shown, info)));
+            pace.differs |= pace
+                .sent
+                .as_ref()
+                .is_none_or(|sent| !is_same(sent, &(shown, info)));
         }
         Some((shown, pace.next()))
     }
 
     /// Decides whether the viewers must be told what `read` shows, and makes the frame.
     pub fn step(&self, read: impl FnOnce() -> (Shown, u32)) -> Step {
-        let Some(watchers) = self.0.get().filter(|_| !self.is_empty()) else { return Step::Nothing };
+        let Some(watchers) = self.0.get().filter(|_| !self.is_empty()) else {
+            return Step::Nothing;
+        };
         let mut pace = watchers.pace.lock();
         let (shown, info) = read();
         match &pace.sent {
@@ -139,7 +150,12 @@ impl PushedCounts {
             _ => {}
         }
         (pace.sent, pace.differs) = (Some((shown, info)), false);
-        let frame = Frame { shown, number: pace.next(), plain: OnceLock::new(), with_info: OnceLock::new() };
+        let frame = Frame {
+            shown,
+            number: pace.next(),
+            plain: OnceLock::new(),
+            with_info: OnceLock::new(),
+        };
         // Under the lock, so that an older frame never replaces a newer one.
         watchers.frame.store(Some(Arc::new(frame)));
         Step::Send
@@ -181,7 +197,12 @@ impl Watchers {
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
-            pace: Mutex::new(Pace { sent: None, differs: false, start: now * 1_000, place: 0 }),
+            pace: Mutex::new(Pace {
+                sent: None,
+                differs: false,
+                start: now * 1_000,
+                place: 0,
+            }),
             frame: ArcSwapOption::empty(),
         }
     }
@@ -223,12 +244,25 @@ mod tests {
         assert_eq!(step(&pushed, 0, 1, 0), Step::Nothing, "nobody listens");
         pushed.add(&testing::conn("u1"), 7);
         let (first, number) = pushed.first(|| (shown(100, 1), 0)).unwrap();
-        assert_eq!((first.figures.viewers, number), (1, FrameNumber { place: 1, seq: 7_001 }));
+        assert_eq!(
+            (first.figures.viewers, number),
+            (
+                1,
+                FrameNumber {
+                    place: 1,
+                    seq: 7_001
+                }
+            )
+        );
         assert_eq!(step(&pushed, 200, 1, 0), Step::Nothing);
         assert_eq!(step(&pushed, 300, 2, 0), Step::At(2_100));
         assert_eq!(step(&pushed, 2_100, 2, 0), Step::Send);
         assert_eq!(step(&pushed, 2_101, 2, 0), Step::Nothing);
-        assert_eq!(step(&pushed, 2_102, 2, 9), Step::At(4_100), "new information");
+        assert_eq!(
+            step(&pushed, 2_102, 2, 9),
+            Step::At(4_100),
+            "new information"
+        );
         let frame = pushed.frame().unwrap();
         assert_eq!((frame.shown.figures.viewers, frame.number.seq), (2, 7_002));
     }
@@ -246,12 +280,20 @@ mod tests {
     #[tokio::test]
     async fn each_socket_is_there_once_and_is_woken() {
         let pushed = PushedCounts::default();
-        let conns: Vec<_> = (0..2_000).map(|n| testing::conn(&format!("u{n}"))).collect();
-        conns.iter().chain(&conns).for_each(|conn| pushed.add(conn, 0));
+        let conns: Vec<_> = (0..2_000)
+            .map(|n| testing::conn(&format!("u{n}")))
+            .collect();
+        conns
+            .iter()
+            .chain(&conns)
+            .for_each(|conn| pushed.add(conn, 0));
         conns[..500].iter().for_each(|conn| pushed.remove(conn));
         pushed.remove(&conns[0]);
         pushed.wake().await;
-        let woken = conns.iter().filter(|conn| !conn.take(Signals::COUNTS).is_empty()).count();
+        let woken = conns
+            .iter()
+            .filter(|conn| !conn.take(Signals::COUNTS).is_empty())
+            .count();
         assert_eq!(woken, 1_500);
         conns[500..].iter().for_each(|conn| pushed.remove(conn));
         assert!(pushed.is_empty());

@@ -1,6 +1,6 @@
-//! The queues of what has changed, which the loops in `sync`, `peers` and `dashboards` drain. A queue holds no changes,
-//! only what changed: each room or slice is in it once, so it is bounded, and the loop looks at the present state when
-//! it comes.
+//! The queues of what has changed, which the loops in `sync`, `peers` and `dashboards` drain. A
+//! queue holds no changes, only what changed: each room or slice is in it once, so it is bounded,
+//! and the loop looks at the present state when it comes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,10 @@ pub struct Queue<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), notify: Notify::new() }
+        Self {
+            waiting: Mutex::default(),
+            notify: Notify::new(),
+        }
     }
 }
 
@@ -56,7 +59,8 @@ impl Queued {
         self.0.load(Ordering::Acquire)
     }
 
-    /// To be called before the item's state is read: a change that comes later queues the item again.
+    /// To be called before the item's state is read: a change that comes later queues the item
+    /// again.
     pub fn clear(&self) {
         self.0.store(false, Ordering::Release);
     }

@@ -1,12 +1,15 @@
-//! What a room knows of the viewers on other gateways, as these say in their messages. The values are absolute and
-//! numbered by their gateway, so an older one never replaces a newer one. Never awaits.
+//! What a room knows of the viewers on other gateways, as these say in their messages. The values
+//! are absolute and numbered by their gateway, so an older one never replaces a newer one. Never
+//! awaits.
 //!
-//! How many viewers there are on all gateways is not added up here: the slices say that. What a peer says counts for
-//! how many are away, for who writes the live's figures, and for whose lease bears on them.
+//! How many viewers there are on all gateways is not added up here: the slices say that. What a
+//! peer says counts for how many are away, for who writes the live's figures, and for whose lease
+//! bears on them.
 //!
-//! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent. While a peer is
-//! late with its lease the figures are in doubt, since its viewers may be gone with it. They stay in doubt after its
-//! burial until it was swept from the live's slices, whose sizes count its users until then.
+//! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent.
+//! While a peer is late with its lease the figures are in doubt, since its viewers may be gone with
+//! it. They stay in doubt after its burial until it was swept from the live's slices, whose sizes
+//! count its users until then.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -60,7 +63,8 @@ impl RemoteViewers {
         self.0.lock().unswept.clone()
     }
 
-    /// Notes that these gateways have no members in the live's slices. True as for [`RemoteViewers::heard`].
+    /// Notes that these gateways have no members in the live's slices. True as for
+    /// [`RemoteViewers::heard`].
     pub(crate) fn swept(&self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
         let mut known = self.0.lock();
         known.unswept.retain(|gateway| !gone.contains(gateway));
@@ -68,27 +72,45 @@ impl RemoteViewers {
     }
 
     /// Takes in how many viewers a peer has. True if who is away, or the doubt, changed.
-    pub(crate) fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
+    pub(crate) fn heard(
+        &self,
+        peer: &GatewayId,
+        count: ViewerCount,
+        number: u64,
+        roster: &Roster,
+    ) -> bool {
         // What comes late from the dead tells nothing.
         if roster.dead.contains(peer) {
             return false;
         }
         let mut known = self.0.lock();
-        let count = ViewerCount { away: count.away.min(count.viewers), ..count };
-        known.note(peer, Peer { count, number, is_sure: true });
+        let count = ViewerCount {
+            away: count.away.min(count.viewers),
+            ..count
+        };
+        known.note(
+            peer,
+            Peer {
+                count,
+                number,
+                is_sure: true,
+            },
+        );
         known.sum_up(roster)
     }
 
-    /// Notes that peers have an entry in a slice. One that said nothing yet may have viewers; how many, the slices say.
-    /// True as for [`RemoteViewers::heard`].
+    /// Notes that peers have an entry in a slice. One that said nothing yet may have viewers; how
+    /// many, the slices say. True as for [`RemoteViewers::heard`].
     pub(crate) fn holds(&self, gateways: &[GatewayId], roster: &Roster) -> bool {
         let mut known = self.0.lock();
-        gateways.iter().for_each(|gateway| known.note_entry(gateway));
+        gateways
+            .iter()
+            .for_each(|gateway| known.note_entry(gateway));
         known.sum_up(roster)
     }
 
-    /// Notes that messages may have been missed. Nobody is taken to be away, nor is any peer taken to write figures,
-    /// until it says again what it has. True as for [`RemoteViewers::heard`].
+    /// Notes that messages may have been missed. Nobody is taken to be away, nor is any peer taken
+    /// to write figures, until it says again what it has. True as for [`RemoteViewers::heard`].
     pub(crate) fn doubt(&self, roster: &Roster) -> bool {
         let mut known = self.0.lock();
         for peer in known.peers.values_mut() {
@@ -103,12 +125,14 @@ impl RemoteViewers {
         self.0.lock().sum_up(roster)
     }
 
-    /// The other living gateways that have viewers for sure. A gateway that has an entry in a slice and said
-    /// nothing may have let go of the live, and would never say that it has none.
+    /// The other living gateways that have viewers for sure. A gateway that has an entry in a slice
+    /// and said nothing may have let go of the live, and would never say that it has none.
     pub(crate) fn with_viewers(&self, roster: &Roster) -> Vec<GatewayId> {
         let known = self.0.lock();
-        let with_some =
-            known.peers.iter().filter(|(gateway, peer)| peer.is_sure && peer.has_viewers() && roster.counts(gateway));
+        let with_some = known
+            .peers
+            .iter()
+            .filter(|(gateway, peer)| peer.is_sure && peer.has_viewers() && roster.counts(gateway));
         with_some.map(|(gateway, _)| gateway.clone()).collect()
     }
 
@@ -127,16 +151,32 @@ impl Peer {
 impl Known {
     fn sum_up(&mut self, roster: &Roster) -> bool {
         // The store forgot these burials, so the gateways never hear of them and go on.
-        let risen: Vec<GatewayId> = self.unswept.iter().filter(|gateway| roster.counts(gateway)).cloned().collect();
+        let risen: Vec<GatewayId> = self
+            .unswept
+            .iter()
+            .filter(|gateway| roster.counts(gateway))
+            .cloned()
+            .collect();
         for gateway in risen {
             self.unswept.remove(&gateway);
             self.note_entry(&gateway);
         }
-        let dead = self.peers.extract_if(|gateway, _| roster.dead.contains(gateway));
-        self.unswept.extend(dead.filter(|(_, peer)| peer.has_viewers()).map(|(gateway, _)| gateway));
-        let counted = self.peers.iter().filter(|(gateway, _)| roster.counts(gateway));
+        let dead = self
+            .peers
+            .extract_if(|gateway, _| roster.dead.contains(gateway));
+        self.unswept.extend(
+            dead.filter(|(_, peer)| peer.has_viewers())
+                .map(|(gateway, _)| gateway),
+        );
+        let counted = self
+            .peers
+            .iter()
+            .filter(|(gateway, _)| roster.counts(gateway));
         let away = counted.fold(0, |sum: u64, (_, peer)| sum.saturating_add(peer.count.away));
-        let late = self.peers.iter().any(|(gateway, peer)| peer.has_viewers() && roster.late.contains(gateway));
+        let late = self
+            .peers
+            .iter()
+            .any(|(gateway, peer)| peer.has_viewers() && roster.late.contains(gateway));
         let doubt = late || !self.unswept.is_empty();
         let changed = away != self.away || doubt != self.doubt;
         self.away = away;
@@ -146,8 +186,18 @@ impl Known {
 
     /// Notes that a gateway may have viewers, if it has said nothing.
     fn note_entry(&mut self, gateway: &GatewayId) {
-        let count = ViewerCount { viewers: 1, away: 0 };
-        self.note(gateway, Peer { count, number: 0, is_sure: false });
+        let count = ViewerCount {
+            viewers: 1,
+            away: 0,
+        };
+        self.note(
+            gateway,
+            Peer {
+                count,
+                number: 0,
+                is_sure: false,
+            },
+        );
     }
 
     fn note(&mut self, gateway: &GatewayId, said: Peer) {
@@ -170,7 +220,9 @@ mod tests {
 
     fn roster(living: &[&str], late: &[&str], dead: &[&str]) -> Roster {
         let mut roster = Roster::default();
-        roster.living.extend(living.iter().map(|name| gateway(name)));
+        roster
+            .living
+            .extend(living.iter().map(|name| gateway(name)));
         roster.late.extend(late.iter().map(|name| gateway(name)));
         roster.dead.extend(dead.iter().map(|name| gateway(name)));
         roster
@@ -196,16 +248,30 @@ mod tests {
         let only_a = roster(&["a"], &[], &[]);
         peers.heard(&gateway("a"), count(5, 5), 1, &only_a);
         peers.heard(&gateway("b"), count(3, 3), 1, &only_a);
-        assert_eq!((peers.away(), peers.in_doubt()), (5, false), "b is not known yet");
+        assert_eq!(
+            (peers.away(), peers.in_doubt()),
+            (5, false),
+            "b is not known yet"
+        );
         assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])));
         assert_eq!((peers.away(), peers.in_doubt()), (8, true));
         let a_died = roster(&["b"], &[], &["a"]);
         assert!(peers.roster_changed(&a_died));
-        assert_eq!((peers.away(), peers.in_doubt()), (3, true), "a may have members in the slices");
-        assert!(!peers.heard(&gateway("a"), count(5, 5), 9, &a_died), "a message that comes late");
+        assert_eq!(
+            (peers.away(), peers.in_doubt()),
+            (3, true),
+            "a may have members in the slices"
+        );
+        assert!(
+            !peers.heard(&gateway("a"), count(5, 5), 9, &a_died),
+            "a message that comes late"
+        );
         assert!(!peers.swept(&BTreeSet::new(), &a_died) && peers.in_doubt());
         assert!(peers.swept(&peers.unswept(), &a_died) && !peers.in_doubt());
-        assert!(!peers.roster_changed(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
+        assert!(
+            !peers.roster_changed(&roster(&["a", "b"], &[], &[])),
+            "the dead are forgotten"
+        );
     }
 
     #[test]
@@ -215,13 +281,21 @@ mod tests {
         peers.heard(&gateway("a"), count(5, 0), 1, &both);
         assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])) && peers.in_doubt());
         assert!(peers.roster_changed(&both) && !peers.in_doubt());
-        assert_eq!(peers.with_viewers(&both), [], "it has not said again what it has");
-        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])), "it may have viewers all the same");
+        assert_eq!(
+            peers.with_viewers(&both),
+            [],
+            "it has not said again what it has"
+        );
+        assert!(
+            peers.roster_changed(&roster(&["b"], &[], &["a"])),
+            "it may have viewers all the same"
+        );
         assert_eq!(peers.unswept(), BTreeSet::from([gateway("a")]));
     }
 
     #[test]
-    fn a_peer_with_an_entry_is_taken_to_have_viewers_when_its_lease_is_late_but_not_to_write_figures() {
+    fn a_peer_with_an_entry_is_taken_to_have_viewers_when_its_lease_is_late_but_not_to_write_figures()
+     {
         let peers = RemoteViewers::default();
         let all = roster(&["a", "b"], &[], &[]);
         peers.holds(&[gateway("a"), gateway("b")], &all);
@@ -240,8 +314,14 @@ mod tests {
         peers.heard(&gateway("a"), count(5, 2), 10, &all);
         assert!(peers.doubt(&all));
         assert_eq!((peers.away(), peers.with_viewers(&all)), (0, vec![]));
-        assert!(!peers.heard(&gateway("a"), count(5, 3), 9, &all), "an older message");
+        assert!(
+            !peers.heard(&gateway("a"), count(5, 3), 9, &all),
+            "an older message"
+        );
         assert!(peers.heard(&gateway("a"), count(5, 2), 11, &all));
-        assert_eq!((peers.away(), peers.with_viewers(&all)), (2, vec![gateway("a")]));
+        assert_eq!(
+            (peers.away(), peers.with_viewers(&all)),
+            (2, vec![gateway("a")])
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them, and its end.
-//! Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what the store and the peers say.
+//! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them,
+//! and its end. Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what
+//! the store and the peers say.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,20 +81,25 @@ pub struct RoomTerms {
 
 impl Default for RoomTerms {
     fn default() -> Self {
-        Self { fan_source: FanSource::default(), uniques: true, own: Arc::default() }
+        Self {
+            fan_source: FanSource::default(),
+            uniques: true,
+            own: Arc::default(),
+        }
     }
 }
 
 #[derive(Debug)]
 pub struct Room {
-    /// The live as it was when the room was made: its epoch, streamer, slices and terms do not change.
+    /// The live as it was when the room was made: its epoch, streamer, slices and terms do not
+    /// change.
     pub record: LiveRecord,
     /// By the index of the users' slice. The room seats users in `seating.rs`.
     pub(super) seats: Box<[Mutex<Seats>]>,
     pub(super) slices: Box<[Slice]>,
     end: OnceLock<End>,
-    /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live
-    /// again.
+    /// Set while eviction checks whether the room is in use; a join that sees it is refused, and
+    /// looks for the live again.
     leaving: AtomicBool,
     pub(super) tally: Tally,
     own: Arc<OwnLease>,
@@ -139,9 +145,15 @@ pub struct Room {
 impl Room {
     /// A room of an open live, with nobody in it.
     pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, terms: RoomTerms) -> Self {
-        let RoomTerms { fan_source, uniques, own } = terms;
+        let RoomTerms {
+            fan_source,
+            uniques,
+            own,
+        } = terms;
         let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
-        let seats = (0..record.slices).map(|_| Mutex::new(Seats::new(by_token.cloned()))).collect();
+        let seats = (0..record.slices)
+            .map(|_| Mutex::new(Seats::new(by_token.cloned())))
+            .collect();
         let slices = record.all_slices().map(|id| Slice::new(id, now)).collect();
         Self {
             seats,
@@ -167,7 +179,11 @@ impl Room {
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             info: RoomInfo::new(record.info.clone()),
             counting: Counting::default(),
-            unrecorded: Unrecorded::new(if record.terms.attendance { record.slices } else { 0 }),
+            unrecorded: Unrecorded::new(if record.terms.attendance {
+                record.slices
+            } else {
+                0
+            }),
             used: AtomicU64::new(now),
             confirmed_open: AtomicU64::new(now),
             joins: AtomicU64::new(0),
@@ -196,14 +212,18 @@ impl Room {
     /// The place in [`Room::slices`] of this slice of a live; `None` if the room has no such slice.
     pub fn place_of(&self, slice: &SliceId) -> Option<usize> {
         let place = slice.index.checked_sub(1)? as usize;
-        self.slices.get(place).filter(|there| there.id == *slice).map(|_| place)
+        self.slices
+            .get(place)
+            .filter(|there| there.id == *slice)
+            .map(|_| place)
     }
 
     pub fn own_viewers(&self) -> ViewerCount {
         self.tally.here()
     }
 
-    /// Viewers on all gateways who are away, as each gateway counts them; never more than there are viewers.
+    /// Viewers on all gateways who are away, as each gateway counts them; never more than there are
+    /// viewers.
     pub fn away(&self) -> u64 {
         self.tally.away().min(self.figures().viewers)
     }
@@ -221,7 +241,13 @@ impl Room {
     }
 
     /// This and the next two return true if who is away, or the quality of the figures, changed.
-    pub fn note_peer_viewers(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
+    pub fn note_peer_viewers(
+        &self,
+        peer: &GatewayId,
+        count: ViewerCount,
+        number: u64,
+        roster: &Roster,
+    ) -> bool {
         self.remote_changed(self.remote.heard(peer, count, number, roster))
     }
 
@@ -239,21 +265,32 @@ impl Room {
         self.remote.unswept()
     }
 
-    /// Notes that these gateways have no members in the slices. True if the quality of the figures changed.
+    /// Notes that these gateways have no members in the slices. True if the quality of the figures
+    /// changed.
     pub fn note_swept(&self, gone: &BTreeSet<GatewayId>, roster: &Roster) -> bool {
         self.remote_changed(self.remote.swept(gone, roster))
     }
 
-    /// Whether this gateway is the one that writes the live's figures into its record. Of the gateways with viewers,
-    /// the one with the highest hash does; if none has any left, each that had some may.
+    /// Whether this gateway is the one that writes the live's figures into its record. Of the
+    /// gateways with viewers, the one with the highest hash does; if none has any left, each that
+    /// had some may.
     pub fn is_counted_here(&self, own: &GatewayId, roster: &Roster) -> bool {
         let live = xxh3_64(self.record.live.as_str().as_bytes());
-        let place = |gateway: &GatewayId| (xxh3_64_with_seed(gateway.as_str().as_bytes(), live), gateway.clone());
+        let place = |gateway: &GatewayId| {
+            (
+                xxh3_64_with_seed(gateway.as_str().as_bytes(), live),
+                gateway.clone(),
+            )
+        };
         let peer = self.remote.with_viewers(roster).iter().map(place).max();
         if self.own_viewers().viewers > 0 {
             return peer.is_none_or(|peer| peer < place(own));
         }
-        peer.is_none() && self.slices.iter().any(|slice| slice.lock().desired().is_registered())
+        peer.is_none()
+            && self
+                .slices
+                .iter()
+                .any(|slice| slice.lock().desired().is_registered())
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
@@ -264,13 +301,17 @@ impl Room {
         changed
     }
 
-    /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here, of whom the store
-    /// may not have heard yet.
+    /// Viewers and fans on all gateways, as the store last said; at least the viewers who are here,
+    /// of whom the store may not have heard yet.
     pub fn figures(&self) -> Figures {
-        Figures { viewers: self.size.members().max(self.tally.viewers_here()), fans: self.size.fans() }
+        Figures {
+            viewers: self.size.members().max(self.tally.viewers_here()),
+            fans: self.size.fans(),
+        }
     }
 
-    /// The figures as the store last said, and how many came and left, of one moment: who came has left or is there.
+    /// The figures as the store last said, and how many came and left, of one moment: who came has
+    /// left or is there.
     pub fn totals(&self) -> (Figures, Arrived) {
         let mut arrived = Arrived::default();
         let mut fans = 0;
@@ -279,17 +320,30 @@ impl Room {
             arrived = arrived.plus(size.arrived());
             fans += size.fans;
         }
-        (Figures { viewers: arrived.joins.saturating_sub(arrived.leaves), fans }, arrived)
+        (
+            Figures {
+                viewers: arrived.joins.saturating_sub(arrived.leaves),
+                fans,
+            },
+            arrived,
+        )
     }
 
-    /// What dashboards are shown. The quality is asked for last, so that no doubtful figure is taken for a certain one.
+    /// What dashboards are shown. The quality is asked for last, so that no doubtful figure is
+    /// taken for a certain one.
     pub fn show(&self, at: Millis, quality: impl FnOnce() -> Quality) -> Shown {
         let (figures, arrived) = self.totals();
-        Shown { at, figures, away: self.tally.away().min(figures.viewers), arrived, quality: quality() }
+        Shown {
+            at,
+            figures,
+            away: self.tally.away().min(figures.viewers),
+            arrived,
+            quality: quality(),
+        }
     }
 
-    /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
-    /// the size changed, or whether it is in doubt.
+    /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it
+    /// may make. True if the size changed, or whether it is in doubt.
     pub fn note_size(&self, place: usize, size: SliceSize, now: Millis) -> bool {
         let news = self.slices[place].note(size, now, &self.size);
         self.note_peaks();
@@ -303,17 +357,20 @@ impl Room {
         news
     }
 
-    /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the peaks.
+    /// Notes the figures as peaks, if they are exact as far as this room can tell. Returns the
+    /// peaks.
     pub fn note_peaks(&self) -> Peaks {
         let Figures { viewers, fans } = self.figures();
         if self.quality() == Quality::Exact && self.own.sees_peers() {
-            self.peaks.lock().note(Peaks { viewers, fans }, self.own.renewals());
+            self.peaks
+                .lock()
+                .note(Peaks { viewers, fans }, self.own.renewals());
         }
         self.peaks()
     }
 
-    /// The highest figures that are certain: this gateway has renewed its lease since, and so would know by now if the
-    /// store had lost its data, or come back with older data, before.
+    /// The highest figures that are certain: this gateway has renewed its lease since, and so would
+    /// know by now if the store had lost its data, or come back with older data, before.
     pub fn sure_peaks(&self) -> Peaks {
         self.peaks.lock().sure(self.own.renewals())
     }
@@ -323,8 +380,8 @@ impl Room {
         self.peaks.lock().highest()
     }
 
-    /// Notes that everything that the store said of this live is in doubt from `now` on, until a call or a check that
-    /// is sent later shows that it is right.
+    /// Notes that everything that the store said of this live is in doubt from `now` on, until a
+    /// call or a check that is sent later shows that it is right.
     pub fn doubt(&self, now: Millis) {
         self.check.doubt_all(now);
         self.peaks.lock().forget_unsure();
@@ -345,11 +402,15 @@ impl Room {
         self.told.owes(self.own_viewers())
     }
 
-    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in doubt, or everything
-    /// is.
+    /// `Partial` while a gateway with viewers is late with its lease or not swept, a slice is in
+    /// doubt, or everything is.
     pub fn quality(&self) -> Quality {
         let in_doubt = self.remote.in_doubt() || self.has_slice_in_doubt() || self.is_unproven();
-        if in_doubt { Quality::Partial } else { Quality::Exact }
+        if in_doubt {
+            Quality::Partial
+        } else {
+            Quality::Exact
+        }
     }
 
     /// Whether a slice may have a wrong size.
@@ -362,12 +423,14 @@ impl Room {
         self.check.doubted_since().is_some()
     }
 
-    /// Ends that doubt if a check, and a call or a check of each slice, have shown since that all is right. True if it
-    /// ended.
+    /// Ends that doubt if a check, and a call or a check of each slice, have shown since that all
+    /// is right. True if it ended.
     pub fn end_doubt(&self) -> bool {
-        let Some(since) = self.check.doubted_since() else { return false };
-        let is_proven =
-            self.check.is_checked_since(since) && self.slices.iter().all(|slice| slice.is_proven_since(since));
+        let Some(since) = self.check.doubted_since() else {
+            return false;
+        };
+        let is_proven = self.check.is_checked_since(since)
+            && self.slices.iter().all(|slice| slice.is_proven_since(since));
         is_proven && self.check.end_doubt(since)
     }
 
@@ -382,7 +445,10 @@ impl Room {
         if self.is_ending() {
             return Err(Ended);
         }
-        match listeners.iter_mut().find(|(other, _)| Arc::ptr_eq(other, conn)) {
+        match listeners
+            .iter_mut()
+            .find(|(other, _)| Arc::ptr_eq(other, conn))
+        {
             Some((_, there)) => *there = interest,
             None => listeners.push((conn.clone(), interest)),
         }
@@ -390,12 +456,19 @@ impl Room {
     }
 
     pub fn unlisten(&self, conn: &Arc<Conn>) {
-        self.listeners.lock().retain(|(other, _)| !Arc::ptr_eq(other, conn));
+        self.listeners
+            .lock()
+            .retain(|(other, _)| !Arc::ptr_eq(other, conn));
     }
 
     /// Whether a dashboard or a viewer listens for counts.
     pub fn is_watched(&self) -> bool {
-        !self.pushed.is_empty() || self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
+        !self.pushed.is_empty()
+            || self
+                .listeners
+                .lock()
+                .iter()
+                .any(|(_, interest)| *interest == Interest::Counts)
     }
 
     /// Wakes the dashboards.
@@ -417,8 +490,8 @@ impl Room {
         !self.listeners.lock().is_empty() || !self.is_empty()
     }
 
-    /// Ends the room by the close of its epoch. Joins are refused from here on. The caller calls [`Room::release`] for
-    /// each slice next. False if the room had ended before.
+    /// Ends the room by the close of its epoch. Joins are refused from here on. The caller calls
+    /// [`Room::release`] for each slice next. False if the room had ended before.
     pub fn close(&self, record: LiveRecord) -> bool {
         debug_assert_ne!(record.state, LiveState::Open);
         self.end.set(End::Closed(Arc::new(record))).is_ok()

@@ -1,5 +1,6 @@
-//! What a back end wrote about a live, as this gateway knows it, for the sockets in the room. The room counts the
-//! versions that it came to know, and a socket remembers which of them it was told: a heartbeat compares two numbers.
+//! What a back end wrote about a live, as this gateway knows it, for the sockets in the room. The
+//! room counts the versions that it came to know, and a socket remembers which of them it was told:
+//! a heartbeat compares two numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +31,11 @@ impl RoomInfo {
     pub fn new(info: Info) -> Self {
         let revision = u32::from(info.version > 0);
         let newest = ArcSwap::from_pointee(KnownInfo { revision, info });
-        Self { newest, revision: AtomicU32::new(revision), acks: ArcSwapOption::empty() }
+        Self {
+            newest,
+            revision: AtomicU32::new(revision),
+            acks: ArcSwapOption::empty(),
+        }
     }
 
     /// Every heartbeat asks.
@@ -48,9 +53,13 @@ impl RoomInfo {
             if known.info.version >= read.version {
                 return known.clone();
             }
-            Arc::new(KnownInfo { revision: known.revision + 1, info: read.clone() })
+            Arc::new(KnownInfo {
+                revision: known.revision + 1,
+                info: read.clone(),
+            })
         });
-        self.revision.fetch_max(self.newest.load().revision, Ordering::AcqRel);
+        self.revision
+            .fetch_max(self.newest.load().revision, Ordering::AcqRel);
         before.info.version < read.version
     }
 }
@@ -61,12 +70,18 @@ mod tests {
 
     #[test]
     fn the_highest_version_wins_in_whichever_order_they_come() {
-        let info = |version, json: &str| Info { version, json: Some(json.into()) };
+        let info = |version, json: &str| Info {
+            version,
+            json: Some(json.into()),
+        };
         let room = RoomInfo::new(Info::default());
         assert!(room.note(&info(5, "5")));
         assert!(!room.note(&info(5, "again")) && !room.note(&info(4, "4")));
         assert_eq!((room.revision(), &room.newest().info), (1, &info(5, "5")));
-        assert!(room.note(&Info { version: 6, json: None }));
+        assert!(room.note(&Info {
+            version: 6,
+            json: None
+        }));
         assert_eq!((room.revision(), &room.newest().info.json), (2, &None));
         assert_eq!(RoomInfo::new(info(9, "9")).revision(), 1);
     }

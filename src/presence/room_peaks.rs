@@ -1,6 +1,6 @@
-//! The highest figures of a room. A figure is *sure* once this gateway has renewed its lease after it was noted: a
-//! store that lost its data, or came back with older data, shows that at the next renewal. Until then a doubt takes it
-//! back.
+//! The highest figures of a room. A figure is *sure* once this gateway has renewed its lease after
+//! it was noted: a store that lost its data, or came back with older data, shows that at the next
+//! renewal. Until then a doubt takes it back.
 
 use crate::store::Peaks;
 
@@ -38,7 +38,8 @@ impl RoomPeaks {
 
     /// The highest figures, sure or not.
     pub fn highest(&self) -> Peaks {
-        self.unsure.map_or(self.sure, |(unsure, _)| self.sure.max(unsure))
+        self.unsure
+            .map_or(self.sure, |(unsure, _)| self.sure.max(unsure))
     }
 
     /// Takes back what is not sure.

@@ -1,5 +1,5 @@
-//! The rooms of this gateway, the users who are online on the platform, and the queues of what changed in them. No map
-//! guard leaves this file, and nothing here awaits.
+//! The rooms of this gateway, the users who are online on the platform, and the queues of what
+//! changed in them. No map guard leaves this file, and nothing here awaits.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ pub struct Rooms {
     terms: RoomTerms,
     /// Slices for the flusher, each by its place in the room or the platform.
     pub to_flush: Queue<(Audience, usize)>,
-    /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere has to ask.
+    /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere
+    /// has to ask.
     pub to_ask: Queue<(Arc<Room>, usize)>,
     /// Those with slices that have come into doubt.
     pub in_doubt: Queue<Audience>,
@@ -64,11 +65,17 @@ pub enum Installed {
 impl Rooms {
     pub fn new(config: &Config, own: Arc<OwnLease>, now: Millis) -> Self {
         Self {
-            users: config.track_online.then(|| Arc::new(Platform::of_users(now))),
+            users: config
+                .track_online
+                .then(|| Arc::new(Platform::of_users(now))),
             streamers: Arc::new(Platform::of_streamers(now)),
             by_live: DashMap::default(),
             by_streamer: DashMap::default(),
-            terms: RoomTerms { fan_source: config.fan_source, uniques: config.uniques, own },
+            terms: RoomTerms {
+                fan_source: config.fan_source,
+                uniques: config.uniques,
+                own,
+            },
             to_flush: Queue::default(),
             to_ask: Queue::default(),
             in_doubt: Queue::default(),
@@ -89,18 +96,29 @@ impl Rooms {
 
     /// The room of a live, if this gateway has one that has not ended.
     pub fn get(&self, live: &LiveId) -> Option<Arc<Room>> {
-        self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
+        self.by_live
+            .get(live)
+            .map(|room| room.clone())
+            .filter(|room| room.end().is_none())
     }
 
     /// Takes in the room of an open live, unless there is one.
     pub fn install(&self, room: Room) -> Installed {
-        let LiveRecord { live, streamer, epoch, .. } = room.record.clone();
+        let LiveRecord {
+            live,
+            streamer,
+            epoch,
+            ..
+        } = room.record.clone();
         let entry = self.by_live.entry(live.clone());
         let old = match &entry {
             dashmap::Entry::Occupied(there) => Some(there.get().clone()),
             dashmap::Entry::Vacant(_) => None,
         };
-        if let Some(room) = old.as_ref().filter(|old| old.record.epoch >= epoch && old.end().is_none()) {
+        if let Some(room) = old
+            .as_ref()
+            .filter(|old| old.record.epoch >= epoch && old.end().is_none())
+        {
             return Installed::Known(room.clone());
         }
         let room = Arc::new(room);
@@ -111,12 +129,14 @@ impl Rooms {
 
     /// The room of this epoch of a live.
     pub fn of_epoch(&self, record: &LiveRecord) -> Option<Arc<Room>> {
-        self.get(&record.live).filter(|room| room.record.epoch == record.epoch)
+        self.get(&record.live)
+            .filter(|room| room.record.epoch == record.epoch)
     }
 
     /// Removes a room that has ended; a newer room of the same live stays.
     pub fn remove(&self, room: &Arc<Room>) {
-        self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
+        self.by_live
+            .remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
         self.forget_streamer(room);
     }
 
@@ -124,15 +144,21 @@ impl Rooms {
     fn forget_streamer(&self, room: &Arc<Room>) {
         if let Some(lives) = self.by_streamer.get(&room.record.streamer) {
             lives.remove_if(&room.record.live, |live| {
-                self.by_live.get(live).is_none_or(|there| there.record.streamer != room.record.streamer)
+                self.by_live
+                    .get(live)
+                    .is_none_or(|there| there.record.streamer != room.record.streamer)
             });
         }
-        self.by_streamer.remove_if(&room.record.streamer, |_, lives| lives.is_empty());
+        self.by_streamer
+            .remove_if(&room.record.streamer, |_, lives| lives.is_empty());
     }
 
-    /// Evicts a room if nobody needs it; a join that comes at the same moment either keeps it or finds it ended.
+    /// Evicts a room if nobody needs it; a join that comes at the same moment either keeps it or
+    /// finds it ended.
     pub fn evict_if_idle(&self, room: &Arc<Room>) -> bool {
-        let gone = self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room) && room.end_if_idle());
+        let gone = self.by_live.remove_if(&room.record.live, |_, there| {
+            Arc::ptr_eq(there, room) && room.end_if_idle()
+        });
         if gone.is_some() {
             self.forget_streamer(room);
         }
@@ -141,16 +167,22 @@ impl Rooms {
 
     /// The rooms of a streamer's lives.
     pub fn of_streamer(&self, streamer: &UserId) -> Vec<Arc<Room>> {
-        let lives = self.by_streamer.get(streamer).map(|lives| lives.iter().map(|live| live.clone()).collect());
+        let lives = self
+            .by_streamer
+            .get(streamer)
+            .map(|lives| lives.iter().map(|live| live.clone()).collect());
         let lives: Vec<LiveId> = lives.unwrap_or_default();
         lives.iter().filter_map(|live| self.get(live)).collect()
     }
 
     pub fn all(&self) -> Vec<Arc<Room>> {
-        self.by_live.iter().map(|room| room.value().clone()).collect()
+        self.by_live
+            .iter()
+            .map(|room| room.value().clone())
+            .collect()
     }
 
-    // ------------------------------------------------------------------------------------------------ what changed
+    // -------------------------------------------------------------------------------- what changed
 
     /// Queues a slice for the flusher.
     pub fn flush(&self, audience: impl Into<Audience>, place: usize) {
@@ -167,7 +199,8 @@ impl Rooms {
         }
     }
 
-    /// Queues a room whose figures may have changed for the record, and for its dashboards, if it has any.
+    /// Queues a room whose figures may have changed for the record, and for its dashboards, if it
+    /// has any.
     pub fn count(&self, room: &Arc<Room>) {
         self.record(room);
         self.show(room);
@@ -175,13 +208,15 @@ impl Rooms {
 
     /// Queues a room whose figures may have changed for the record.
     pub fn record(&self, room: &Arc<Room>) {
-        self.to_record.push_once(&room.counting.queued, || room.clone());
+        self.to_record
+            .push_once(&room.counting.queued, || room.clone());
     }
 
     /// Queues a room for its dashboards, if it has any.
     pub fn show(&self, room: &Arc<Room>) {
         if room.is_watched() {
-            self.to_count.push_once(&room.counts_queued, || room.clone());
+            self.to_count
+                .push_once(&room.counts_queued, || room.clone());
         }
     }
 
@@ -203,44 +238,59 @@ impl Rooms {
 
     /// Queues a room whose counts the peers may have to hear.
     pub fn publish(&self, room: &Arc<Room>) {
-        self.to_publish.push_once(&room.told.queued, || room.clone());
+        self.to_publish
+            .push_once(&room.told.queued, || room.clone());
     }
 
-    // ----------------------------------------------------------------------------------------- friends in a room
+    // --------------------------------------------------------------------------- friends in a room
 
     /// Queues a room whose viewers may have to hear of their friends.
     pub fn befriend(&self, room: &Arc<Room>) {
-        self.to_befriend.push_once(&room.friends_queued, || room.clone());
+        self.to_befriend
+            .push_once(&room.friends_queued, || room.clone());
     }
 
     /// Has a socket told of the friends in a room.
     pub fn ask_friends(&self, room: &Arc<Room>, conn: &Arc<Conn>, now: Millis) {
         let asker = room.friends.add(conn, &self.follows, now);
-        self.askers.entry(conn.identity.user.clone()).or_default().push((room.clone(), asker));
+        self.askers
+            .entry(conn.identity.user.clone())
+            .or_default()
+            .push((room.clone(), asker));
         self.befriend(room);
     }
 
     /// What [`Self::ask_friends`] made for a socket.
     pub fn asker(&self, conn: &Arc<Conn>) -> Option<Arc<Asker>> {
         let there = self.askers.get(&conn.identity.user)?;
-        there.iter().find(|(_, asker)| asker.is_of(conn)).map(|(_, asker)| asker.clone())
+        there
+            .iter()
+            .find(|(_, asker)| asker.is_of(conn))
+            .map(|(_, asker)| asker.clone())
     }
 
     /// Has the socket told no longer.
     pub fn forget_asker(&self, room: &Arc<Room>, conn: &Arc<Conn>) {
-        let Some(asker) = self.asker(conn) else { return };
+        let Some(asker) = self.asker(conn) else {
+            return;
+        };
         room.friends.remove(&asker);
         if let Some(mut there) = self.askers.get_mut(asker.user()) {
             there.retain(|(_, other)| !Arc::ptr_eq(other, &asker));
         }
-        self.askers.remove_if(asker.user(), |_, there| there.is_empty());
+        self.askers
+            .remove_if(asker.user(), |_, there| there.is_empty());
         self.befriend(room);
     }
 
     /// A user follows others by now.
     pub fn follows_changed(&self, user: &UserId) {
         self.recent_follows.forget(user);
-        let there = self.askers.get(user).map(|there| there.clone()).unwrap_or_default();
+        let there = self
+            .askers
+            .get(user)
+            .map(|there| there.clone())
+            .unwrap_or_default();
         for (room, asker) in there {
             room.friends.load_at(&asker, 0);
             self.befriend(&room);
@@ -249,10 +299,14 @@ impl Rooms {
 
     /// Queues the rooms of which `note` says that there is work.
     pub fn befriend_where(&self, note: impl Fn(&Room) -> bool) {
-        self.all().iter().filter(|room| note(room)).for_each(|room| self.befriend(room));
+        self.all()
+            .iter()
+            .filter(|room| note(room))
+            .for_each(|room| self.befriend(room));
     }
 
-    /// Takes in who came to lives and who left them, as the store knows by now. Returns those whose lives have no room.
+    /// Takes in who came to lives and who left them, as the store knows by now. Returns those whose
+    /// lives have no room.
     pub fn moved(&self, users: Vec<(LiveId, UserId)>) -> Vec<(LiveId, UserId)> {
         let mut elsewhere = Vec::new();
         for (live, user) in users {
@@ -267,10 +321,14 @@ impl Rooms {
 
     /// As [`Self::moved`], if it is not known who moved.
     pub fn anybody_moved(&self) {
-        self.all().iter().filter(|room| room.moves.note_anybody()).for_each(|room| self.publish(room));
+        self.all()
+            .iter()
+            .filter(|room| room.moves.note_anybody())
+            .for_each(|room| self.publish(room));
     }
 
-    /// A user came, went or changed: the store, the dashboards and the peers may have to hear of it.
+    /// A user came, went or changed: the store, the dashboards and the peers may have to hear of
+    /// it.
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
         let place = room.place_of_user(user);
         self.flush_if_dirty(&room.into(), place);
@@ -287,25 +345,39 @@ impl Rooms {
     /// Notes a socket of a user who is in a set of the platform.
     pub fn enter(&self, platform: &Arc<Platform>, user: &UserId) {
         platform.enter(user);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), platform.place_of(user));
+        self.flush_if_dirty(
+            &Audience::Platform(platform.clone()),
+            platform.place_of(user),
+        );
     }
 
     /// Forgets such a socket, which was last heard at `heard`.
     pub fn leave(&self, platform: &Arc<Platform>, user: &UserId, heard: Millis) {
         platform.leave(user, heard);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), platform.place_of(user));
+        self.flush_if_dirty(
+            &Audience::Platform(platform.clone()),
+            platform.place_of(user),
+        );
     }
 
     /// Notes that a socket of a user online took a seat in a live.
     pub fn join_live(&self, user: &UserId, live: &LiveId) {
-        if let Some(users) = self.users.as_ref().filter(|users| users.join_live(user, live)) {
+        if let Some(users) = self
+            .users
+            .as_ref()
+            .filter(|users| users.join_live(user, live))
+        {
             self.flush(Audience::Platform(users.clone()), users.place_of(user));
         }
     }
 
     /// Notes that a socket of a user online gave up its seat in a live.
     pub fn leave_live(&self, user: &UserId, live: &LiveId) {
-        if let Some(users) = self.users.as_ref().filter(|users| users.leave_live(user, live)) {
+        if let Some(users) = self
+            .users
+            .as_ref()
+            .filter(|users| users.leave_live(user, live))
+        {
             self.flush(Audience::Platform(users.clone()), users.place_of(user));
         }
     }
@@ -325,7 +397,8 @@ impl Rooms {
         }
     }
 
-    /// Has the fan checks made that are due in a slice: by the flusher, or by the loop that asks elsewhere.
+    /// Has the fan checks made that are due in a slice: by the flusher, or by the loop that asks
+    /// elsewhere.
     pub fn check_fans(&self, room: &Arc<Room>, place: usize) {
         if room.due_in_turn(place) > 0 {
             self.flush(room, place);
@@ -339,8 +412,9 @@ impl Rooms {
         }
     }
 
-    /// Takes in a slice's size, which the store told this gateway, and tells the dashboards and the peers. The peers
-    /// hear of a size that did not change, too: they may have heard another one of a version between.
+    /// Takes in a slice's size, which the store told this gateway, and tells the dashboards and the
+    /// peers. The peers hear of a size that did not change, too: they may have heard another one of
+    /// a version between.
     pub fn note_size(&self, audience: &Audience, place: usize, size: SliceSize, now: Millis) {
         let room = match audience {
             Audience::Room(room) => room,
@@ -377,7 +451,8 @@ impl Rooms {
         self.note_doubt(audience, place, was_in_doubt);
     }
 
-    /// Notes that a call or a check that was sent at `asked` showed that the store holds of a slice what it should.
+    /// Notes that a call or a check that was sent at `asked` showed that the store holds of a slice
+    /// what it should.
     pub fn note_proven(&self, audience: &Audience, place: usize, asked: Millis) {
         audience.slices()[place].note_proven(asked);
         audience.room().iter().for_each(|room| self.end_doubt(room));
@@ -396,8 +471,8 @@ impl Rooms {
         }
     }
 
-    /// Has what this gateway holds of the platform looked at again: another gateway found what only another program can
-    /// have written.
+    /// Has what this gateway holds of the platform looked at again: another gateway found what only
+    /// another program can have written.
     pub fn look_again_at_platform(&self) {
         for platform in self.platforms() {
             for (place, slice) in platform.slices().iter().enumerate() {
@@ -407,8 +482,9 @@ impl Rooms {
         }
     }
 
-    /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at once; the latter once
-    /// more when the doubt ends, since another program may have gone on writing meanwhile.
+    /// A slice that has come into doubt is looked at soon, and what this gateway holds of it at
+    /// once; the latter once more when the doubt ends, since another program may have gone on
+    /// writing meanwhile.
     fn note_doubt(&self, audience: &Audience, place: usize, was_in_doubt: bool) {
         let slice = &audience.slices()[place];
         let is_in_doubt = slice.size().in_doubt;
@@ -434,7 +510,8 @@ impl Rooms {
     /// Takes all users of this gateway out of the store.
     pub fn want_nobody(&self, now: Millis) {
         self.all().iter().for_each(|room| room.want_nobody());
-        self.platforms().for_each(|platform| platform.want_nobody(now));
+        self.platforms()
+            .for_each(|platform| platform.want_nobody(now));
         for audience in self.audiences() {
             (0..audience.slices().len()).for_each(|place| self.flush_if_dirty(&audience, place));
         }
@@ -443,7 +520,11 @@ impl Rooms {
     /// Every room, and every set of the platform.
     pub fn audiences(&self) -> Vec<Audience> {
         let platforms = self.platforms().cloned().map(Audience::Platform);
-        self.all().into_iter().map(Audience::Room).chain(platforms).collect()
+        self.all()
+            .into_iter()
+            .map(Audience::Room)
+            .chain(platforms)
+            .collect()
     }
 }
 
@@ -489,10 +570,19 @@ mod tests {
 
     #[test]
     fn a_socket_that_does_not_count_says_nothing_of_when_its_user_is_here() {
-        let terms = Terms { attendance: true, ..Terms::default() };
+        let terms = Terms {
+            attendance: true,
+            ..Terms::default()
+        };
         let room = install(&rooms(), LiveRecord { terms, ..record() });
         let plain = testing::conn("u1");
-        let hidden = Arc::new(Conn::new(Identity { counted: false, ..plain.identity.clone() }, 900));
+        let hidden = Arc::new(Conn::new(
+            Identity {
+                counted: false,
+                ..plain.identity.clone()
+            },
+            900,
+        ));
         let user = std::slice::from_ref(&plain.identity.user);
         let rate = Rate::per_second(10);
         room.join(&hidden, rate, (0, 1_000)).unwrap();
@@ -514,12 +604,25 @@ mod tests {
         let room = install(&rooms, record());
         let slice = &room.slices()[0];
         let before = slice.size().version;
-        let size = |card, version| SliceSize { card, version, ..SliceSize::default() };
+        let size = |card, version| SliceSize {
+            card,
+            version,
+            ..SliceSize::default()
+        };
         rooms.hear_size(&room, 0, size(66, before + 1), 1);
-        assert_eq!(slice.take_news(), None, "the peer that said so told the others");
-        // A fan joined on another gateway, whose message is on its way; then a fan left on this one.
+        assert_eq!(
+            slice.take_news(),
+            None,
+            "the peer that said so told the others"
+        );
+        // A fan joined on another gateway, whose message is on its way; then a fan left on this
+        // one.
         rooms.note_size(&(&room).into(), 0, size(66, before + 3), 2);
-        assert_eq!(slice.take_news(), Some(size(66, before + 3)), "peers may know the size of the version between");
+        assert_eq!(
+            slice.take_news(),
+            Some(size(66, before + 3)),
+            "peers may know the size of the version between"
+        );
         // An answer that a newer one has overtaken is no news.
         rooms.note_size(&(&room).into(), 0, size(67, before + 2), 3);
         assert_eq!(slice.take_news(), None);

@@ -1,6 +1,6 @@
-//! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat, the room wants the
-//! user in the store as the user now stands.
-//! The seats of the users of one slice have one lock; a slice's own lock is only taken after it. Never awaits.
+//! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat,
+//! the room wants the user in the store as the user now stands. The seats of the users of one slice
+//! have one lock; a slice's own lock is only taken after it. Never awaits.
 
 use std::sync::Arc;
 
@@ -45,10 +45,13 @@ impl Room {
         } else {
             Standing::Gone
         };
-        self.slices[self.place_of_user(user)].lock().want(user, standing);
+        self.slices[self.place_of_user(user)]
+            .lock()
+            .want(user, standing);
     }
 
-    /// Seats a socket, at this time of the clock and of the wall clock; all joins together keep to `rate`.
+    /// Seats a socket, at this time of the clock and of the wall clock; all joins together keep to
+    /// `rate`.
     ///
     /// # Errors
     /// If the room has ended or is being evicted, the user is banned, or too many join at once.
@@ -60,7 +63,8 @@ impl Room {
     ) -> Result<Arc<Member>, NoSeat> {
         let user = &conn.identity.user;
         let mut seats = self.seats_of(user).lock();
-        // Under the lock: `close` sets the end before `release` takes each lock, so no join slips in between.
+        // Under the lock: `close` sets the end before `release` takes each lock, so no join slips
+        // in between.
         if self.is_ending() {
             return Err(NoSeat::Ended);
         }
@@ -78,10 +82,13 @@ impl Room {
         Ok(member)
     }
 
-    /// A socket's client said that nobody looks, or that somebody does again. True if that changed how its user counts.
+    /// A socket's client said that nobody looks, or that somebody does again. True if that changed
+    /// how its user counts.
     pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Millis) -> bool {
         let mut seats = self.seats_of(&conn.identity.user).lock();
-        let Some(change) = seats.look_away(conn, away == Away::Gone) else { return false };
+        let Some(change) = seats.look_away(conn, away == Away::Gone) else {
+            return false;
+        };
         self.count_seat(change, now);
         change.before != change.after
     }
@@ -89,7 +96,9 @@ impl Room {
     pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
         let user = &conn.identity.user;
         let mut seats = self.seats_of(user).lock();
-        let Some(change) = seats.leave(conn) else { return };
+        let Some(change) = seats.leave(conn) else {
+            return;
+        };
         if conn.identity.counted {
             self.note_left(user, conn.last_heard(), &mut seats);
         }
@@ -107,7 +116,9 @@ impl Room {
     /// Removes a user's seat and has its sockets closed. Returns how many there were.
     pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
         let mut seats = self.seats_of(user).lock();
-        let Some((conns, change)) = seats.remove(user) else { return 0 };
+        let Some((conns, change)) = seats.remove(user) else {
+            return 0;
+        };
         if change.before != SeatState::Uncounted {
             self.note_left(user, now, &mut seats);
         }
@@ -122,10 +133,14 @@ impl Room {
 
     /// Whether the store has what is wanted of the user.
     fn is_settled(&self, user: &UserId) -> bool {
-        self.slices[self.place_of_user(user)].lock().desired().is_settled(user)
+        self.slices[self.place_of_user(user)]
+            .lock()
+            .desired()
+            .is_settled(user)
     }
 
-    /// Notes when a user's socket was last heard, for the end of the user's session. The caller holds the lock.
+    /// Notes when a user's socket was last heard, for the end of the user's session. The caller
+    /// holds the lock.
     fn note_left(&self, user: &UserId, heard: Millis, seats: &mut Seats) {
         if self.record.terms.attendance {
             seats.note_left(user, heard);
@@ -137,8 +152,8 @@ impl Room {
         self.record.terms.attendance
     }
 
-    /// When these users of the slice at this place were here last, `None` for one if that is not known; `None` for a
-    /// live without sessions.
+    /// When these users of the slice at this place were here last, `None` for one if that is not
+    /// known; `None` for a live without sessions.
     pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
         if !self.keeps_sessions() {
             return None;
@@ -165,8 +180,14 @@ impl Room {
         self.seats_of(user).lock().view(user)
     }
 
-    /// Since when these users of the slice at this place have their seats; a user who left counts as here now.
-    pub fn since<'a>(&self, place: usize, users: impl Iterator<Item = &'a UserId>, now: UnixMillis) -> Vec<UnixMillis> {
+    /// Since when these users of the slice at this place have their seats; a user who left counts
+    /// as here now.
+    pub fn since<'a>(
+        &self,
+        place: usize,
+        users: impl Iterator<Item = &'a UserId>,
+        now: UnixMillis,
+    ) -> Vec<UnixMillis> {
         let seats = self.seats[place].lock();
         users.map(|user| seats.since(user).unwrap_or(now)).collect()
     }
@@ -188,8 +209,8 @@ impl Room {
             && self.unrecorded.is_empty()
     }
 
-    /// Tells the sockets of the users of one slice that the room has ended, and forgets them. Returns how many there
-    /// were.
+    /// Tells the sockets of the users of one slice that the room has ended, and forgets them.
+    /// Returns how many there were.
     pub fn release(&self, place: usize) -> usize {
         let conns = self.seats[place].lock().clear();
         self.slices[place].lock().clear();
@@ -199,7 +220,7 @@ impl Room {
         conns.len()
     }
 
-    // --------------------------------------------------------------------------------------------------- fan checks
+    // ---------------------------------------------------------------------------------- fan checks
 
     /// Asks the tokens of a user's sockets once more whether the user is a fan, if tokens say so.
     pub fn ask_tokens(&self, user: &UserId) {
@@ -215,13 +236,20 @@ impl Room {
 
     /// Whether the flusher has something to do for the slice at this place.
     pub fn is_dirty(&self, place: usize) -> bool {
-        self.due_in_turn(place) > 0 || self.slices[place].lock().is_dirty() || self.unrecorded.waiting(place) > 0
+        self.due_in_turn(place) > 0
+            || self.slices[place].lock().is_dirty()
+            || self.unrecorded.waiting(place) > 0
     }
 
-    /// How many users of the slice at this place wait for a fan check that the flusher makes in its turn: none if fans
-    /// are looked up elsewhere, for what is slow there must not hold up who leaves.
+    /// How many users of the slice at this place wait for a fan check that the flusher makes in its
+    /// turn: none if fans are looked up elsewhere, for what is slow there must not hold up who
+    /// leaves.
     pub fn due_in_turn(&self, place: usize) -> usize {
-        if self.asks_elsewhere { 0 } else { self.unchecked(place) }
+        if self.asks_elsewhere {
+            0
+        } else {
+            self.unchecked(place)
+        }
     }
 
     /// How many users of the slice at this place wait for a fan check.
@@ -249,9 +277,15 @@ impl Room {
         self.seats[place].lock().return_unchecked(users);
     }
 
-    /// Takes in the answers for these users of the slice at this place, in the same order. True if all are known; who
-    /// is not is asked about again.
-    pub fn fans_answered(&self, place: usize, users: &[UserId], answers: &FanAnswers, now: Millis) -> bool {
+    /// Takes in the answers for these users of the slice at this place, in the same order. True if
+    /// all are known; who is not is asked about again.
+    pub fn fans_answered(
+        &self,
+        place: usize,
+        users: &[UserId],
+        answers: &FanAnswers,
+        now: Millis,
+    ) -> bool {
         let mut seats = self.seats[place].lock();
         let mut unknown = Vec::new();
         for (user, answer) in users.iter().zip(answers) {
@@ -265,23 +299,41 @@ impl Room {
         unknown.is_empty()
     }
 
-    /// As [`Seats::expire_checks`], of the slice at this place. If fans are looked up elsewhere, the expired checks are
-    /// due there, and nobody is returned.
-    pub fn expire_checks(&self, place: usize, then: Millis, together: Millis) -> Option<ExpiredFans> {
+    /// As [`Seats::expire_checks`], of the slice at this place. If fans are looked up elsewhere,
+    /// the expired checks are due there, and nobody is returned.
+    pub fn expire_checks(
+        &self,
+        place: usize,
+        then: Millis,
+        together: Millis,
+    ) -> Option<ExpiredFans> {
         let mut seats = self.seats[place].lock();
-        // A job of the flusher may be asking now, and its answers must not be taken for newer than they are.
-        let together = if self.slices[place].lock().has_no_job() { together } else { 0 };
+        // A job of the flusher may be asking now, and its answers must not be taken for newer than
+        // they are.
+        let together = if self.slices[place].lock().has_no_job() {
+            together
+        } else {
+            0
+        };
         let expired = seats.expire_checks(then, together);
         if self.asks_elsewhere {
-            expired.iter().for_each(|expired| seats.return_unchecked(&expired.users));
+            expired
+                .iter()
+                .for_each(|expired| seats.return_unchecked(&expired.users));
             return None;
         }
         expired
     }
 
-    /// Takes in the answers for expired users. Has the flusher ask again if there are none, or if it has asked
-    /// meanwhile: its answers may be the newer ones.
-    pub fn renew_checks(&self, place: usize, expired: &ExpiredFans, answers: Option<FanAnswers>, now: Millis) {
+    /// Takes in the answers for expired users. Has the flusher ask again if there are none, or if
+    /// it has asked meanwhile: its answers may be the newer ones.
+    pub fn renew_checks(
+        &self,
+        place: usize,
+        expired: &ExpiredFans,
+        answers: Option<FanAnswers>,
+        now: Millis,
+    ) {
         let turns = self.seats[place].lock().turns();
         match answers.filter(|_| turns == expired.turn) {
             Some(answers) => drop(self.fans_answered(place, &expired.users, &answers, now)),

@@ -1,5 +1,6 @@
-//! Who sits in a room on this gateway, and whose fan check is due. A room keeps the seats of the users of each slice
-//! behind a small lock, and asks after each change to which of the store's sets the user belongs. Never awaits.
+//! Who sits in a room on this gateway, and whose fan check is due. A room keeps the seats of the
+//! users of each slice behind a small lock, and asks after each change to which of the store's sets
+//! the user belongs. Never awaits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub enum Fan {
 #[derive(Debug)]
 pub struct Member {
     pub user: UserId,
-    /// When a socket that counts took the seat, by the wall clock of then: every time it is told, it is the same.
+    /// When a socket that counts took the seat, by the wall clock of then: every time it is told,
+    /// it is the same.
     since: AtomicU64,
     fan: AtomicU8,
 }
@@ -77,13 +79,24 @@ impl Seat {
 
     /// One token that lists the streamer is enough.
     fn ask_tokens(&self, streamer: &UserId) {
-        self.member.set_fan(self.conns.iter().filter_map(|conn| conn.claims()?.follows(streamer)).max());
+        self.member.set_fan(
+            self.conns
+                .iter()
+                .filter_map(|conn| conn.claims()?.follows(streamer))
+                .max(),
+        );
     }
 
     fn state(&self) -> SeatState {
         match self.counts() {
             false => SeatState::Uncounted,
-            true if self.conns.iter().all(|conn| conn.looks_away() || !conn.identity.counted) => SeatState::Away,
+            true if self
+                .conns
+                .iter()
+                .all(|conn| conn.looks_away() || !conn.identity.counted) =>
+            {
+                SeatState::Away
+            }
             true => SeatState::Here,
         }
     }
@@ -101,8 +114,8 @@ pub struct ExpiredFans {
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     by_user: HashMap<UserId, Seat>,
-    /// When sockets that ended were last heard, in a live that keeps sessions: of users whose leave the store has not
-    /// confirmed, and of those who have another socket.
+    /// When sockets that ended were last heard, in a live that keeps sessions: of users whose leave
+    /// the store has not confirmed, and of those who have another socket.
     left: HashMap<UserId, Millis>,
     /// The streamer, if the viewers' tokens say who is a fan; then no check is ever due.
     by_token: Option<UserId>,
@@ -118,7 +131,10 @@ pub(super) struct Seats {
 
 impl Seats {
     pub(super) fn new(by_token: Option<UserId>) -> Self {
-        Self { by_token, ..Self::default() }
+        Self {
+            by_token,
+            ..Self::default()
+        }
     }
 
     pub(super) fn join(&mut self, conn: &Arc<Conn>, at: UnixMillis) -> (Arc<Member>, SeatChange) {
@@ -127,7 +143,11 @@ impl Seats {
             self.left.remove(user);
         }
         let seat = self.by_user.entry(user.clone()).or_insert_with(|| Seat {
-            member: Arc::new(Member { user: user.clone(), since: AtomicU64::new(at), fan: AtomicU8::new(0) }),
+            member: Arc::new(Member {
+                user: user.clone(),
+                since: AtomicU64::new(at),
+                fan: AtomicU8::new(0),
+            }),
             conns: Vec::with_capacity(1),
         });
         let before = seat.state();
@@ -135,7 +155,9 @@ impl Seats {
             self.unchecked.push_back(seat.member.clone());
         }
         seat.conns.push(conn.clone());
-        self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
+        self.by_token
+            .iter()
+            .for_each(|streamer| seat.ask_tokens(streamer));
         let (member, after) = (seat.member.clone(), seat.state());
         if before == SeatState::Uncounted {
             member.since.store(at, Ordering::Relaxed);
@@ -149,7 +171,10 @@ impl Seats {
         let seat = self.by_user.get(&conn.identity.user)?;
         let before = seat.state();
         conn.set_looks_away(away);
-        Some(SeatChange { before, after: seat.state() })
+        Some(SeatChange {
+            before,
+            after: seat.state(),
+        })
     }
 
     /// Removes a socket from its seat; `None` if the user has no seat.
@@ -158,7 +183,9 @@ impl Seats {
         let seat = self.by_user.get_mut(user)?;
         let before = seat.state();
         seat.conns.retain(|other| !Arc::ptr_eq(other, conn));
-        self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
+        self.by_token
+            .iter()
+            .for_each(|streamer| seat.ask_tokens(streamer));
         let after = seat.state();
         if seat.conns.is_empty() {
             self.by_user.remove(user);
@@ -169,14 +196,21 @@ impl Seats {
     /// Removes a user's seat and returns the sockets that were in it.
     pub(super) fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, SeatChange)> {
         let seat = self.by_user.remove(user)?;
-        let change = SeatChange { before: seat.state(), after: SeatState::Uncounted };
+        let change = SeatChange {
+            before: seat.state(),
+            after: SeatState::Uncounted,
+        };
         Some((seat.conns, change))
     }
 
     /// Removes everybody and returns their sockets.
     pub(super) fn clear(&mut self) -> Vec<Arc<Conn>> {
         let seats = std::mem::take(self);
-        seats.by_user.into_values().flat_map(|seat| seat.conns).collect()
+        seats
+            .by_user
+            .into_values()
+            .flat_map(|seat| seat.conns)
+            .collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -185,7 +219,9 @@ impl Seats {
 
     /// Whether a fan who counts has this seat.
     pub(super) fn has_fan(&self, user: &UserId) -> bool {
-        self.by_user.get(user).is_some_and(|seat| seat.member.fan() == Fan::Yes && seat.counts())
+        self.by_user
+            .get(user)
+            .is_some_and(|seat| seat.member.fan() == Fan::Yes && seat.counts())
     }
 
     /// Whether a user who counts has this seat.
@@ -209,9 +245,13 @@ impl Seats {
         self.left.get(user).copied()
     }
 
-    /// Forgets when these users left: the store knows. Those who are here again may leave once more.
+    /// Forgets when these users left: the store knows. Those who are here again may leave once
+    /// more.
     pub(super) fn forget_left(&mut self, users: &[UserId]) {
-        for user in users.iter().filter(|user| !self.by_user.contains_key(*user)) {
+        for user in users
+            .iter()
+            .filter(|user| !self.by_user.contains_key(*user))
+        {
             self.left.remove(user);
         }
         if self.left.is_empty() {
@@ -225,13 +265,20 @@ impl Seats {
             sockets: seat.conns.len(),
             counted: seat.counts(),
             fan: seat.member.fan(),
-            last_heard: seat.conns.iter().map(|conn| conn.last_heard()).max().unwrap_or(0),
+            last_heard: seat
+                .conns
+                .iter()
+                .map(|conn| conn.last_heard())
+                .max()
+                .unwrap_or(0),
         })
     }
 
-    /// Frees most of the memory that the maps keep from their peak, once few users are left. True if it did.
+    /// Frees most of the memory that the maps keep from their peak, once few users are left. True
+    /// if it did.
     pub(super) fn shrink(&mut self) -> bool {
-        let sparse = self.by_user.capacity() > 64 && self.by_user.len() < self.by_user.capacity() / 8;
+        let sparse =
+            self.by_user.capacity() > 64 && self.by_user.len() < self.by_user.capacity() / 8;
         if sparse {
             let room = self.by_user.len() * 2;
             self.by_user.shrink_to(room);
@@ -241,11 +288,13 @@ impl Seats {
         sparse
     }
 
-    // --------------------------------------------------------------------------------------------------- fan checks
+    // ---------------------------------------------------------------------------------- fan checks
 
     /// Takes in an answer of the fan check.
     pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
-        let Some(seat) = self.by_user.get(user) else { return };
+        let Some(seat) = self.by_user.get(user) else {
+            return;
+        };
         seat.member.set_fan(Some(is_fan));
         self.checked.push_back((now, seat.member.clone()));
         self.forget_departed();
@@ -260,13 +309,16 @@ impl Seats {
 
     /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
     pub(super) fn check_again(&mut self, user: &UserId) -> bool {
-        let Some(seat) = self.by_user.get(user).filter(|_| self.by_token.is_none()) else { return false };
+        let Some(seat) = self.by_user.get(user).filter(|_| self.by_token.is_none()) else {
+            return false;
+        };
         self.unchecked.push_back(seat.member.clone());
         true
     }
 
-    /// Makes due the fan checks that were answered by `then`. If all answers fit in one call and one of them is as old
-    /// as `together`, returns all their users instead, for the caller to ask about; `None` if there are none.
+    /// Makes due the fan checks that were answered by `then`. If all answers fit in one call and
+    /// one of them is as old as `together`, returns all their users instead, for the caller to ask
+    /// about; `None` if there are none.
     pub(super) fn expire_checks(&mut self, then: Millis, together: Millis) -> Option<ExpiredFans> {
         let fit_in_one_call = self.checked.len() <= MAX_BATCH;
         let oldest = self.checked.front().map_or(Millis::MAX, |(at, _)| *at);
@@ -274,7 +326,10 @@ impl Seats {
             let members: Vec<_> = self.checked.drain(..).map(|(_, member)| member).collect();
             let seated = members.iter().filter(|member| self.is_seated(member));
             let users: HashSet<_> = seated.map(|member| member.user.clone()).collect();
-            let expired = ExpiredFans { users: users.into_iter().collect(), turn: self.turns };
+            let expired = ExpiredFans {
+                users: users.into_iter().collect(),
+                turn: self.turns,
+            };
             return Some(expired).filter(|expired| !expired.users.is_empty());
         }
         while let Some((_, member)) = self.checked.pop_front_if(|(at, _)| *at <= then) {
@@ -290,13 +345,15 @@ impl Seats {
         self.turns
     }
 
-    /// Takes up to `most` users whose check is due and who are still here, each once, those who have waited longest
-    /// first.
+    /// Takes up to `most` users whose check is due and who are still here, each once, those who
+    /// have waited longest first.
     pub(super) fn take_unchecked(&mut self, most: usize) -> Vec<UserId> {
         self.turns += 1;
         let mut users = HashSet::new();
         while users.len() < most {
-            let Some(member) = self.unchecked.pop_front() else { break };
+            let Some(member) = self.unchecked.pop_front() else {
+                break;
+            };
             if self.is_seated(&member) {
                 users.insert(member.user.clone());
             }
@@ -317,7 +374,8 @@ impl Seats {
         self.unchecked.len()
     }
 
-    /// Notes that the loop that asks elsewhere will come here. True if somebody waits for it, and it did not know.
+    /// Notes that the loop that asks elsewhere will come here. True if somebody waits for it, and
+    /// it did not know.
     pub(super) fn queue_ask(&mut self) -> bool {
         !self.unchecked.is_empty() && !std::mem::replace(&mut self.ask_queued, true)
     }
@@ -329,10 +387,13 @@ impl Seats {
     }
 
     fn is_seated(&self, member: &Arc<Member>) -> bool {
-        self.by_user.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
+        self.by_user
+            .get(&member.user)
+            .is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
     }
 
-    /// Keeps the queues in proportion to the number of seats, however many users came and left since.
+    /// Keeps the queues in proportion to the number of seats, however many users came and left
+    /// since.
     fn forget_departed(&mut self) {
         let most = 2 * self.by_user.len() + MAX_BATCH;
         if self.unchecked.len() > most {
@@ -375,7 +436,12 @@ mod tests {
     fn one_call_asks_about_everybody_whose_answers_fit_in_it() {
         let mut seats = seats_answered_at(&[1_000, 9_000, 25_000]);
         assert!(seats.expire_checks(999, 999).is_none());
-        assert_eq!(seats.expire_checks(999, 1_000).map(|expired| expired.users.len()), Some(3));
+        assert_eq!(
+            seats
+                .expire_checks(999, 1_000)
+                .map(|expired| expired.users.len()),
+            Some(3)
+        );
         assert_eq!((seats.unchecked(), seats.checked.len()), (0, 0));
     }
 

@@ -1,5 +1,5 @@
-//! One slice of a set, in a room or of the platform: its [`SliceState`] behind a small lock, and its size over all
-//! gateways, which is read without that lock. Never awaits.
+//! One slice of a set, in a room or of the platform: its [`SliceState`] behind a small lock, and
+//! its size over all gateways, which is read without that lock. Never awaits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,7 +17,8 @@ pub struct Slice {
     size: Mutex<Size>,
     /// Whether the store told this gateway something that the peers may not have heard yet.
     news: AtomicBool,
-    /// When the last call or check was sent that showed that the store holds what this gateway wants it to hold.
+    /// When the last call or check was sent that showed that the store holds what this gateway
+    /// wants it to hold.
     proven: AtomicU64,
 }
 
@@ -63,15 +64,18 @@ impl SetSize {
         self.doubts.load(Ordering::SeqCst) > 0
     }
 
-    /// The caller holds the lock of the slice: two differences of one slice in the wrong order could make the sum
-    /// negative for a moment.
+    /// The caller holds the lock of the slice: two differences of one slice in the wrong order
+    /// could make the sum negative for a moment.
     fn replace(&self, before: SliceSize, after: SliceSize) {
-        // Whoever reads the members first, and then the doubts, never takes doubtful members for certain ones.
+        // Whoever reads the members first, and then the doubts, never takes doubtful members for
+        // certain ones.
         if after.in_doubt && !before.in_doubt {
             self.doubts.fetch_add(1, Ordering::SeqCst);
         }
-        self.members.fetch_add(after.card.wrapping_sub(before.card), Ordering::SeqCst);
-        self.fans.fetch_add(after.fans.wrapping_sub(before.fans), Ordering::SeqCst);
+        self.members
+            .fetch_add(after.card.wrapping_sub(before.card), Ordering::SeqCst);
+        self.fans
+            .fetch_add(after.fans.wrapping_sub(before.fans), Ordering::SeqCst);
         if before.in_doubt && !after.in_doubt {
             self.doubts.fetch_sub(1, Ordering::SeqCst);
         }
@@ -84,7 +88,10 @@ impl Slice {
         Self {
             id,
             state: Mutex::new(SliceState::new(now)),
-            size: Mutex::new(Size { heard: now, ..Size::default() }),
+            size: Mutex::new(Size {
+                heard: now,
+                ..Size::default()
+            }),
             news: AtomicBool::new(false),
             proven: AtomicU64::new(0),
         }
@@ -95,15 +102,17 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Takes in a size, as the store told this gateway or a peer. The highest version wins. `sum`, the size of the
-    /// whole set, is updated with it. True if the size changed, or whether it is in doubt.
+    /// Takes in a size, as the store told this gateway or a peer. The highest version wins. `sum`,
+    /// the size of the whole set, is updated with it. True if the size changed, or whether it is in
+    /// doubt.
     pub fn note(&self, told: SliceSize, now: Millis, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
         told.version >= size.there.version && size.set(told, now, sum)
     }
 
-    /// Takes in what a check read. The reading wins even with a lower version, since a store that lost data starts
-    /// again from a low one. It is ignored if another version was heard of meanwhile.
+    /// Takes in what a check read. The reading wins even with a lower version, since a store that
+    /// lost data starts again from a low one. It is ignored if another version was heard of
+    /// meanwhile.
     pub fn note_reading(&self, read: ReadSize, sum: &SetSize) -> bool {
         let mut size = self.size.lock();
         size.there.version == read.expected && size.set(read.size, read.at, sum)
@@ -119,13 +128,19 @@ impl Slice {
         self.size.lock().newest
     }
 
-    /// What a check should find; `None` if something is unsettled: then one more call is made, and its answer tells as
-    /// much as the check would.
+    /// What a check should find; `None` if something is unsettled: then one more call is made, and
+    /// its answer tells as much as the check would.
     pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
         let size = self.size();
         let (entry, held) = self.lock().expect(incarnation)?;
         let (held, held_fans) = (held.members, held.fans);
-        Some(ExpectedSlice { slice: self.id.clone(), entry, held, held_fans, size })
+        Some(ExpectedSlice {
+            slice: self.id.clone(),
+            entry,
+            held,
+            held_fans,
+            size,
+        })
     }
 
     /// Notes that the store still had this version at `now`.
@@ -136,7 +151,8 @@ impl Slice {
         }
     }
 
-    /// Notes that a call or a check that was sent at `asked` showed that the store holds what it should.
+    /// Notes that a call or a check that was sent at `asked` showed that the store holds what it
+    /// should.
     pub fn note_proven(&self, asked: Millis) {
         self.proven.fetch_max(asked, Ordering::Relaxed);
     }
@@ -153,7 +169,9 @@ impl Slice {
 
     /// The size, if the peers must be told. Asked once.
     pub fn take_news(&self) -> Option<SliceSize> {
-        self.news.swap(false, Ordering::Relaxed).then(|| self.size())
+        self.news
+            .swap(false, Ordering::Relaxed)
+            .then(|| self.size())
     }
 
     /// When the store last told the size.
@@ -164,10 +182,25 @@ impl Slice {
 
 impl Size {
     fn set(&mut self, there: SliceSize, now: Millis, sum: &SetSize) -> bool {
-        let newest = if there.version >= self.newest.version { there } else { self.newest };
-        let before = std::mem::replace(self, Self { there, newest, heard: now }).there;
+        let newest = if there.version >= self.newest.version {
+            there
+        } else {
+            self.newest
+        };
+        let before = std::mem::replace(
+            self,
+            Self {
+                there,
+                newest,
+                heard: now,
+            },
+        )
+        .there;
         sum.replace(before, there);
-        (SliceSize { version: there.version, ..before }) != there
+        (SliceSize {
+            version: there.version,
+            ..before
+        }) != there
     }
 }
 
@@ -182,7 +215,11 @@ mod tests {
     }
 
     fn size(card: u64, version: u64) -> SliceSize {
-        SliceSize { card, version, ..SliceSize::default() }
+        SliceSize {
+            card,
+            version,
+            ..SliceSize::default()
+        }
     }
 
     fn sum_of(slice: &Slice) -> SetSize {
@@ -203,8 +240,22 @@ mod tests {
     fn a_doubt_is_news_although_the_size_is_the_same() {
         let slice = slice();
         assert!(note(&slice, size(5, 100), 10));
-        assert!(note(&slice, SliceSize { in_doubt: true, ..size(5, 101) }, 11));
-        assert!(!note(&slice, SliceSize { in_doubt: true, ..size(5, 102) }, 12));
+        assert!(note(
+            &slice,
+            SliceSize {
+                in_doubt: true,
+                ..size(5, 101)
+            },
+            11
+        ));
+        assert!(!note(
+            &slice,
+            SliceSize {
+                in_doubt: true,
+                ..size(5, 102)
+            },
+            12
+        ));
         assert!(note(&slice, size(5, 103), 13));
     }
 
@@ -222,10 +273,22 @@ mod tests {
     fn a_reading_wins_unless_another_version_was_heard_of_meanwhile() {
         let slice = slice();
         note(&slice, size(5, 100), 10);
-        let read = |expected, size| slice.note_reading(ReadSize { expected, size, at: 20 }, &sum_of(&slice));
+        let read = |expected, size| {
+            slice.note_reading(
+                ReadSize {
+                    expected,
+                    size,
+                    at: 20,
+                },
+                &sum_of(&slice),
+            )
+        };
         assert!(!read(99, size(7, 101)));
         assert!(read(100, size(0, 3)), "the store lost its data");
-        assert_eq!((slice.size(), slice.newest_size()), (size(0, 3), size(5, 100)));
+        assert_eq!(
+            (slice.size(), slice.newest_size()),
+            (size(0, 3), size(5, 100))
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! What lies behind a slice's lock: the [`DesiredState`] towards the store, and the slice's place in the flusher's
-//! queue. A room and the platform update the desired state with each change of their users. The flusher and the checker
-//! take the lock, too; a heartbeat never does. Never awaits.
+//! What lies behind a slice's lock: the [`DesiredState`] towards the store, and the slice's place
+//! in the flusher's queue. A room and the platform update the desired state with each change of
+//! their users. The flusher and the checker take the lock, too; a heartbeat never does. Never
+//! awaits.
 
 use tokio::time::Instant;
 
@@ -11,8 +12,8 @@ use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, UserId};
 use crate::store::{ApplyReply, Fence, HeldMembers, MAX_BATCH, SliceReading};
 
-/// A slice that still lacks notes on members is read back again after this time, in ms: the notes may be on members of
-/// another gateway, which makes them anew meanwhile.
+/// A slice that still lacks notes on members is read back again after this time, in ms: the notes
+/// may be on members of another gateway, which makes them anew meanwhile.
 const NOTES_AGAIN: Millis = 10_000;
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
@@ -44,7 +45,8 @@ pub struct SliceState {
 impl SliceState {
     pub(super) fn new(now: Millis) -> Self {
         Self {
-            // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
+            // Higher than every number of an earlier room: no slice makes a thousand calls in a
+            // millisecond.
             desired: DesiredState::numbered_from(now * 1_000),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
@@ -56,7 +58,7 @@ impl SliceState {
         }
     }
 
-    // -------------------------------------------------------------------------------------------------------- users
+    // --------------------------------------------------------------------------------------- users
 
     /// Wants the store to hold a user so.
     pub fn want(&mut self, user: &UserId, standing: Standing) {
@@ -85,7 +87,7 @@ impl SliceState {
         self.desired.shrink();
     }
 
-    // -------------------------------------------------------------------------------------------------- for a look
+    // ---------------------------------------------------------------------------------- for a look
 
     pub fn desired(&self) -> &DesiredState {
         &self.desired
@@ -114,7 +116,7 @@ impl SliceState {
         self.unconfirmed.since()
     }
 
-    // ---------------------------------------------------------------------------------------------- for the flusher
+    // ----------------------------------------------------------------------------- for the flusher
 
     /// Notes that there is something to do that the store has not confirmed.
     pub fn note_unconfirmed(&mut self, now: Instant) {
@@ -159,7 +161,8 @@ impl SliceState {
         self.job = Job::Queued;
     }
 
-    /// Begins a turn of calls by this incarnation. Under a new incarnation the store holds nobody for this gateway.
+    /// Begins a turn of calls by this incarnation. Under a new incarnation the store holds nobody
+    /// for this gateway.
     pub fn begin_turn(&mut self, incarnation: u32, context: TurnContext) -> Turn {
         if std::mem::replace(&mut self.incarnation, incarnation) != incarnation {
             self.desired.lose_entry();
@@ -216,8 +219,9 @@ impl SliceState {
         }
     }
 
-    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for so many users and
-    /// returns how long it is until then, in ms. A slice that asks again keeps its time until that has come.
+    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for so
+    /// many users and returns how long it is until then, in ms. A slice that asks again keeps its
+    /// time until that has come.
     pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
         let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
         let at = match self.resync_at.take() {
@@ -229,9 +233,10 @@ impl SliceState {
         self.resync_at
     }
 
-    // ------------------------------------------------------------------------------------------------- for readings
+    // -------------------------------------------------------------------------------- for readings
 
-    /// Takes in an entry that this incarnation made for an earlier room, as it was read when this room was made.
+    /// Takes in an entry that this incarnation made for an earlier room, as it was read when this
+    /// room was made.
     pub fn found_entry(&mut self, number: u64, held: u64, incarnation: u32) {
         self.incarnation = incarnation;
         self.desired.found_entry(number, held);
@@ -239,17 +244,25 @@ impl SliceState {
 
     /// See [`super::slice::Slice::expect`]: the entry, and how many users are held.
     pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, Held)> {
-        let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
+        let is_settled = !self.desired.is_dirty()
+            && (self.incarnation == incarnation || !self.desired.is_registered());
         let held = self.desired.held().filter(|_| is_settled);
         if held.is_none() {
-            // The store may have applied the call in flight before the event that this check is made for.
+            // The store may have applied the call in flight before the event that this check is
+            // made for.
             self.desired.require_call();
         }
         held.map(|held| (self.desired.entry(), held))
     }
 
-    /// Takes in what a check found instead of `expected`. False if a call was made meanwhile: then nothing is taken in.
-    pub fn found_instead(&mut self, expected: Option<u64>, reading: &SliceReading, epoch: Epoch) -> bool {
+    /// Takes in what a check found instead of `expected`. False if a call was made meanwhile: then
+    /// nothing is taken in.
+    pub fn found_instead(
+        &mut self,
+        expected: Option<u64>,
+        reading: &SliceReading,
+        epoch: Epoch,
+    ) -> bool {
         if self.desired.entry() != expected || self.desired.held().is_none() {
             return false;
         }
@@ -266,13 +279,14 @@ impl SliceState {
         true
     }
 
-    /// Has everything read back that this gateway holds: a foreign write may have left all sizes as they were.
+    /// Has everything read back that this gateway holds: a foreign write may have left all sizes as
+    /// they were.
     pub fn read_back_all(&mut self) {
         self.desired.require_read_back();
     }
 
-    /// Has what this gateway holds looked at again, since another program wrote to the slice: a few users are read
-    /// back, and of many the size is compared with the next call.
+    /// Has what this gateway holds looked at again, since another program wrote to the slice: a few
+    /// users are read back, and of many the size is compared with the next call.
     pub fn look_again(&mut self) {
         if self.desired.wanted() <= MAX_BATCH {
             self.desired.require_read_back();
@@ -307,8 +321,16 @@ mod tests {
             here.users.insert(user);
             let draft = slice.desired.next(CallLimit::WHOLE_BATCH).expect("a call");
             let held = here.users.len() as u64;
-            let size = SliceSize { card: held + 1, ..SliceSize::default() };
-            let done = ApplyReply::Done(SliceView { size, held, held_fans: 0, noted: Some(noted) });
+            let size = SliceSize {
+                card: held + 1,
+                ..SliceSize::default()
+            };
+            let done = ApplyReply::Done(SliceView {
+                size,
+                held,
+                held_fans: 0,
+                noted: Some(noted),
+            });
             slice.answered(&draft, &done, now);
             let needs_read_back = slice.desired.needs_read_back();
             if needs_read_back {
@@ -318,7 +340,10 @@ mod tests {
         };
         assert!(!needs_read_back("a", 2, 1_000), "all are noted");
         assert!(needs_read_back("b", 2, 1_001));
-        assert!(!needs_read_back("c", 2, 1_001 + NOTES_AGAIN - 1), "the missing one may be another gateway's");
+        assert!(
+            !needs_read_back("c", 2, 1_001 + NOTES_AGAIN - 1),
+            "the missing one may be another gateway's"
+        );
         assert!(needs_read_back("d", 2, 1_001 + NOTES_AGAIN));
     }
 }

@@ -1,4 +1,5 @@
-//! How many viewers a room has on this gateway, and how many are away on all gateways. Never awaits.
+//! How many viewers a room has on this gateway, and how many are away on all gateways. Never
+//! awaits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,8 +81,8 @@ impl Tally {
         self.viewers_here.store(here.viewers, Ordering::Relaxed);
     }
 
-    /// Sets how many are away on the other gateways. `read` runs under the lock, so that an older sum never replaces a
-    /// newer one.
+    /// Sets how many are away on the other gateways. `read` runs under the lock, so that an older
+    /// sum never replaces a newer one.
     pub(crate) fn set_away_elsewhere(&self, read: impl FnOnce() -> u64) {
         let mut counted = self.counted.lock();
         counted.away_elsewhere = read();

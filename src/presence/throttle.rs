@@ -1,7 +1,7 @@
 //! How often the figures of a live go out to its dashboards: throttled, never debounced. Pure.
 //!
-//! The first change, and any change to or from zero, goes out at once. Later changes go out at most once per [`GAP`],
-//! the newest always within it.
+//! The first change, and any change to or from zero, goes out at once. Later changes go out at most
+//! once per [`GAP`], the newest always within it.
 
 use super::figures::{Figures, Quality};
 use crate::base::clock::Millis;
@@ -10,8 +10,8 @@ use crate::store::Arrived;
 /// Least time between two counts of one live, in ms.
 pub const GAP: Millis = 500;
 
-/// Least time between two counts of one live if a figure changed to or from zero, in ms. It bounds the cost of a viewer
-/// who keeps joining and leaving.
+/// Least time between two counts of one live if a figure changed to or from zero, in ms. It bounds
+/// the cost of a viewer who keeps joining and leaving.
 pub const ZERO_GAP: Millis = 50;
 
 #[derive(Debug, Default)]
@@ -41,7 +41,11 @@ pub struct Shown {
 impl Shown {
     /// Whether clients would see no difference.
     pub fn is_same(&self, other: &Self) -> bool {
-        Self { at: other.at, arrived: other.arrived, ..*self } == *other
+        Self {
+            at: other.at,
+            arrived: other.arrived,
+            ..*self
+        } == *other
     }
 }
 
@@ -57,15 +61,23 @@ pub enum Step {
 impl Throttle {
     /// Decides, and notes what is sent.
     pub fn step(&mut self, next: Shown) -> Step {
-        let Shown { at: now, figures, quality, .. } = next;
-        let Some(shown) = self.sent else { return self.send(next) };
+        let Shown {
+            at: now,
+            figures,
+            quality,
+            ..
+        } = next;
+        let Some(shown) = self.sent else {
+            return self.send(next);
+        };
         if shown.is_same(&next) && !self.owed {
             self.waiting = None;
             return Step::Nothing;
         }
         self.waiting.get_or_insert(now);
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
-        let zero = crosses(shown.figures.viewers, figures.viewers) || crosses(shown.figures.fans, figures.fans);
+        let zero = crosses(shown.figures.viewers, figures.viewers)
+            || crosses(shown.figures.fans, figures.fans);
         let is_urgent = zero || shown.quality != quality;
         let due = shown.at + if is_urgent { ZERO_GAP } else { GAP };
         if now < due {
@@ -86,11 +98,17 @@ impl Throttle {
         self.lag
     }
 
-    /// Notes that a dashboard began to watch and was told these figures. True if dashboards must be told again.
+    /// Notes that a dashboard began to watch and was told these figures. True if dashboards must be
+    /// told again.
     pub fn told(&mut self, told: Shown) -> bool {
         match self.sent {
             // No dashboard was told before, so the next change is the first and goes out at once.
-            None => self.sent = Some(Shown { at: told.at.saturating_sub(GAP), ..told }),
+            None => {
+                self.sent = Some(Shown {
+                    at: told.at.saturating_sub(GAP),
+                    ..told
+                })
+            }
             Some(shown) => self.owed |= !shown.is_same(&told),
         }
         self.owed

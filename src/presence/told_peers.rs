@@ -1,5 +1,5 @@
-//! What the peers were told of a room's viewers on this gateway, and whether they must be told again. The publisher
-//! tells them.
+//! What the peers were told of a room's viewers on this gateway, and whether they must be told
+//! again. The publisher tells them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,9 +49,11 @@ impl ToldPeers {
         *self.last.lock() == ViewerCount::default()
     }
 
-    /// Whether the peers know, or may know, other viewers than these. Such a room must not be evicted, since nobody
-    /// else would tell them.
+    /// Whether the peers know, or may know, other viewers than these. Such a room must not be
+    /// evicted, since nobody else would tell them.
     pub fn owes(&self, count: ViewerCount) -> bool {
-        self.due.load(Ordering::Acquire) || self.asks.load(Ordering::Acquire) || *self.last.lock() != count
+        self.due.load(Ordering::Acquire)
+            || self.asks.load(Ordering::Acquire)
+            || *self.last.lock() != count
     }
 }

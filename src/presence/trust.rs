@@ -17,8 +17,18 @@ pub struct Trust {
 }
 
 impl Trust {
-    pub fn new(store: Arc<dyn Store>, gateways: Arc<Gateways>, checks: Arc<Checks>, clock: Clock) -> Self {
-        Self { store, gateways, checks, clock }
+    pub fn new(
+        store: Arc<dyn Store>,
+        gateways: Arc<Gateways>,
+        checks: Arc<Checks>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            store,
+            gateways,
+            checks,
+            clock,
+        }
     }
 
     pub fn quality(&self, room: &Room) -> Quality {
@@ -29,7 +39,8 @@ impl Trust {
         if self.gateways.own_lease_is_late(self.clock.now()) {
             return Quality::Partial;
         }
-        // A store that lost its data may lack what other gateways hold, or have what they hold no longer.
+        // A store that lost its data may lack what other gateways hold, or have what they hold no
+        // longer.
         if self.gateways.own.are_peers_unproven() {
             return Quality::Partial;
         }
@@ -38,7 +49,11 @@ impl Trust {
             return Quality::Partial;
         }
         // Only checks tell this gateway what a gateway did whose messages do not arrive.
-        if room.check.is_unheard() && !room.check.is_checked_within(self.checks.enough(), self.clock.now()) {
+        if room.check.is_unheard()
+            && !room
+                .check
+                .is_checked_within(self.checks.enough(), self.clock.now())
+        {
             return Quality::Partial;
         }
         room.quality()
@@ -47,7 +62,10 @@ impl Trust {
     /// Whether the record of a live or one of its slices lies where the store does not answer.
     fn is_partly_away(&self, room: &Room, parts: &Parts) -> bool {
         parts.is_away(self.store.slot_of_live(&room.record.live))
-            || room.slices().iter().any(|slice| parts.is_away(self.store.slot_of_slice(&slice.id)))
+            || room
+                .slices()
+                .iter()
+                .any(|slice| parts.is_away(self.store.slot_of_slice(&slice.id)))
     }
 
     /// When the figures of a room were last sure to be those of the store.

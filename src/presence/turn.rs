@@ -1,6 +1,7 @@
-//! The order of the steps in one slice's turn: look at the record before the entry is created, read back where the
-//! chain of calls is broken, look at the record again before anything is reasserted. [`Turn::next`] says what to do;
-//! the flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as the flusher does.
+//! The order of the steps in one slice's turn: look at the record before the entry is created, read
+//! back where the chain of calls is broken, look at the record again before anything is reasserted.
+//! [`Turn::next`] says what to do; the flusher does it and reports the verdict. Pure: it knows no
+//! store. The model check runs it as the flusher does.
 
 use crate::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
 
@@ -40,8 +41,8 @@ pub enum Step {
 pub struct Turn {
     check_record: bool,
     limit: CallLimit,
-    /// How many calls the turn may still make: as many as settle the users who were unsettled when they were counted.
-    /// Users who become unsettled later have the next turn.
+    /// How many calls the turn may still make: as many as settle the users who were unsettled when
+    /// they were counted. Users who become unsettled later have the next turn.
     calls: usize,
     /// More users may be unsettled than were counted.
     recount: bool,
@@ -54,7 +55,14 @@ impl Turn {
     pub fn new(context: TurnContext, desired: &DesiredState) -> Self {
         let TurnContext { known_open, limit } = context;
         let check_record = desired.is_dirty() && desired.must_register() && !known_open;
-        Self { check_record, limit, calls: 1, recount: true, mismatches: 0, over: false }
+        Self {
+            check_record,
+            limit,
+            calls: 1,
+            recount: true,
+            mismatches: 0,
+            over: false,
+        }
     }
 
     /// The next step. The caller stops asking once the room has ended.

@@ -1,9 +1,10 @@
-//! Since when a slice has had changes that the store has not confirmed, for `GET /v1/gateway/slices`. Pure; `now` comes
-//! in.
+//! Since when a slice has had changes that the store has not confirmed, for
+//! `GET /v1/gateway/slices`. Pure; `now` comes in.
 
 use tokio::time::Instant;
 
-/// When the oldest unconfirmed change was made: among the changes that wait, and among those that are being flushed.
+/// When the oldest unconfirmed change was made: among the changes that wait, and among those that
+/// are being flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unconfirmed {
     waiting: Option<Instant>,
@@ -48,7 +49,10 @@ mod tests {
     #[test]
     fn the_oldest_change_counts_until_its_flush_is_confirmed() {
         let first = Instant::now();
-        let (second, third) = (first + Duration::from_millis(1), first + Duration::from_millis(2));
+        let (second, third) = (
+            first + Duration::from_millis(1),
+            first + Duration::from_millis(2),
+        );
         let mut slice = Unconfirmed::default();
         assert_eq!(slice.since(), None);
         slice.note(first);
@@ -58,7 +62,11 @@ mod tests {
         slice.note(third);
         assert_eq!(slice.since(), Some(first));
         slice.confirm();
-        assert_eq!(slice.since(), Some(third), "it was made during the flush of the others");
+        assert_eq!(
+            slice.since(),
+            Some(third),
+            "it was made during the flush of the others"
+        );
         slice.start();
         slice.confirm();
         assert_eq!(slice.since(), None);

@@ -1,15 +1,18 @@
-//! What one user may have the store do, over all sockets of the user on this gateway: more sockets buy no more of it.
+//! What one user may have the store do, over all sockets of the user on this gateway: more sockets
+//! buy no more of it.
 //!
-//! There are two budgets at the same rate. Requests that go to the store (joins, watches, opens, closes) are refused
-//! beyond theirs. What is read to find friends is paid for by its size after it was read; what comes then waits,
-//! because nobody but its user is kept waiting. Only users who asked within the last seconds are remembered.
+//! There are two budgets at the same rate. Requests that go to the store (joins, watches, opens,
+//! closes) are refused beyond theirs. What is read to find friends is paid for by its size after it
+//! was read; what comes then waits, because nobody but its user is kept waiting. Only users who
+//! asked within the last seconds are remembered.
 
 use crate::base::budgets::Budgets;
 use crate::base::clock::Millis;
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 
-/// How much a user may ask for at once after a pause, in seconds at the rate: all tabs of a browser come back together.
+/// How much a user may ask for at once after a pause, in seconds at the rate: all tabs of a browser
+/// come back together.
 const BURST_SECONDS: u64 = 4;
 
 /// So many users read cost one unit: a call to the store reads as many.
@@ -37,7 +40,10 @@ impl UserBudgets {
     /// So many units per second for each user; 0: no limit.
     pub fn new(per_second: u32) -> Self {
         let rate = Rate::per_second(per_second).with_burst(BURST_SECONDS);
-        Self { requests: Budgets::new(rate), reads: Budgets::new(rate) }
+        Self {
+            requests: Budgets::new(rate),
+            reads: Budgets::new(rate),
+        }
     }
 
     /// Takes what a request costs; false, and nothing is taken, if the budget does not suffice.
@@ -70,8 +76,15 @@ mod tests {
     #[test]
     fn a_user_has_one_budget_and_others_have_their_own() {
         let budgets = UserBudgets::new(10);
-        let visits = |id: &str, now| (0..1_000).filter(|_| budgets.take(&user(id), Cost::Visit, now)).count();
-        assert_eq!([0, 0, 1_000, 60_000].map(|now| visits("u1", now)), [40, 0, 10, 40]);
+        let visits = |id: &str, now| {
+            (0..1_000)
+                .filter(|_| budgets.take(&user(id), Cost::Visit, now))
+                .count()
+        };
+        assert_eq!(
+            [0, 0, 1_000, 60_000].map(|now| visits("u1", now)),
+            [40, 0, 10, 40]
+        );
         assert_eq!(visits("u2", 60_000), 40);
         assert!(UserBudgets::new(0).take(&user("u1"), Cost::Open, 0));
     }
@@ -96,6 +109,9 @@ mod tests {
         budgets.note_read(&user("u1"), 10_000, 7);
         assert_eq!(budgets.may_read_at(&user("u1"), 7), 1_007);
         assert_eq!(budgets.may_read_at(&user("u2"), 7), 7);
-        assert!(budgets.take(&user("u1"), Cost::Visit, 7), "requests have a budget of their own");
+        assert!(
+            budgets.take(&user("u1"), Cost::Visit, 7),
+            "requests have a budget of their own"
+        );
     }
 }

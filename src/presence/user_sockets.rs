@@ -1,6 +1,6 @@
-//! The sockets of each user on this gateway, so that a user who opens too many loses the oldest. A table of pointers,
-//! some 14 bytes a socket: the user's id lies in the [`Conn`]. Only open sockets are here, not seats that outlive
-//! theirs.
+//! The sockets of each user on this gateway, so that a user who opens too many loses the oldest. A
+//! table of pointers, some 14 bytes a socket: the user's id lies in the [`Conn`]. Only open sockets
+//! are here, not seats that outlive theirs.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -26,7 +26,11 @@ impl UserSockets {
     /// At most so many for each user; 0 is no limit.
     pub(crate) fn new(most: u32) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { most: most as usize, hasher: RandomState::new(), shards }
+        Self {
+            most: most as usize,
+            hasher: RandomState::new(),
+            shards,
+        }
     }
 
     /// Notes a new socket. If the user has too many now, the oldest is told to go. True if so.
@@ -35,16 +39,28 @@ impl UserSockets {
             return false;
         }
         let (hash, mut table) = (self.hash(conn), self.shard(conn).lock());
-        let others = || table.iter_hash(hash).filter(|other| other.identity.user == conn.identity.user);
+        let others = || {
+            table
+                .iter_hash(hash)
+                .filter(|other| other.identity.user == conn.identity.user)
+        };
         let is_full = others().count() >= self.most;
         // Signed: a socket that began after this one may have been admitted before it.
         let age = |other: &Conn| other.session().before(conn.session()).cast_signed();
-        let oldest = others().max_by_key(|other| age(other)).filter(|_| is_full).cloned();
+        let oldest = others()
+            .max_by_key(|other| age(other))
+            .filter(|_| is_full)
+            .cloned();
         table.insert_unique(hash, conn.clone(), |conn| self.hash(conn));
-        // At once, not when its session has ended: whoever opens sockets faster than they end must not fill the table.
-        oldest.iter().for_each(|oldest| remove(&mut table, hash, oldest));
+        // At once, not when its session has ended: whoever opens sockets faster than they end must
+        // not fill the table.
+        oldest
+            .iter()
+            .for_each(|oldest| remove(&mut table, hash, oldest));
         drop(table);
-        oldest.iter().for_each(|oldest| oldest.signal(Signals::CROWDED_OUT));
+        oldest
+            .iter()
+            .for_each(|oldest| oldest.signal(Signals::CROWDED_OUT));
         is_full
     }
 
@@ -103,10 +119,15 @@ mod tests {
         // The numbers of sessions begin again meanwhile.
         let conns = [10, 0, 20, 30].map(|later| conn("u1", (u32::MAX - 15).wrapping_add(later)));
         let others = [0, 1].map(|session| conn("u2", session));
-        others.iter().for_each(|other| assert!(!sockets.admit(other)));
+        others
+            .iter()
+            .for_each(|other| assert!(!sockets.admit(other)));
         let crowded = conns.each_ref().map(|conn| sockets.admit(conn));
         assert_eq!(crowded, [false, false, true, true]);
-        assert_eq!(conns.each_ref().map(|conn| must_go(conn)), [true, true, false, false]);
+        assert_eq!(
+            conns.each_ref().map(|conn| must_go(conn)),
+            [true, true, false, false]
+        );
         assert!(!others.iter().any(|other| must_go(other)));
         assert_eq!(kept(&sockets), 4);
     }
@@ -117,8 +138,16 @@ mod tests {
         let conns: Vec<_> = (0..50_000).map(|n| conn(&format!("u{n}"), n)).collect();
         assert!(!conns.iter().any(|conn| sockets.admit(conn)));
         conns.iter().for_each(|conn| sockets.forget(conn));
-        let room: usize = sockets.shards.iter().map(|shard| shard.lock().capacity()).sum();
-        assert!(kept(&sockets) == 0 && room <= 64 * SHARDS as usize, "{} kept, room for {room}", kept(&sockets));
+        let room: usize = sockets
+            .shards
+            .iter()
+            .map(|shard| shard.lock().capacity())
+            .sum();
+        assert!(
+            kept(&sockets) == 0 && room <= 64 * SHARDS as usize,
+            "{} kept, room for {room}",
+            kept(&sockets)
+        );
         assert!(!sockets.admit(&conn("u7", 60_000)));
     }
 

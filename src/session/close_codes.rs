@@ -1,4 +1,5 @@
-//! Why a client was disconnected: every reason, its close code, and its metric label. `docs/websocket.md` lists them.
+//! Why a client was disconnected: every reason, its close code, and its metric label.
+//! `docs/websocket.md` lists them.
 
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding;
@@ -95,6 +96,9 @@ impl Close {
     }
 
     pub(crate) fn frame(self) -> Option<CloseFrame> {
-        self.code().map(|code| CloseFrame { code: coding::CloseCode::from(code), reason: self.label().into() })
+        self.code().map(|code| CloseFrame {
+            code: coding::CloseCode::from(code),
+            reason: self.label().into(),
+        })
     }
 }

@@ -44,9 +44,13 @@ impl SessionContext {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// When a token that was just verified stops being good, by the gateway's clock. The wall clock is read only here.
+    /// When a token that was just verified stops being good, by the gateway's clock. The wall clock
+    /// is read only here.
     pub(crate) fn end_of(&self, claims: &Claims) -> Millis {
-        let left = claims.expires_at.saturating_add(millis(LEEWAY)).saturating_sub(self.clock.unix());
+        let left = claims
+            .expires_at
+            .saturating_add(millis(LEEWAY))
+            .saturating_sub(self.clock.unix());
         self.clock.now().saturating_add(left)
     }
 

@@ -1,9 +1,10 @@
-//! How a gateway that is asked to stop sends its sockets elsewhere, and how the time of the stop is divided
-//! ([`Stages`]). The wiring calls it once, after the gateway has stopped admitting sockets.
+//! How a gateway that is asked to stop sends its sockets elsewhere, and how the time of the stop is
+//! divided ([`Stages`]). The wiring calls it once, after the gateway has stopped admitting sockets.
 //!
-//! Sockets are told to reconnect one after the other, over most of the time, so that the other gateways meet a stream
-//! and not a storm. The spread must come from here: clients that are closed with 1012 reset their back-off. A seat is
-//! kept a moment longer than its client's reconnect takes ([`HOLD`]), so that no count dips while viewers move.
+//! Sockets are told to reconnect one after the other, over most of the time, so that the other
+//! gateways meet a stream and not a storm. The spread must come from here: clients that are closed
+//! with 1012 reset their back-off. A seat is kept a moment longer than its client's reconnect takes
+//! ([`HOLD`]), so that no count dips while viewers move.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ const STEP: Duration = Duration::from_millis(100);
 /// The longest delay that a client is asked to wait before it reconnects, in ms.
 pub(crate) const RECONNECT_WITHIN: Millis = 1_000;
 
-/// How long a seat is kept beyond the delay that its client was told: time for a connect, a join and a flush elsewhere.
+/// How long a seat is kept beyond the delay that its client was told: time for a connect, a join
+/// and a flush elsewhere.
 pub(crate) const HOLD: Duration = Duration::from_millis(1_500);
 
 /// The longest time for each stage of a stop.
@@ -42,11 +44,12 @@ impl Stages {
     #[cfg(test)]
     pub(crate) const LEAST: Duration = Duration::from_millis(4_500);
 
-    /// Divides `drain`, the time for the whole stop. The stages after the first get about a third of it, no more than
-    /// they could need, and never less than 4.5 s together: with a `drain` of less than 11.25 s, a stop may take
-    /// longer.
+    /// Divides `drain`, the time for the whole stop. The stages after the first get about a third
+    /// of it, no more than they could need, and never less than 4.5 s together: with a `drain` of
+    /// less than 11.25 s, a stop may take longer.
     pub(crate) fn of(drain: Duration) -> Self {
-        let share = |of_drain: u32, least: Duration, most: Duration| (drain / of_drain).clamp(least, most);
+        let share =
+            |of_drain: u32, least: Duration, most: Duration| (drain / of_drain).clamp(least, most);
         let intake = Duration::from_millis(500);
         // A goodbye waits for its client for two seconds.
         let sockets = share(12, Duration::from_secs(1), Duration::from_millis(2_500));
@@ -55,16 +58,24 @@ impl Stages {
         let goodbye = share(30, Duration::from_millis(500), Duration::from_secs(1));
         let rest = intake + sockets + readers + last_flush + goodbye;
         let moving = drain.saturating_sub(rest).max(drain * 3 / 5);
-        Self { moving, intake, sockets, readers, last_flush, goodbye }
+        Self {
+            moving,
+            intake,
+            sockets,
+            readers,
+            last_flush,
+            goodbye,
+        }
     }
 }
 
-/// The time to move the sockets of a gateway that has lost a long-lived task. It may be unable to keep its lease, so
-/// all its sockets are told within half a second.
-pub(crate) const AT_ONCE: Duration = HOLD.saturating_add(Duration::from_millis(RECONNECT_WITHIN + 500));
+/// The time to move the sockets of a gateway that has lost a long-lived task. It may be unable to
+/// keep its lease, so all its sockets are told within half a second.
+pub(crate) const AT_ONCE: Duration =
+    HOLD.saturating_add(Duration::from_millis(RECONNECT_WITHIN + 500));
 
-/// Tells every socket to go and waits until all have gone, or `within` is over. With no time, or without sockets, it
-/// returns at once.
+/// Tells every socket to go and waits until all have gone, or `within` is over. With no time, or
+/// without sockets, it returns at once.
 pub(crate) async fn run(context: &SessionContext, within: Duration) {
     let start = context.clock.now();
     let end = start + millis(within);
@@ -72,12 +83,20 @@ pub(crate) async fn run(context: &SessionContext, within: Duration) {
     let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
     loop {
         // A client that lost the network cannot be told, and is not waited for.
-        let here: Vec<_> = context.reaper.open_conns().into_iter().filter(|conn| !conn.is_away()).collect();
+        let here: Vec<_> = context
+            .reaper
+            .open_conns()
+            .into_iter()
+            .filter(|conn| !conn.is_away())
+            .collect();
         if here.is_empty() {
             return;
         }
         if context.clock.now() >= end {
-            tracing::warn!(sockets = here.len(), "the time for the drain is up; closing the remaining sockets");
+            tracing::warn!(
+                sockets = here.len(),
+                "the time for the drain is up; closing the remaining sockets"
+            );
             return;
         }
         let mut waiting: Vec<_> = here.iter().filter(|conn| conn.is_open()).collect();
@@ -96,14 +115,24 @@ mod tests {
     use super::*;
 
     fn total(stages: &Stages) -> Duration {
-        let Stages { moving, intake, sockets, readers, last_flush, goodbye } = *stages;
+        let Stages {
+            moving,
+            intake,
+            sockets,
+            readers,
+            last_flush,
+            goodbye,
+        } = *stages;
         moving + intake + sockets + readers + last_flush + goodbye
     }
 
     #[test]
     fn the_whole_stop_fits_in_the_drain() {
         let stages = Stages::of(Duration::from_secs(30));
-        assert_eq!((stages.moving, stages.last_flush), (Duration::from_secs(20), Duration::from_secs(5)));
+        assert_eq!(
+            (stages.moving, stages.last_flush),
+            (Duration::from_secs(20), Duration::from_secs(5))
+        );
         for seconds in [12, 15, 20, 30, 31, 60, 600] {
             let drain = Duration::from_secs(seconds);
             let stages = Stages::of(drain);
@@ -117,9 +146,15 @@ mod tests {
         for ms in [0, 1, 100, 5_000, 12_000] {
             let drain = Duration::from_millis(ms);
             let stages = Stages::of(drain);
-            assert!(stages.moving <= drain && stages.moving >= drain * 3 / 5, "{drain:?}: {stages:?}");
+            assert!(
+                stages.moving <= drain && stages.moving >= drain * 3 / 5,
+                "{drain:?}: {stages:?}"
+            );
             let rest = total(&stages) - stages.moving;
-            assert!(rest >= Stages::LEAST && rest <= Stages::LEAST.max(drain / 2), "{drain:?}: {stages:?}");
+            assert!(
+                rest >= Stages::LEAST && rest <= Stages::LEAST.max(drain / 2),
+                "{drain:?}: {stages:?}"
+            );
         }
         assert_eq!(total(&Stages::of(Duration::ZERO)), Stages::LEAST);
     }

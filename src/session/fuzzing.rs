@@ -1,4 +1,5 @@
-//! What the fuzzer runs of a session: the parser of client messages, and the socket against the reference codec.
+//! What the fuzzer runs of a session: the parser of client messages, and the socket against the
+//! reference codec.
 
 use std::collections::VecDeque;
 use std::io::{self, Cursor, Read, Write};
@@ -13,31 +14,52 @@ use super::messages::{self, ErrorCode, ServerMessage};
 use super::socket::{Received, Socket, websocket_config};
 
 pub(crate) fn client_message(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let (id, request) = messages::parse(text);
     if let Err(refusal) = &request {
         assert!(ErrorCode::ALL.contains(&refusal.code));
     }
-    let answer = ServerMessage::Error { code: "x", message: text }.text(id);
+    let answer = ServerMessage::Error {
+        code: "x",
+        message: text,
+    }
+    .text(id);
     let answer: serde_json::Value = serde_json::from_str(&answer).expect("an answer is JSON");
     assert_eq!(answer.get("id").is_some(), id.is_some());
 }
 
 pub(crate) fn frames(bytes: &[u8]) {
-    let Some((&cut, bytes)) = bytes.split_first() else { return };
+    let Some((&cut, bytes)) = bytes.split_first() else {
+        return;
+    };
     let (ours, theirs) = (read_by_socket(bytes, cut), read_by_reference(bytes));
     assert_eq!(ours, theirs, "cut by {cut}");
 }
 
 /// The messages until the first error, or the end.
 fn read_by_reference(bytes: &[u8]) -> Vec<Message> {
-    let mut codec = WebSocket::from_raw_socket(Client(Cursor::new(bytes)), Role::Server, Some(websocket_config()));
+    let mut codec = WebSocket::from_raw_socket(
+        Client(Cursor::new(bytes)),
+        Role::Server,
+        Some(websocket_config()),
+    );
     std::iter::from_fn(|| codec.read().ok()).collect()
 }
 
 fn read_by_socket(bytes: &[u8], cut: u8) -> Vec<Message> {
-    let chunks = bytes.chunks(usize::from(cut).max(1)).map(<[u8]>::to_vec).collect();
-    let mut socket = Socket::new(Chunks { chunks, waits: false }, Vec::new());
+    let chunks = bytes
+        .chunks(usize::from(cut).max(1))
+        .map(<[u8]>::to_vec)
+        .collect();
+    let mut socket = Socket::new(
+        Chunks {
+            chunks,
+            waits: false,
+        },
+        Vec::new(),
+    );
     let mut context = Context::from_waker(Waker::noop());
     let mut read = Vec::new();
     // Each chunk is followed by one `Pending`; the rest is for the end.
@@ -78,7 +100,11 @@ struct Chunks {
 }
 
 impl AsyncRead for Chunks {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.waits = !self.waits;
         if self.waits {
             return Poll::Pending;
@@ -95,7 +121,11 @@ impl AsyncRead for Chunks {
 }
 
 impl AsyncWrite for Chunks {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(bytes.len()))
     }
 

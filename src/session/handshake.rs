@@ -1,4 +1,5 @@
-//! What the edge hands to a new session. A session runs without the edge too: tests and load generators make their own.
+//! What the edge hands to a new session. A session runs without the edge too: tests and load
+//! generators make their own.
 
 use std::sync::Arc;
 
@@ -8,11 +9,12 @@ use crate::auth::claims::Claims;
 use crate::base::identity::Identity;
 use crate::base::keyed_permits::KeyedPermit;
 
-/// The right to keep one socket open, on this gateway and for its address; its drop returns it. Boxed, because the task
-/// of each socket carries it.
+/// The right to keep one socket open, on this gateway and for its address; its drop returns it.
+/// Boxed, because the task of each socket carries it.
 #[derive(Debug)]
 pub struct SocketPermit(
-    #[allow(dead_code, reason = "held, and given back when dropped")] Box<(OwnedSemaphorePermit, Option<KeyedPermit>)>,
+    #[allow(dead_code, reason = "held, and given back when dropped")]
+    Box<(OwnedSemaphorePermit, Option<KeyedPermit>)>,
 );
 
 impl SocketPermit {

@@ -1,4 +1,5 @@
-//! Sending with a deadline, the closing handshake, and which [`Close`] an error of the library means.
+//! Sending with a deadline, the closing handshake, and which [`Close`] an error of the library
+//! means.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -12,7 +13,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::socket::{Received, Socket, Transport};
 use crate::session::close_codes::Close;
 
-/// How long each half of a goodbye may take: to send the close frame, and to wait until the client has read it.
+/// How long each half of a goodbye may take: to send the close frame, and to wait until the client
+/// has read it.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How long a send may wait for room.
@@ -24,8 +26,8 @@ pub(super) struct SendTimeout {
     pub(super) talking: Duration,
 }
 
-/// Sends a message, if there is one, and what waits to be sent. A client that reads nothing until `limit` is cut off;
-/// meanwhile nothing queues up for it.
+/// Sends a message, if there is one, and what waits to be sent. A client that reads nothing until
+/// `limit` is cut off; meanwhile nothing queues up for it.
 pub(super) async fn send<S: Transport>(
     socket: &mut Socket<S>,
     mut message: Option<Message>,
@@ -38,7 +40,10 @@ pub(super) async fn send<S: Transport>(
     }
 }
 
-async fn wait_for_room<S: Transport>(socket: &mut Socket<S>, limit: SendTimeout) -> Result<(), Close> {
+async fn wait_for_room<S: Transport>(
+    socket: &mut Socket<S>,
+    limit: SendTimeout,
+) -> Result<(), Close> {
     let SendTimeout { silent, talking } = limit;
     let mut left = talking;
     if silent < talking {
@@ -74,8 +79,8 @@ const ARRIVED: Duration = Duration::from_millis(10);
 /// How many such frames are read: after a stall of the process many may have arrived.
 const LAST_FRAMES: usize = 1_000;
 
-/// Reads on from a socket that cannot be written to, in case the client said goodbye before; answers why the socket
-/// ended.
+/// Reads on from a socket that cannot be written to, in case the client said goodbye before;
+/// answers why the socket ended.
 pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close {
     for _ in 0..LAST_FRAMES {
         match timeout(ARRIVED, poll_fn(|cx| socket.poll_receive(cx))).await {
@@ -87,13 +92,18 @@ pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close
     Close::Vanished
 }
 
-/// Sends the close frame, and waits a moment until the client has read it: a socket closed with unread bytes in its
-/// buffer resets the connection, and the client would never see the code.
+/// Sends the close frame, and waits a moment until the client has read it: a socket closed with
+/// unread bytes in its buffer resets the connection, and the client would never see the code.
 pub(super) async fn say_goodbye<S: Transport>(socket: &mut Socket<S>, why: Close) {
-    let does_not_read = why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.owes());
+    let does_not_read =
+        why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.owes());
     if does_not_read {
         // The close frame goes out if it can be sent at once.
-        let _ = timeout(Duration::from_millis(10), socket.send(Message::Close(why.frame()))).await;
+        let _ = timeout(
+            Duration::from_millis(10),
+            socket.send(Message::Close(why.frame())),
+        )
+        .await;
         return;
     }
     let _ = timeout(GOODBYE, async {

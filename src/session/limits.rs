@@ -1,5 +1,5 @@
-//! How much one socket may do, other than how many a user may have: how fast it may send, and what it may take part in.
-//! `message_rate.rs` holds it to the first; `requests.rs` to the others.
+//! How much one socket may do, other than how many a user may have: how fast it may send, and what
+//! it may take part in. `message_rate.rs` holds it to the first; `requests.rs` to the others.
 
 use crate::base::gcra::Rate;
 use crate::config::Config;
@@ -18,7 +18,13 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(config: &Config) -> Self {
-        let most = |limit: u32| if limit == 0 { usize::MAX } else { limit as usize };
+        let most = |limit: u32| {
+            if limit == 0 {
+                usize::MAX
+            } else {
+                limit as usize
+            }
+        };
         Self {
             messages: Rate::per_second(config.message_rate),
             joins: Rate::per_second(config.join_rate),

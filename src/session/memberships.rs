@@ -1,6 +1,6 @@
-//! What a socket takes part in: the live that it has joined, and the lives that it watches or opened. When this value
-//! is dropped, the socket leaves them all, however the session ended. [`counts`] and [`friends`] have what it is told
-//! of them.
+//! What a socket takes part in: the live that it has joined, and the lives that it watches or
+//! opened. When this value is dropped, the socket leaves them all, however the session ended.
+//! [`counts`] and [`friends`] have what it is told of them.
 
 mod counts;
 mod friends;
@@ -37,7 +37,8 @@ pub(super) struct Seat {
     pub(super) member: Arc<Member>,
     /// The revision of the live's information that this socket has.
     pub(super) info: u32,
-    /// The place of the room's counts that this socket was told last; [`NO_COUNTS`] if it did not ask for counts.
+    /// The place of the room's counts that this socket was told last; [`NO_COUNTS`] if it did not
+    /// ask for counts.
     told: u32,
 }
 
@@ -55,8 +56,8 @@ pub(super) struct Memberships {
     /// Whether the socket asked for the friends in the joined live.
     asks_friends: bool,
     listening: Vec<Listening>,
-    /// The `seq` of the last counts message that was made for this socket alone. All lives share it, so that the `seq`
-    /// of a live grows even if the client stops watching and starts again.
+    /// The `seq` of the last counts message that was made for this socket alone. All lives share
+    /// it, so that the `seq` of a live grows even if the client stops watching and starts again.
     seq: u64,
     /// Why the session ended; `None` if its task panicked or the runtime stopped.
     pub(super) ended: Option<Close>,
@@ -82,8 +83,8 @@ impl Memberships {
         memberships
     }
 
-    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure; and a streamer, if
-    /// the socket is a streamer's.
+    /// Makes the user online on the platform, unless the socket is a back end's or is in no figure;
+    /// and a streamer, if the socket is a streamer's.
     fn enter_platform(&mut self) {
         let (rooms, conn) = (self.context.rooms.clone(), self.conn.clone());
         let (user, role) = (&conn.identity.user, conn.role());
@@ -119,35 +120,60 @@ impl Memberships {
 
     /// Whether the joined live has ended and the client was not told yet.
     pub(super) fn seat_has_ended(&self) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.room.end().is_some())
+        self.seat
+            .as_ref()
+            .is_some_and(|seat| seat.room.end().is_some())
     }
 
     /// Whether the socket is in this live, which goes on.
     pub(super) fn has_joined(&self, live: &LiveId) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.room.record.live == *live && seat.room.end().is_none())
+        self.seat
+            .as_ref()
+            .is_some_and(|seat| seat.room.record.live == *live && seat.room.end().is_none())
     }
 
-    /// Joins a live and leaves any other. Joining the same live again changes nothing but what is pushed, and says that
-    /// somebody looks.
+    /// Joins a live and leaves any other. Joining the same live again changes nothing but what is
+    /// pushed, and says that somebody looks.
     pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
-        if self.seat.as_ref().is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none()) {
+        if self
+            .seat
+            .as_ref()
+            .is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none())
+        {
             self.look_away(Away::Back);
             return Ok(());
         }
         let clock = &self.context.clock;
-        let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
-        let hit = if member.fan() == Fan::Unknown { "miss" } else { "hit" };
+        let member = room.join(
+            &self.conn,
+            self.context.limits.joins,
+            (clock.now(), clock.unix()),
+        )?;
+        let hit = if member.fan() == Fan::Unknown {
+            "miss"
+        } else {
+            "hit"
+        };
         Metrics::count_result(&self.context.metrics.fan_cache, hit);
         self.leave("switch");
-        self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
+        self.seat = Some(Seat {
+            room: room.clone(),
+            member,
+            info: 0,
+            told: NO_COUNTS,
+        });
         // Only now: the seat that was left counted as away.
         self.look_away(Away::Back);
         if self.conn.identity.counted {
-            self.context.rooms.join_live(&self.conn.identity.user, &room.record.live);
+            self.context
+                .rooms
+                .join_live(&self.conn.identity.user, &room.record.live);
         }
         tracing::debug!(live_id = %room.record.live, epoch = %room.record.epoch, "joined");
         self.context.metrics.joins.inc();
-        self.context.rooms.user_changed(room, &self.conn.identity.user);
+        self.context
+            .rooms
+            .user_changed(room, &self.conn.identity.user);
         Ok(())
     }
 
@@ -160,7 +186,9 @@ impl Memberships {
         }
         room.leave(&self.conn, self.context.clock.now());
         self.context.metrics.leaves_by(why, 1);
-        self.context.rooms.user_changed(&room, &self.conn.identity.user);
+        self.context
+            .rooms
+            .user_changed(&room, &self.conn.identity.user);
         Some(room)
     }
 
@@ -168,14 +196,18 @@ impl Memberships {
         self.end_friends();
         let room = self.seat.take()?.room;
         if self.conn.identity.counted {
-            self.context.rooms.leave_live(&self.conn.identity.user, &room.record.live);
+            self.context
+                .rooms
+                .leave_live(&self.conn.identity.user, &room.record.live);
         }
         Some(room)
     }
 
     /// Notes whether anybody looks; nothing comes of it while no live is joined.
     pub(super) fn look_away(&self, away: Away) {
-        let Some(Seat { room, .. }) = &self.seat else { return };
+        let Some(Seat { room, .. }) = &self.seat else {
+            return;
+        };
         if room.look_away(&self.conn, away, self.context.clock.now()) {
             self.context.rooms.show(room);
             self.context.rooms.publish(room);
@@ -197,7 +229,9 @@ impl Memberships {
         }
         let user = conn.identity.user.clone();
         let may = permission(Caller::Role(role), Action::Watch);
-        let no_more = |room: &Room| !may.covers(&user, &room.record.streamer) || !allowed.allows(&room.record.live);
+        let no_more = |room: &Room| {
+            !may.covers(&user, &room.record.streamer) || !allowed.allows(&room.record.live)
+        };
         let over: Vec<LiveId> = self
             .listening
             .iter()
@@ -209,24 +243,40 @@ impl Memberships {
 
     /// How many lives the socket watches, this one aside.
     pub(super) fn watched_besides(&self, live: &LiveId) -> usize {
-        self.listening_besides(live).filter(|there| there.interest == Interest::Counts).count()
+        self.listening_besides(live)
+            .filter(|there| there.interest == Interest::Counts)
+            .count()
     }
 
     /// How many open lives the socket opened, this one aside.
     pub(super) fn opened_besides(&self, live: &LiveId) -> usize {
-        self.listening_besides(live).filter(|there| there.opened).count()
+        self.listening_besides(live)
+            .filter(|there| there.opened)
+            .count()
     }
 
     fn listening_besides(&self, live: &LiveId) -> impl Iterator<Item = &Listening> {
-        self.listening.iter().filter(move |there| there.room.record.live != *live)
+        self.listening
+            .iter()
+            .filter(move |there| there.room.record.live != *live)
     }
 
     /// Listens to a live.
     pub(super) fn listen(&mut self, room: &Arc<Room>, interest: Interest) -> Result<(), Ended> {
         let opened = interest == Interest::End;
-        let Some(there) = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) else {
+        let Some(there) = self
+            .listening
+            .iter_mut()
+            .find(|there| Arc::ptr_eq(&there.room, room))
+        else {
             room.listen(&self.conn, interest)?;
-            self.listening.push(Listening { room: room.clone(), interest, opened, told: None, info: 0 });
+            self.listening.push(Listening {
+                room: room.clone(),
+                interest,
+                opened,
+                told: None,
+                info: 0,
+            });
             return Ok(());
         };
         // A socket that watches goes on watching when it opens the live once more.
@@ -259,10 +309,15 @@ impl Memberships {
 
     /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
-        if self.seat.as_ref().is_some_and(|Seat { room, .. }| room.record.live == *live && room.end().is_some()) {
+        if self
+            .seat
+            .as_ref()
+            .is_some_and(|Seat { room, .. }| room.record.live == *live && room.end().is_some())
+        {
             self.give_up_seat();
         }
-        self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
+        self.listening
+            .retain(|there| there.room.record.live != *live || there.room.end().is_none());
         self.shrink();
     }
 
@@ -332,6 +387,12 @@ mod tests {
             memberships.listen(&room, Interest::Counts).unwrap();
         }
         memberships.unwatch(None);
-        assert_eq!((memberships.listening.len(), memberships.listening.capacity()), (0, 0));
+        assert_eq!(
+            (
+                memberships.listening.len(),
+                memberships.listening.capacity()
+            ),
+            (0, 0)
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The messages on the WebSocket: what a client may send, what the gateway sends, and the error codes. Parsing never
-//! panics; it refuses with a code. A new client message is declared and parsed here, served in `requests.rs`, and
-//! described in `docs/websocket.md`.
+//! The messages on the WebSocket: what a client may send, what the gateway sends, and the error
+//! codes. Parsing never panics; it refuses with a code. A new client message is declared and parsed
+//! here, served in `requests.rs`, and described in `docs/websocket.md`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -55,7 +55,11 @@ pub(crate) struct JoinWish {
 impl JoinWish {
     /// A join that asks for nothing else.
     pub(crate) fn plain(live: LiveId) -> Self {
-        Self { live, counts: false, friends: false }
+        Self {
+            live,
+            counts: false,
+            friends: false,
+        }
     }
 }
 
@@ -129,7 +133,10 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -185,12 +192,18 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Re
     let (id, request) = match serde_json::from_str::<Fields<'_>>(text) {
         Ok(message) => (message.id, message.request()),
         Err(why) => {
-            let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
+            let id = serde_json::from_str::<OnlyId<'_>>(text)
+                .ok()
+                .and_then(|only| only.id);
             (id, Err(bad(&malformed(text, &why))))
         }
     };
     match id {
-        Some(id) if !id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => {
+        Some(id)
+            if !id
+                .get()
+                .starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) =>
+        {
             (None, Err(bad("an id must be a string or a number")))
         }
         id => (id, request),
@@ -207,15 +220,27 @@ fn malformed(text: &str, why: &serde_json::Error) -> String {
     }
     // An optional field may be null.
     let wrong = |name: &&&str, is_right: fn(&Value) -> bool| {
-        fields.get(**name).is_some_and(|value| !value.is_null() && !is_right(value))
+        fields
+            .get(**name)
+            .is_some_and(|value| !value.is_null() && !is_right(value))
     };
-    if let Some(name) = ["live_id", "streamer_id", "token"].iter().find(|name| wrong(name, Value::is_string)) {
+    if let Some(name) = ["live_id", "streamer_id", "token"]
+        .iter()
+        .find(|name| wrong(name, Value::is_string))
+    {
         return format!("{name} must be a text");
     }
-    if let Some(name) = ["counts", "friends"].iter().find(|name| wrong(name, Value::is_boolean)) {
+    if let Some(name) = ["counts", "friends"]
+        .iter()
+        .find(|name| wrong(name, Value::is_boolean))
+    {
         return format!("{name} must be true or false");
     }
-    if wrong(&&"slices", |value| value.as_u64().is_some_and(|slices| u32::try_from(slices).is_ok())) {
+    if wrong(&&"slices", |value| {
+        value
+            .as_u64()
+            .is_some_and(|slices| u32::try_from(slices).is_ok())
+    }) {
         return "slices must be a whole number".to_owned();
     }
     "a field is there twice".to_owned()
@@ -231,23 +256,38 @@ impl Fields<'_> {
             "heartbeat" => ClientMessage::Heartbeat,
             "join" => {
                 let [counts, friends] = [self.counts, self.friends].map(|wish| wish == Some(true));
-                ClientMessage::Join(JoinWish { live: live()?, counts, friends })
+                ClientMessage::Join(JoinWish {
+                    live: live()?,
+                    counts,
+                    friends,
+                })
             }
             "away" => ClientMessage::LookAway(Away::Gone),
             "back" => ClientMessage::LookAway(Away::Back),
             "leave" => ClientMessage::Leave,
             "watch" => ClientMessage::Watch(live()?),
-            "unwatch" => ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
+            "unwatch" => {
+                ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?)
+            }
             "open" => {
                 let streamer = self.streamer_id.as_deref().map(UserId::parse).transpose()?;
-                ClientMessage::Open { live: live()?, streamer, slices: self.slices }
+                ClientMessage::Open {
+                    live: live()?,
+                    streamer,
+                    slices: self.slices,
+                }
             }
             "close" => ClientMessage::Close(live()?),
             "refresh" => match self.token.as_deref().and_then(presented) {
                 Some(token) => ClientMessage::Refresh(Secret::new(token)),
                 None => return Err(Refusal::new(ErrorCode::BadMessage, "token is missing")),
             },
-            _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),
+            _ => {
+                return Err(Refusal::new(
+                    ErrorCode::UnknownType,
+                    "no message has this type",
+                ));
+            }
         })
     }
 }
@@ -271,8 +311,8 @@ pub(crate) enum ServerMessage<'a> {
         #[serde(flatten)]
         told: Option<InfoTold<'a>>,
     },
-    /// All but the interval are null while the socket has joined no live; `fan` also until the first fan check has
-    /// answered.
+    /// All but the interval are null while the socket has joined no live; `fan` also until the
+    /// first fan check has answered.
     HeartbeatAck {
         live_id: Option<&'a LiveId>,
         fan: Option<bool>,
@@ -357,8 +397,14 @@ pub(crate) struct InfoTold<'a> {
 impl<'a> InfoTold<'a> {
     pub(crate) fn of(info: &'a Info) -> Self {
         // Only JSON is ever written; what another program wrote is passed over.
-        let read = info.json.as_deref().and_then(|json| serde_json::from_str(json).ok());
-        Self { info: read, info_version: info.version }
+        let read = info
+            .json
+            .as_deref()
+            .and_then(|json| serde_json::from_str(json).ok());
+        Self {
+            info: read,
+            info_version: info.version,
+        }
     }
 }
 
@@ -376,7 +422,8 @@ fn with_id(mut text: String, id: Option<&RequestId>) -> Utf8Bytes {
 
 impl ServerMessage<'_> {
     pub(crate) fn text(&self, id: Option<&RequestId>) -> Utf8Bytes {
-        // Serialization fails only for maps with non-string keys and failing writers; neither occurs here.
+        // Serialization fails only for maps with non-string keys and failing writers; neither
+        // occurs here.
         with_id(serde_json::to_string(self).unwrap_or_default(), id)
     }
 
@@ -384,7 +431,10 @@ impl ServerMessage<'_> {
     pub(crate) fn closed(record: &LiveRecord) -> ServerMessage<'_> {
         ServerMessage::Closed {
             live_id: &record.live,
-            reason: record.closure.map_or(CloseReason::Requested, |closure| closure.reason).as_str(),
+            reason: record
+                .closure
+                .map_or(CloseReason::Requested, |closure| closure.reason)
+                .as_str(),
             peak_fans: record.peaks.fans,
             peak_viewers: record.peaks.viewers,
             duration_ms: record.duration_ms().unwrap_or(0),
@@ -392,12 +442,22 @@ impl ServerMessage<'_> {
     }
 }
 
-/// The acknowledgements for the viewers of a live, at these figures; with information for those who do not have it.
-pub(crate) fn acks(live: &LiveId, figures: Figures, known: Option<&KnownInfo>, heartbeat_ms: u64) -> Arc<CachedAcks> {
+/// The acknowledgements for the viewers of a live, at these figures; with information for those who
+/// do not have it.
+pub(crate) fn acks(
+    live: &LiveId,
+    figures: Figures,
+    known: Option<&KnownInfo>,
+    heartbeat_ms: u64,
+) -> Arc<CachedAcks> {
     let told = || known.map(|known| InfoTold::of(&known.info));
     let text = |fan| ack((live, figures), fan, told(), heartbeat_ms).text(None);
     let revision = known.map_or(0, |known| known.revision);
-    Arc::new(CachedAcks::new(figures, revision, [text(Fan::Unknown), text(Fan::No), text(Fan::Yes)]))
+    Arc::new(CachedAcks::new(
+        figures,
+        revision,
+        [text(Fan::Unknown), text(Fan::No), text(Fan::Yes)],
+    ))
 }
 
 /// An acknowledgement, with the id of the heartbeat that it answers.
@@ -439,17 +499,36 @@ mod tests {
 
     #[test]
     fn a_malformed_message_is_refused_with_the_right_code() {
-        for text in
-            ["", "x", "[]", "[\"join\",\"42\"]", "{", "{}", "\"heartbeat\"", "null", "{\"type\":7}", "{\"type\":null}"]
-        {
+        for text in [
+            "",
+            "x",
+            "[]",
+            "[\"join\",\"42\"]",
+            "{",
+            "{}",
+            "\"heartbeat\"",
+            "null",
+            "{\"type\":7}",
+            "{\"type\":null}",
+        ] {
             assert_eq!(code(text), ErrorCode::BadMessage, "{text}");
         }
         assert_eq!(code(r#"{"type":"join"}"#), ErrorCode::BadMessage);
-        assert_eq!(code(r#"{"type":"join","live_id":42}"#), ErrorCode::BadMessage);
-        assert_eq!(code(r#"{"type":"heartbeat","id":{}}"#), ErrorCode::BadMessage);
+        assert_eq!(
+            code(r#"{"type":"join","live_id":42}"#),
+            ErrorCode::BadMessage
+        );
+        assert_eq!(
+            code(r#"{"type":"heartbeat","id":{}}"#),
+            ErrorCode::BadMessage
+        );
         assert_eq!(code(r#"{"type":"dance"}"#), ErrorCode::UnknownType);
         for id in ["", "{42}", "4 2", "42\\n", "42_slice1", "*"] {
-            assert_eq!(code(&format!(r#"{{"type":"join","live_id":"{id}"}}"#)), ErrorCode::InvalidId, "{id}");
+            assert_eq!(
+                code(&format!(r#"{{"type":"join","live_id":"{id}"}}"#)),
+                ErrorCode::InvalidId,
+                "{id}"
+            );
         }
     }
 
@@ -458,20 +537,40 @@ mod tests {
         for (text, field) in [
             (r#"{"type":"refresh","token":["hunter2"]}"#, "token"),
             (r#"{"type":"refresh","token":{"hunter2":1}}"#, "token"),
-            (r#"{"type":"refresh","live_id":"42","counts":"hunter2"}"#, "counts"),
-            (r#"{"type":"join","live_id":42,"token":"hunter2"}"#, "live_id"),
-            (r#"{"type":"open","live_id":"42","slices":"hunter2"}"#, "slices"),
+            (
+                r#"{"type":"refresh","live_id":"42","counts":"hunter2"}"#,
+                "counts",
+            ),
+            (
+                r#"{"type":"join","live_id":42,"token":"hunter2"}"#,
+                "live_id",
+            ),
+            (
+                r#"{"type":"open","live_id":"42","slices":"hunter2"}"#,
+                "slices",
+            ),
             (r#"{"type":"open","live_id":"42","slices":-1}"#, "slices"),
             (r#"{"type":["hunter2"],"token":"hunter2"}"#, "type"),
             (r#"{"token":"hunter2"}"#, "type"),
-            (r#"{"type":"refresh","token":"hunter2","token":"hunter2"}"#, "twice"),
+            (
+                r#"{"type":"refresh","token":"hunter2","token":"hunter2"}"#,
+                "twice",
+            ),
             (r#"{"type":"refresh","token":hunter2}"#, "JSON"),
             (r#"{"type":"refresh","token":"hunter2"#, "JSON"),
         ] {
             let refusal = parse(text).1.expect_err(text);
             assert_eq!(refusal.code, ErrorCode::BadMessage, "{text}");
-            assert!(refusal.message.contains(field), "{text}: {}", refusal.message);
-            assert!(!refusal.message.contains("hunter2"), "{text}: {}", refusal.message);
+            assert!(
+                refusal.message.contains(field),
+                "{text}: {}",
+                refusal.message
+            );
+            assert!(
+                !refusal.message.contains("hunter2"),
+                "{text}: {}",
+                refusal.message
+            );
         }
     }
 
@@ -481,34 +580,77 @@ mod tests {
             let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
             let (echo, request) = parse(&message);
             assert!(matches!(request, Ok(ClientMessage::Heartbeat)));
-            let text = ServerMessage::Error { code: "x", message: "y" }.text(echo);
-            assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
+            let text = ServerMessage::Error {
+                code: "x",
+                message: "y",
+            }
+            .text(echo);
+            assert_eq!(
+                text.as_str(),
+                format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#)
+            );
         }
     }
 
     #[test]
     fn an_ack_says_null_until_the_fan_check_has_answered() {
         let live = LiveId::parse("42").unwrap();
-        let figures = Figures { viewers: 10, fans: 3 };
+        let figures = Figures {
+            viewers: 10,
+            fans: 3,
+        };
         let plain = acks(&live, figures, None, 5000);
         assert_eq!(
             plain.text(figures, 0, Fan::Unknown).unwrap().as_str(),
             r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"heartbeat_ms":5000}"#
         );
-        assert!(plain.text(figures, 0, Fan::Yes).unwrap().as_str().contains(r#""fan":true"#));
-        assert_eq!(plain.text(Figures { viewers: 11, fans: 3 }, 0, Fan::Yes), None);
+        assert!(
+            plain
+                .text(figures, 0, Fan::Yes)
+                .unwrap()
+                .as_str()
+                .contains(r#""fan":true"#)
+        );
+        assert_eq!(
+            plain.text(
+                Figures {
+                    viewers: 11,
+                    fans: 3
+                },
+                0,
+                Fan::Yes
+            ),
+            None
+        );
         assert_eq!(plain.text(figures, 7, Fan::Yes), None);
     }
 
     #[test]
     fn information_is_told_as_it_was_written_with_its_version() {
         let live = LiveId::parse("42").unwrap();
-        let figures = Figures { viewers: 10, fans: 3 };
-        for (json, shown) in [(Some(r#"{"b":1,"a":[1.50]}"#), r#"{"b":1,"a":[1.50]}"#), (None, "null")] {
-            let info = KnownInfo { revision: 2, info: Info { version: 7, json: json.map(Into::into) } };
+        let figures = Figures {
+            viewers: 10,
+            fans: 3,
+        };
+        for (json, shown) in [
+            (Some(r#"{"b":1,"a":[1.50]}"#), r#"{"b":1,"a":[1.50]}"#),
+            (None, "null"),
+        ] {
+            let info = KnownInfo {
+                revision: 2,
+                info: Info {
+                    version: 7,
+                    json: json.map(Into::into),
+                },
+            };
             let acks = acks(&live, figures, Some(&info), 5000);
             let text = acks.text(figures, 2, Fan::No).unwrap().to_string();
-            assert!(text.ends_with(&format!(r#""heartbeat_ms":5000,"info":{shown},"info_version":7}}"#)), "{text}");
+            assert!(
+                text.ends_with(&format!(
+                    r#""heartbeat_ms":5000,"info":{shown},"info_version":7}}"#
+                )),
+                "{text}"
+            );
         }
     }
 }

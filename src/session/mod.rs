@@ -1,8 +1,9 @@
 //! One WebSocket: one task, one loop, from the welcome to the close.
 //!
-//! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from the gateway, in the
-//! order in which they come. It runs over any stream, so that tests and load generators need no file descriptors.
-//! However the task ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
+//! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from
+//! the gateway, in the order in which they come. It runs over any stream, so that tests and load
+//! generators need no file descriptors. However the task ends, [`Memberships`] and [`Connection`]
+//! undo what it did: each does so when it is dropped.
 
 pub mod close_codes;
 pub(crate) mod context;
@@ -40,7 +41,9 @@ use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
-use crate::session::messages::{ClientMessage, ErrorCode, JoinWish, Refusal, RequestId, ServerMessage};
+use crate::session::messages::{
+    ClientMessage, ErrorCode, JoinWish, Refusal, RequestId, ServerMessage,
+};
 pub use handshake::{Handshake, SocketPermit};
 use io::SendTimeout;
 use memberships::Memberships;
@@ -72,7 +75,8 @@ enum Action {
 /// An error ends the session.
 type SessionResult = Result<(), Close>;
 
-/// The transport's side of a session. Its drop closes the socket, returns the permit and counts the socket as closed.
+/// The transport's side of a session. Its drop closes the socket, returns the permit and counts the
+/// socket as closed.
 struct Connection<S> {
     socket: Socket<S>,
     _permit: Option<SocketPermit>,
@@ -83,11 +87,22 @@ struct Connection<S> {
 }
 
 impl<S> Connection<S> {
-    fn new(socket: Socket<S>, permit: Option<SocketPermit>, metrics: Arc<Metrics>, role: Role) -> Self {
+    fn new(
+        socket: Socket<S>,
+        permit: Option<SocketPermit>,
+        metrics: Arc<Metrics>,
+        role: Role,
+    ) -> Self {
         metrics.sockets_opened.inc();
         metrics.sockets.inc();
         metrics.sockets_of(role).inc();
-        Self { socket, _permit: permit, metrics, role, ended: None }
+        Self {
+            socket,
+            _permit: permit,
+            metrics,
+            role,
+            ended: None,
+        }
     }
 }
 
@@ -103,8 +118,8 @@ struct Session<S> {
     context: Arc<SessionContext>,
     connection: Connection<S>,
     memberships: Memberships,
-    /// Signals were served last, so a frame comes next, if there is one: signals that keep coming must not keep frames
-    /// from being read.
+    /// Signals were served last, so a frame comes next, if there is one: signals that keep coming
+    /// must not keep frames from being read.
     frames_first: bool,
     /// When a Ping first went out since the client was last heard.
     pinged_at: Option<Millis>,
@@ -114,30 +129,47 @@ struct Session<S> {
     reconnect_after: u32,
 }
 
-/// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
-/// `async fn`: its future would hold the transport twice, as long as it lives.
+/// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already
+/// sent on it. Not an `async fn`: its future would hold the transport twice, as long as it lives.
 pub(crate) fn run<S: Transport>(
     context: Arc<SessionContext>,
     transport: S,
     early: Vec<u8>,
     handshake: Handshake,
 ) -> impl Future<Output = ()> + Send {
-    let Handshake { identity, claims, join, watch, permit } = handshake;
+    let Handshake {
+        identity,
+        claims,
+        join,
+        watch,
+        permit,
+    } = handshake;
     let conn = Arc::new(Conn::new(identity, context.clock.now()));
     if let Some(claims) = claims {
         let end = context.end_of(&claims);
         conn.hold_token(claims, end);
     }
-    let connection =
-        Connection::new(Socket::new(transport, early), permit, context.metrics.clone(), conn.identity.role);
+    let connection = Connection::new(
+        Socket::new(transport, early),
+        permit,
+        context.metrics.clone(),
+        conn.identity.role,
+    );
     let memberships = Memberships::new(context.clone(), conn.clone());
     context.reaper.admit(&conn);
     if context.is_draining() {
         // The socket came while all others were told to go, and may have missed that.
         conn.signal(Signals::STOP);
     }
-    let mut session =
-        Session { context, connection, memberships, frames_first: false, pinged_at: None, sent: 0, reconnect_after: 0 };
+    let mut session = Session {
+        context,
+        connection,
+        memberships,
+        frames_first: false,
+        pinged_at: None,
+        sent: 0,
+        reconnect_after: 0,
+    };
     async move {
         let span = spans::of(&session.memberships.conn);
         let welcomed = Box::pin(session.welcome(join, watch).instrument(span)).await;
@@ -184,7 +216,9 @@ impl<S: Transport> Session<S> {
         };
         self.send(&welcome, None).await?;
         let requests = [
-            join.map(|live| LiveId::parse(&live).map(|live| ClientMessage::Join(JoinWish::plain(live)))),
+            join.map(|live| {
+                LiveId::parse(&live).map(|live| ClientMessage::Join(JoinWish::plain(live)))
+            }),
             watch.map(|live| LiveId::parse(&live).map(ClientMessage::Watch)),
         ];
         for request in requests.into_iter().flatten() {
@@ -193,29 +227,46 @@ impl<S: Transport> Session<S> {
         Ok(())
     }
 
-    /// The next thing to do. Frames come before [`Signals::JUDGE`] and [`Signals::EXPIRED`], so that a socket is judged
-    /// after what it sent was read.
+    /// The next thing to do. Frames come before [`Signals::JUDGE`] and [`Signals::EXPIRED`], so
+    /// that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
-        const URGENT: Signals = Signals::STOP.and(Signals::REMOVED).and(Signals::CROWDED_OUT);
-        const ALL_BUT_JUDGE: Signals =
-            URGENT.and(Signals::ENDED).and(Signals::COUNTS).and(Signals::FRIENDS).and(Signals::PING).and(Signals::MOVE);
+        const URGENT: Signals = Signals::STOP
+            .and(Signals::REMOVED)
+            .and(Signals::CROWDED_OUT);
+        const ALL_BUT_JUDGE: Signals = URGENT
+            .and(Signals::ENDED)
+            .and(Signals::COUNTS)
+            .and(Signals::FRIENDS)
+            .and(Signals::PING)
+            .and(Signals::MOVE);
         let (conn, socket) = (&self.memberships.conn, &mut self.connection.socket);
-        let before_frames = if self.frames_first { URGENT } else { ALL_BUT_JUDGE };
+        let before_frames = if self.frames_first {
+            URGENT
+        } else {
+            ALL_BUT_JUDGE
+        };
         let event = std::future::poll_fn(|cx| {
             let signals = conn.take(before_frames);
             if !signals.is_empty() {
                 return Poll::Ready(Event::Signals(signals));
             }
             match socket.poll_receive(cx) {
-                Poll::Ready(Ok(Received::Message(frame))) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Ok(Received::Message(frame))) => {
+                    return Poll::Ready(Event::Frame(frame));
+                }
                 Poll::Ready(Ok(Received::Part)) => return Poll::Ready(Event::Part),
                 Poll::Ready(Err(error)) => return Poll::Ready(Event::End(io::close_of(&error))),
                 Poll::Pending => {}
             }
-            // Registered only before waiting; a signal that was set until now is seen by the second look.
+            // Registered only before waiting; a signal that was set until now is seen by the second
+            // look.
             conn.register(cx.waker());
             let signals = conn.take(ALL_BUT_JUDGE.and(Signals::JUDGE).and(Signals::EXPIRED));
-            if signals.is_empty() { Poll::Pending } else { Poll::Ready(Event::Signals(signals)) }
+            if signals.is_empty() {
+                Poll::Pending
+            } else {
+                Poll::Ready(Event::Signals(signals))
+            }
         })
         .await;
         self.frames_first = matches!(event, Event::Signals(_));
@@ -249,14 +300,18 @@ impl<S: Transport> Session<S> {
             Action::Limit(load, text) => Box::pin(self.refuse_load(load, text)).await,
             Action::Refuse(why) => {
                 let span = spans::of(&self.memberships.conn);
-                Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why))).instrument(span)).await
+                Box::pin(
+                    self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))
+                        .instrument(span),
+                )
+                .await
             }
             Action::End(why) => Err(why),
         }
     }
 
-    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that the task keeps no
-    /// other part of it.
+    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that
+    /// the task keeps no other part of it.
     fn action(&mut self, frame: Message) -> Action {
         let load = self.take(Some(&frame));
         match frame {
@@ -287,7 +342,9 @@ impl<S: Transport> Session<S> {
         if signals.has(Signals::CROWDED_OUT) {
             return Err(Close::TooManySockets);
         }
-        if signals.has(Signals::EXPIRED) && self.memberships.conn.expires_at() <= self.context.clock.now() {
+        if signals.has(Signals::EXPIRED)
+            && self.memberships.conn.expires_at() <= self.context.clock.now()
+        {
             return Err(Close::Expired);
         }
         if signals.has(Signals::JUDGE) && is_silent(&self.context, &self.memberships.conn) {
@@ -314,7 +371,13 @@ impl<S: Transport> Session<S> {
         }
         if signals.has(Signals::MOVE) {
             self.reconnect_after = rand::random_range(0..=drain::RECONNECT_WITHIN) as u32;
-            self.send(&ServerMessage::Reconnect { after_ms: self.reconnect_after.into() }, None).await?;
+            self.send(
+                &ServerMessage::Reconnect {
+                    after_ms: self.reconnect_after.into(),
+                },
+                None,
+            )
+            .await?;
             return Err(Close::Drain);
         }
         if signals.has(Signals::PING) {
@@ -324,7 +387,8 @@ impl<S: Transport> Session<S> {
     }
 
     async fn ping(&mut self) -> SessionResult {
-        self.put(Some(Message::Ping(tungstenite::Bytes::new()))).await?;
+        self.put(Some(Message::Ping(tungstenite::Bytes::new())))
+            .await?;
         self.pinged_at.get_or_insert(self.context.clock.now());
         Ok(())
     }
@@ -343,15 +407,25 @@ impl<S: Transport> Session<S> {
     /// Sends a message, if there is one, with what waits to be sent.
     fn put(&mut self, message: Option<Message>) -> impl Future<Output = SessionResult> {
         let (context, conn) = (&self.context, &self.memberships.conn);
-        io::send(&mut self.connection.socket, message, || send_timeout(context, conn))
+        io::send(&mut self.connection.socket, message, || {
+            send_timeout(context, conn)
+        })
     }
 
-    /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are
-    /// expected back and keep their seat for a while: one that vanished (a page reload, a lost network), until the
-    /// timeout; one that moves to another gateway, until it had time to arrive there.
+    /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds
+    /// of client are expected back and keep their seat for a while: one that vanished (a page
+    /// reload, a lost network), until the timeout; one that moves to another gateway, until it had
+    /// time to arrive there.
     async fn end(self, why: Close) {
-        let Self { context, mut connection, mut memberships, reconnect_after, .. } = self;
-        spans::of(&memberships.conn).in_scope(|| tracing::debug!(why = why.label(), "socket closed"));
+        let Self {
+            context,
+            mut connection,
+            mut memberships,
+            reconnect_after,
+            ..
+        } = self;
+        spans::of(&memberships.conn)
+            .in_scope(|| tracing::debug!(why = why.label(), "socket closed"));
         connection.ended = Some(why);
         memberships.ended = Some(why);
         match why {
@@ -363,7 +437,8 @@ impl<S: Transport> Session<S> {
                 absence(&context, &mut memberships).await;
             }
             Close::Drain => {
-                let arrived = Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
+                let arrived =
+                    Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
                 memberships.keep_seat_only();
                 io::say_goodbye(&mut connection.socket, why).await;
                 drop(connection);
@@ -377,15 +452,24 @@ impl<S: Transport> Session<S> {
     }
 }
 
-/// Waits while an absent client keeps its seat, and its user is online: until it has been silent for `timeout`, a
-/// moderator has removed the user, or the gateway stops.
+/// Waits while an absent client keeps its seat, and its user is online: until it has been silent
+/// for `timeout`, a moderator has removed the user, or the gateway stops.
 async fn absence(context: &SessionContext, memberships: &mut Memberships) {
     let conn = memberships.conn.clone();
     while memberships.is_present() {
         let signals = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let signals = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));
-            if signals.is_empty() { Poll::Pending } else { Poll::Ready(signals) }
+            let signals = conn.take(
+                Signals::STOP
+                    .and(Signals::REMOVED)
+                    .and(Signals::ENDED)
+                    .and(Signals::JUDGE),
+            );
+            if signals.is_empty() {
+                Poll::Pending
+            } else {
+                Poll::Ready(signals)
+            }
         })
         .await;
         if signals.has(Signals::STOP.and(Signals::REMOVED))
@@ -404,14 +488,20 @@ fn answer_time(context: &SessionContext) -> Millis {
     (millis(context.timeout) / 4).min(reaper::ANSWER)
 }
 
-/// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames
-/// are not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the
-/// process that may be long ago, so a client always has a moment.
+/// How long a send to this client may wait for room. A client whose buffer is full can be sent no
+/// Ping, and its frames are not read meanwhile: they are looked for when `timeout` has passed since
+/// it was last heard. After a stall of the process that may be long ago, so a client always has a
+/// moment.
 fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
     let timeout = context.timeout;
     let silent_at = conn.last_heard() + millis(timeout);
-    let left = silent_at.saturating_sub(context.clock.now()).max(answer_time(context) / 2);
-    SendTimeout { silent: Duration::from_millis(left).min(timeout), talking: timeout }
+    let left = silent_at
+        .saturating_sub(context.clock.now())
+        .max(answer_time(context) / 2);
+    SendTimeout {
+        silent: Duration::from_millis(left).min(timeout),
+        talking: timeout,
+    }
 }
 
 fn is_silent(context: &SessionContext, conn: &Conn) -> bool {

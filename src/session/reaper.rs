@@ -1,11 +1,11 @@
-//! Finds silent sockets: pings them, and later tells them to judge themselves. Finds the sockets whose token has
-//! expired, too.
+//! Finds silent sockets: pings them, and later tells them to judge themselves. Finds the sockets
+//! whose token has expired, too.
 //!
-//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves
-//! nothing. A socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its
-//! task to judge itself, after it has read what has arrived. A look that comes late (the whole process stood still)
-//! suspects no socket: frames that arrived meanwhile must be read first, and a client that only answers Pings must be
-//! pinged once more.
+//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat
+//! itself moves nothing. A socket that is silent for `timeout` is not closed from here: one look
+//! suspects it, and the next tells its task to judge itself, after it has read what has arrived. A
+//! look that comes late (the whole process stood still) suspects no socket: frames that arrived
+//! meanwhile must be read first, and a client that only answers Pings must be pinged once more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::presence::conn::{Conn, Signals};
 /// How long a living client may take to answer a Ping, in ms.
 pub(crate) const ANSWER: Millis = 1_000;
 
-/// At most this many late looks in a row count as stalls. More of them mean a machine that is too slow, on which
-/// clients vanish all the same.
+/// At most this many late looks in a row count as stalls. More of them mean a machine that is too
+/// slow, on which clients vanish all the same.
 const MOST_STALLS: u32 = 3;
 
 #[derive(Debug)]
@@ -57,16 +57,24 @@ impl Times {
     fn new(heartbeat: Duration, timeout: Duration) -> Self {
         let heartbeat = millis(heartbeat);
         let timeout = millis(timeout);
-        // A little late, so that a client that keeps the interval exactly is not pinged in vain, but with most of the
-        // time left for its answer.
+        // A little late, so that a client that keeps the interval exactly is not pinged in vain,
+        // but with most of the time left for its answer.
         let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
-        Self { ping_after: heartbeat + late, timeout, tick: (heartbeat / 20).clamp(10, 100) }
+        Self {
+            ping_after: heartbeat + late,
+            timeout,
+            tick: (heartbeat / 20).clamp(10, 100),
+        }
     }
 
     fn next(&self, last_heard: Millis, pinged: Millis, suspected: bool, now: Millis) -> Next {
         let silent = now.saturating_sub(last_heard);
         if silent >= self.timeout {
-            return if suspected { Next::Judge } else { Next::Suspect };
+            return if suspected {
+                Next::Judge
+            } else {
+                Next::Suspect
+            };
         }
         let end = last_heard + self.timeout;
         let ping_due = last_heard.max(pinged) + self.ping_after;
@@ -76,14 +84,17 @@ impl Times {
         Next::Ping((now + self.ping_after).min(end))
     }
 
-    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile
-    /// is yet to be read. A client that was pinged before, with time to answer, is looked at again right after that.
-    /// The silence of any other means nothing yet: it is pinged, and has time for its answer.
+    /// What to do instead of `next`, when the process stood still from `since` until now. What
+    /// clients sent meanwhile is yet to be read. A client that was pinged before, with time to
+    /// answer, is looked at again right after that. The silence of any other means nothing yet: it
+    /// is pinged, and has time for its answer.
     fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
         let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {
             Next::Wait(at) => Next::Wait(at),
-            Next::Ping(_) | Next::Suspect | Next::Judge if was_pinged => Next::Wait(now + self.tick),
+            Next::Ping(_) | Next::Suspect | Next::Judge if was_pinged => {
+                Next::Wait(now + self.tick)
+            }
             Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
         }
     }
@@ -99,13 +110,24 @@ pub(crate) struct Reaper {
 impl Reaper {
     pub(crate) fn new(config: &Config, clock: Clock) -> Self {
         let times = Times::new(config.heartbeat, config.timeout);
-        Self { clock, times, wheel: Mutex::new(TimerWheel::new(times.tick, times.timeout, clock.now())) }
+        Self {
+            clock,
+            times,
+            wheel: Mutex::new(TimerWheel::new(times.tick, times.timeout, clock.now())),
+        }
     }
 
     /// Watches a new socket until it is closed.
     pub(crate) fn admit(&self, conn: &Arc<Conn>) {
         let at = (conn.last_heard() + self.times.ping_after).min(conn.expires_at());
-        self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
+        self.wheel.lock().file(
+            at,
+            Filed {
+                conn: conn.clone(),
+                pinged: 0,
+                suspected: false,
+            },
+        );
     }
 
     pub(crate) fn signal_all(&self, signals: Signals) {
@@ -117,7 +139,12 @@ impl Reaper {
     /// Every socket whose task has not ended.
     pub(crate) fn open_conns(&self) -> Vec<Arc<Conn>> {
         let wheel = self.wheel.lock();
-        wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
+        wheel
+            .iter()
+            .map(|filed| &filed.conn)
+            .filter(|conn| !conn.is_closed())
+            .cloned()
+            .collect()
     }
 
     fn look(&self, now: Millis, stalled_since: Option<Millis>) {
@@ -127,7 +154,9 @@ impl Reaper {
             if filed.conn.is_closed() {
                 continue;
             }
-            let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
+            let next = self
+                .times
+                .next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
             let next = match stalled_since {
                 Some(since) => self.times.after_stall(next, &filed, since, now),
                 None => next,
@@ -150,8 +179,16 @@ impl Reaper {
             if expires_at <= now {
                 filed.conn.signal(Signals::EXPIRED);
             }
-            // A refresh with a shorter token is noticed at the next look: the one before was good for longer.
-            wheel.file(if expires_at > now { at.min(expires_at) } else { at }, filed);
+            // A refresh with a shorter token is noticed at the next look: the one before was good
+            // for longer.
+            wheel.file(
+                if expires_at > now {
+                    at.min(expires_at)
+                } else {
+                    at
+                },
+                filed,
+            );
         }
     }
 
@@ -170,7 +207,10 @@ impl Reaper {
             late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
             let stalled = late && late_in_a_row <= MOST_STALLS;
             if stalled {
-                tracing::warn!(late_ms = now - expected, "the process stood still; no socket is judged yet");
+                tracing::warn!(
+                    late_ms = now - expected,
+                    "the process stood still; no socket is judged yet"
+                );
             }
             self.look(now, stalled.then(|| expected.saturating_sub(tick)));
             expected = now + tick;
@@ -201,13 +241,36 @@ mod tests {
         // Last heard at 0.
         let conn = testing::conn("u1");
         let after_stall = |pinged, suspected, since, now| {
-            let filed = Filed { conn: conn.clone(), pinged, suspected };
+            let filed = Filed {
+                conn: conn.clone(),
+                pinged,
+                suspected,
+            };
             times.after_stall(times.next(0, pinged, suspected, now), &filed, since, now)
         };
-        assert_eq!(after_stall(0, false, 3_000, 40_000), Next::Ping(45_500), "not pinged since it was heard");
-        assert_eq!(after_stall(5_500, true, 6_000, 40_000), Next::Ping(45_500), "no time for its answer");
-        assert_eq!(after_stall(11_000, false, 14_700, 15_200), Next::Wait(15_300), "silent before that");
-        assert_eq!(after_stall(11_000, true, 14_700, 15_200), Next::Wait(15_300));
-        assert_eq!(after_stall(5_500, false, 9_000, 10_000), Next::Wait(11_000), "nothing is due");
+        assert_eq!(
+            after_stall(0, false, 3_000, 40_000),
+            Next::Ping(45_500),
+            "not pinged since it was heard"
+        );
+        assert_eq!(
+            after_stall(5_500, true, 6_000, 40_000),
+            Next::Ping(45_500),
+            "no time for its answer"
+        );
+        assert_eq!(
+            after_stall(11_000, false, 14_700, 15_200),
+            Next::Wait(15_300),
+            "silent before that"
+        );
+        assert_eq!(
+            after_stall(11_000, true, 14_700, 15_200),
+            Next::Wait(15_300)
+        );
+        assert_eq!(
+            after_stall(5_500, false, 9_000, 10_000),
+            Next::Wait(11_000),
+            "nothing is due"
+        );
     }
 }

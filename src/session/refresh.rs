@@ -1,6 +1,7 @@
-//! A client that presents a new token before the old one expires. The socket goes on as the same user, and never with
-//! more rights than before. What the new token no longer allows is refused from then on. The socket stays in the live
-//! that it joined; it stops watching if its role may not watch.
+//! A client that presents a new token before the old one expires. The socket goes on as the same
+//! user, and never with more rights than before. What the new token no longer allows is refused
+//! from then on. The socket stays in the live that it joined; it stops watching if its role may not
+//! watch.
 
 use super::Session;
 use super::requests::{RequestResult, forbidden};
@@ -11,7 +12,11 @@ use crate::base::secret::Secret;
 use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
 
 impl<S: Transport> Session<S> {
-    pub(super) async fn refresh(&mut self, token: &Secret, id: Option<&RequestId>) -> RequestResult {
+    pub(super) async fn refresh(
+        &mut self,
+        token: &Secret,
+        id: Option<&RequestId>,
+    ) -> RequestResult {
         let Some(tokens) = self.context.tokens.clone() else {
             return Err(forbidden("this gateway checks no tokens"));
         };
@@ -25,13 +30,19 @@ impl<S: Transport> Session<S> {
             return Err(forbidden("the token has a higher role than the one before"));
         }
         if !conn.identity.counted && claims.counted && claims.role != Role::Service {
-            return Err(forbidden("this socket is in no figure, and the token does not allow that"));
+            return Err(forbidden(
+                "this socket is in no figure, and the token does not allow that",
+            ));
         }
         if conn.identity.counted && !claims.counted {
-            return Err(forbidden("this socket is in the figures, and the token forbids that: open another socket"));
+            return Err(forbidden(
+                "this socket is in the figures, and the token forbids that: open another socket",
+            ));
         }
         let expires_at = claims.expires_at;
         self.memberships.refresh(claims);
-        Ok(self.send(&ServerMessage::Refreshed { expires_at }, id).await?)
+        Ok(self
+            .send(&ServerMessage::Refreshed { expires_at }, id)
+            .await?)
     }
 }

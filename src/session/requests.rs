@@ -1,4 +1,5 @@
-//! Serves the messages of a client other than heartbeats: what each does, which role may send it, how it is refused.
+//! Serves the messages of a client other than heartbeats: what each does, which role may send it,
+//! how it is refused.
 
 use std::sync::Arc;
 
@@ -14,7 +15,9 @@ use crate::presence::room::Interest;
 use crate::presence::user_budgets::Cost;
 use crate::presence::{NoSeat, Room};
 use crate::session::close_codes::Close;
-use crate::session::messages::{ClientMessage, ErrorCode, InfoTold, JoinWish, Refusal, RequestId, ServerMessage};
+use crate::session::messages::{
+    ClientMessage, ErrorCode, InfoTold, JoinWish, Refusal, RequestId, ServerMessage,
+};
 use crate::store::{CloseReason, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenWish};
 
@@ -86,7 +89,11 @@ impl<S: Transport> Session<S> {
             Ok(ClientMessage::Leave) => self.leave(id).await,
             Ok(ClientMessage::Watch(live)) => self.watch(&live, id).await,
             Ok(ClientMessage::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
-            Ok(ClientMessage::Open { live, streamer, slices }) => self.open(live, streamer, slices, id).await,
+            Ok(ClientMessage::Open {
+                live,
+                streamer,
+                slices,
+            }) => self.open(live, streamer, slices, id).await,
             Ok(ClientMessage::Close(live)) => self.close(&live, id).await,
             Ok(ClientMessage::Refresh(token)) => self.refresh(&token, id).await,
             Err(refusal) => Err(refusal.into()),
@@ -98,16 +105,28 @@ impl<S: Transport> Session<S> {
                 let code = refusal.code.as_str();
                 Metrics::count(&self.context.metrics.client_errors, code);
                 tracing::debug!(code, why = &*refusal.message, "request refused");
-                self.send(&ServerMessage::Error { code, message: &refusal.message }, id).await
+                self.send(
+                    &ServerMessage::Error {
+                        code,
+                        message: &refusal.message,
+                    },
+                    id,
+                )
+                .await
             }
         }
     }
 
     async fn join(&mut self, wish: &JoinWish, id: Option<&RequestId>) -> RequestResult {
-        let JoinWish { live, counts, friends } = wish;
+        let JoinWish {
+            live,
+            counts,
+            friends,
+        } = wish;
         self.refuse_early(Action::Join, "this role joins no lives", live)?;
         if *friends && self.context.rooms.users.is_none() {
-            let message = "the gateway runs with --track-online off, and does not know where friends are";
+            let message =
+                "the gateway runs with --track-online off, and does not know where friends are";
             return Err(Refusal::new(ErrorCode::NotAvailable, message).into());
         }
         if !self.memberships.has_joined(live) || (*friends && !self.memberships.asks_friends()) {
@@ -135,11 +154,15 @@ impl<S: Transport> Session<S> {
                 }
                 Err(NoSeat::Banned(left)) => {
                     let left = left.as_millis().div_ceil(1_000);
-                    let message = format!("removed from live {live}; it cannot be joined for {left} s");
+                    let message =
+                        format!("removed from live {live}; it cannot be joined for {left} s");
                     return Err(Refusal::new(ErrorCode::Banned, message).into());
                 }
                 Err(NoSeat::Crowded) => {
-                    return Err(self.limited("joins", format!("too many join live {live} at once; try again")));
+                    return Err(self.limited(
+                        "joins",
+                        format!("too many join live {live} at once; try again"),
+                    ));
                 }
                 Err(NoSeat::Ended) => {}
             }
@@ -162,10 +185,19 @@ impl<S: Transport> Session<S> {
 
     async fn leave(&mut self, id: Option<&RequestId>) -> RequestResult {
         let Some(room) = self.memberships.leave("leave") else {
-            return Err(Refusal::new(ErrorCode::NotJoined, "this socket has joined no live").into());
+            return Err(
+                Refusal::new(ErrorCode::NotJoined, "this socket has joined no live").into(),
+            );
         };
         tracing::debug!(live_id = %room.record.live, "left");
-        Ok(self.send(&ServerMessage::Left { live_id: &room.record.live }, id).await?)
+        Ok(self
+            .send(
+                &ServerMessage::Left {
+                    live_id: &room.record.live,
+                },
+                id,
+            )
+            .await?)
     }
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
@@ -182,7 +214,9 @@ impl<S: Transport> Session<S> {
                 return Err(forbidden(OWNERS));
             }
             if self.memberships.listen(&room, Interest::Counts).is_ok() {
-                let Some(message) = self.memberships.counts_of(&room, id) else { continue };
+                let Some(message) = self.memberships.counts_of(&room, id) else {
+                    continue;
+                };
                 return Ok(self.put(Some(Message::Text(message))).await?);
             }
         }
@@ -192,7 +226,9 @@ impl<S: Transport> Session<S> {
     async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> RequestResult {
         self.refuse_role(Action::Watch, "only streamers and services watch lives")?;
         self.memberships.unwatch(live);
-        Ok(self.send(&ServerMessage::Unwatched { live_id: live }, id).await?)
+        Ok(self
+            .send(&ServerMessage::Unwatched { live_id: live }, id)
+            .await?)
     }
 
     async fn open(
@@ -207,7 +243,9 @@ impl<S: Transport> Session<S> {
         let for_all = self.permission(Action::Open) == Permission::Yes;
         let (streamer, by) = match streamer {
             Some(streamer) if for_all => (streamer, OpenedBy::Service),
-            None if for_all => return Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing").into()),
+            None if for_all => {
+                return Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing").into());
+            }
             Some(streamer) if streamer != *user => {
                 return Err(forbidden("a streamer can open only their own lives"));
             }
@@ -217,9 +255,25 @@ impl<S: Transport> Session<S> {
             return Err(forbidden("only a service chooses the number of slices"));
         }
         let invisible = by == OpenedBy::Streamer && !self.memberships.conn.identity.counted;
-        let wish = OpenWish { live, streamer, slices, by, terms: Terms { invisible, ..Terms::default() } };
-        if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
-            return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
+        let wish = OpenWish {
+            live,
+            streamer,
+            slices,
+            by,
+            terms: Terms {
+                invisible,
+                ..Terms::default()
+            },
+        };
+        if wish
+            .slices
+            .is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices))
+        {
+            return Err(Refusal::new(
+                ErrorCode::BadMessage,
+                format!("slices must be 1 to {MAX_SLICES}"),
+            )
+            .into());
         }
         let most = self.context.limits.opens;
         let by_socket = self.memberships.opened_besides(&wish.live);
@@ -227,7 +281,10 @@ impl<S: Transport> Session<S> {
         let by_streamer = match by {
             OpenedBy::Streamer => {
                 let rooms = self.context.rooms.of_streamer(&wish.streamer);
-                rooms.iter().filter(|room| room.record.live != wish.live).count()
+                rooms
+                    .iter()
+                    .filter(|room| room.record.live != wish.live)
+                    .count()
             }
             OpenedBy::Service => 0,
         };
@@ -235,16 +292,25 @@ impl<S: Transport> Session<S> {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
         // A streamer who comes back opens again what is open.
-        let is_open = self.context.rooms.get(&wish.live).is_some_and(|room| room.record.streamer == wish.streamer);
+        let is_open = self
+            .context
+            .rooms
+            .get(&wish.live)
+            .is_some_and(|room| room.record.streamer == wish.streamer);
         self.charge(if is_open { Cost::Visit } else { Cost::Open })?;
         let record = self.context.lives.open(wish).await?.record;
-        // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
+        // The live may be closed again by now: then there is no room to listen to, and the answer
+        // is still true.
         if let Ok(room) = self.context.lives.find(&record.live).await
             && room.record.epoch == record.epoch
         {
             let _ = self.memberships.listen(&room, Interest::End);
         }
-        let message = ServerMessage::Opened { live_id: &record.live, epoch: record.epoch, slices: record.slices };
+        let message = ServerMessage::Opened {
+            live_id: &record.live,
+            epoch: record.epoch,
+            slices: record.slices,
+        };
         Ok(self.send(&message, id).await?)
     }
 
@@ -257,19 +323,31 @@ impl<S: Transport> Session<S> {
             return Err(forbidden(OWNERS));
         }
         // This epoch only: the next one may belong to another streamer.
-        let record = self.context.lives.close_epoch(&record, CloseReason::Requested).await?;
+        let record = self
+            .context
+            .lives
+            .close_epoch(&record, CloseReason::Requested)
+            .await?;
         // The answer tells this socket of the close, so no second message must.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Takes what a request costs from the budget of the user, whom all sockets share. Back ends have none.
+    /// Takes what a request costs from the budget of the user, whom all sockets share. Back ends
+    /// have none.
     fn charge(&self, cost: Cost) -> RequestResult {
         let (context, conn) = (&self.context, &self.memberships.conn);
-        if conn.role() == Role::Service || context.budgets.take(&conn.identity.user, cost, context.clock.now()) {
+        if conn.role() == Role::Service
+            || context
+                .budgets
+                .take(&conn.identity.user, cost, context.clock.now())
+        {
             return Ok(());
         }
-        Err(self.limited("user", "this user asks for too much over all sockets; try again".to_owned()))
+        Err(self.limited(
+            "user",
+            "this user asks for too much over all sockets; try again".to_owned(),
+        ))
     }
 
     /// Counts a request that is beyond a limit, and refuses it.
@@ -278,7 +356,8 @@ impl<S: Transport> Session<S> {
         Refusal::new(ErrorCode::RateLimited, message).into()
     }
 
-    /// Refuses by the role and the token alone, before the store is read: any client may send the request.
+    /// Refuses by the role and the token alone, before the store is read: any client may send the
+    /// request.
     fn refuse_early(&self, action: Action, why: &'static str, live: &LiveId) -> RequestResult {
         self.refuse_role(action, why)?;
         match self.memberships.conn.claims() {
@@ -296,7 +375,8 @@ impl<S: Transport> Session<S> {
 
     /// Whether this socket may do something to a live of `streamer`.
     fn may(&self, action: Action, streamer: &UserId) -> bool {
-        self.permission(action).covers(&self.memberships.conn.identity.user, streamer)
+        self.permission(action)
+            .covers(&self.memberships.conn.identity.user, streamer)
     }
 
     fn permission(&self, action: Action) -> Permission {

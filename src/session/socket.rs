@@ -1,9 +1,10 @@
 //! The server's end of a WebSocket on a transport.
 //!
-//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its
-//! buffers stay as large as the largest message made them. So the codec is made when there is something to read or to
-//! send, and dropped when everything has been read and sent; an idle socket is a transport that waits to be readable. A
-//! heartbeat and its answer take the [`fast_path`] past the codec and allocate nothing.
+//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes
+//! of state, and its buffers stay as large as the largest message made them. So the codec is made
+//! when there is something to read or to send, and dropped when everything has been read and sent;
+//! an idle socket is a transport that waits to be readable. A heartbeat and its answer take the
+//! [`fast_path`] past the codec and allocate nothing.
 
 mod boundaries;
 mod fast_path;
@@ -41,7 +42,8 @@ pub(crate) fn websocket_config() -> WebSocketConfig {
         .read_buffer_size(AT_ONCE)
         // A message goes out when it is sent.
         .write_buffer_size(0)
-        // What a slow consumer may have outstanding beyond the kernel's buffer: several of the longest messages.
+        // What a slow consumer may have outstanding beyond the kernel's buffer: several of the
+        // longest messages.
         .max_write_buffer_size(32 << 10)
         // The contract: a message over 4 KiB closes the socket with 1009.
         .max_message_size(Some(MAX_MESSAGE))
@@ -64,9 +66,11 @@ struct Codec {
     websocket: WebSocketContext,
     /// Of all bytes that were read from the transport.
     boundaries: Boundaries,
-    /// What was read while a send waited for room; the codec gets it next. At most [`MOST_AHEAD`] bytes and one read.
+    /// What was read while a send waited for room; the codec gets it next. At most [`MOST_AHEAD`]
+    /// bytes and one read.
     ahead: Vec<u8>,
-    /// Something waits to be written: the answer to a Ping, which tungstenite queues, or bytes that found no room.
+    /// Something waits to be written: the answer to a Ping, which tungstenite queues, or bytes that
+    /// found no room.
     owes: bool,
     /// The rest of a frame that took the fast path and found no room; it goes out before all else.
     left: Vec<u8>,
@@ -76,12 +80,19 @@ impl Codec {
     fn new(early: Vec<u8>) -> Self {
         let mut boundaries = Boundaries::new();
         boundaries.feed(&early);
-        let websocket = WebSocketContext::from_partially_read(early, Role::Server, Some(websocket_config()));
-        Self { websocket, boundaries, ahead: Vec::new(), owes: false, left: Vec::new() }
+        let websocket =
+            WebSocketContext::from_partially_read(early, Role::Server, Some(websocket_config()));
+        Self {
+            websocket,
+            boundaries,
+            ahead: Vec::new(),
+            owes: false,
+            left: Vec::new(),
+        }
     }
 
-    /// Whether dropping the codec loses nothing. Call it only after a read that found nothing more: then the codec
-    /// holds no whole frame.
+    /// Whether dropping the codec loses nothing. Call it only after a read that found nothing more:
+    /// then the codec holds no whole frame.
     fn is_settled(&self) -> bool {
         self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
     }
@@ -94,7 +105,8 @@ impl<S: Transport> Socket<S> {
         Self { transport, codec }
     }
 
-    /// The next message, or a part of one. Not called again after an error; a failed send does not stop reading.
+    /// The next message, or a part of one. Not called again after an error; a failed send does not
+    /// stop reading.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Error>> {
         let codec = match &mut self.codec {
             Some(codec) => codec,
@@ -106,11 +118,24 @@ impl<S: Transport> Socket<S> {
                     return Poll::Ready(Ok(Received::Message(message)));
                 }
                 // If this was the end, the codec reads it once more.
-                self.codec.insert(Box::new(Codec::new(buffer.filled().to_vec())))
+                self.codec
+                    .insert(Box::new(Codec::new(buffer.filled().to_vec())))
             }
         };
-        let Codec { websocket, boundaries, ahead, owes, left } = &mut **codec;
-        match websocket.read(&mut Nonblocking { transport: &mut self.transport, cx, boundaries, ahead, left }) {
+        let Codec {
+            websocket,
+            boundaries,
+            ahead,
+            owes,
+            left,
+        } = &mut **codec;
+        match websocket.read(&mut Nonblocking {
+            transport: &mut self.transport,
+            cx,
+            boundaries,
+            ahead,
+            left,
+        }) {
             Ok(message) => {
                 // Parts that were read with the message are no older than it.
                 boundaries.take_whole();
@@ -131,9 +156,14 @@ impl<S: Transport> Socket<S> {
         }
     }
 
-    /// Takes a message, if there is one, and sends it with all that waits to be sent, such as the answer to a Ping.
-    /// After `Pending` the codec holds what found no room: call again without a message.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, mut message: Option<Message>) -> Poll<Result<(), Error>> {
+    /// Takes a message, if there is one, and sends it with all that waits to be sent, such as the
+    /// answer to a Ping. After `Pending` the codec holds what found no room: call again without a
+    /// message.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut message: Option<Message>,
+    ) -> Poll<Result<(), Error>> {
         let mut found_no_room = Vec::new();
         if self.codec.is_none()
             && let Some(frame) = message.as_ref().and_then(ShortFrame::of)
@@ -149,12 +179,26 @@ impl<S: Transport> Socket<S> {
             found_no_room.extend_from_slice(rest);
             message = None;
         }
-        let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
-        let Codec { websocket, boundaries, ahead, owes, left } = &mut **codec;
+        let codec = self
+            .codec
+            .get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
+        let Codec {
+            websocket,
+            boundaries,
+            ahead,
+            owes,
+            left,
+        } = &mut **codec;
         left.append(&mut found_no_room);
         // The codec must stay until all is written.
         *owes = true;
-        let mut io = Nonblocking { transport: &mut self.transport, cx, boundaries, ahead, left };
+        let mut io = Nonblocking {
+            transport: &mut self.transport,
+            cx,
+            boundaries,
+            ahead,
+            left,
+        };
         let written = message.map_or(Ok(()), |message| websocket.write(&mut io, message));
         let written = written.or_else(|why| if is_pending(&why) { Ok(()) } else { Err(why) });
         match written.and_then(|()| websocket.flush(&mut io)) {
@@ -175,10 +219,12 @@ impl<S: Transport> Socket<S> {
         poll_fn(|cx| self.poll_send(cx, None)).await
     }
 
-    /// Whether a whole frame has arrived from a client that does not read. What was read to find out is kept for
-    /// [`Self::poll_receive`].
+    /// Whether a whole frame has arrived from a client that does not read. What was read to find
+    /// out is kept for [`Self::poll_receive`].
     pub(super) fn has_received(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(codec) = &mut self.codec else { return false };
+        let Some(codec) = &mut self.codec else {
+            return false;
+        };
         while !codec.boundaries.has_whole() && codec.ahead.len() < MOST_AHEAD {
             let mut space = [MaybeUninit::uninit(); AT_ONCE];
             let mut buffer = ReadBuf::uninit(&mut space);
@@ -195,7 +241,9 @@ impl<S: Transport> Socket<S> {
 
     /// How many parts of messages, other than last ones, arrived since this was last asked.
     pub(super) fn take_parts(&mut self) -> u32 {
-        self.codec.as_mut().map_or(0, |codec| codec.boundaries.take_parts())
+        self.codec
+            .as_mut()
+            .map_or(0, |codec| codec.boundaries.take_parts())
     }
 
     pub(super) fn owes(&self) -> bool {
@@ -228,7 +276,8 @@ struct Nonblocking<'a, 'c, S> {
 impl<S: Transport> Nonblocking<'_, '_, S> {
     fn write_left(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
-            let written = nonblocking(Pin::new(&mut *self.transport).poll_write(self.cx, self.left))?;
+            let written =
+                nonblocking(Pin::new(&mut *self.transport).poll_write(self.cx, self.left))?;
             if written == 0 {
                 return Err(ErrorKind::WriteZero.into());
             }

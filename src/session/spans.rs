@@ -1,5 +1,6 @@
-//! The span of a socket, so that every line about it has the ids of its session and of its user. It stands only around
-//! what is rare: the welcome, a request, the end. An idle socket has none, nor has a heartbeat or a push of counts.
+//! The span of a socket, so that every line about it has the ids of its session and of its user. It
+//! stands only around what is rare: the welcome, a request, the end. An idle socket has none, nor
+//! has a heartbeat or a push of counts.
 
 use tracing::Span;
 

@@ -17,10 +17,17 @@ use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
 use crate::testing;
 
 fn handshake(user: &str) -> Handshake {
-    Handshake { identity: testing::viewer(user), claims: None, join: None, watch: None, permit: None }
+    Handshake {
+        identity: testing::viewer(user),
+        claims: None,
+        join: None,
+        watch: None,
+        permit: None,
+    }
 }
 
-/// Runs a session on a stream that takes `room` bytes before somebody reads; answers the client's end.
+/// Runs a session on a stream that takes `room` bytes before somebody reads; answers the client's
+/// end.
 async fn connect(
     context: &Arc<SessionContext>,
     user: &str,
@@ -28,16 +35,26 @@ async fn connect(
 ) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(room);
     let session = tokio::spawn(run(context.clone(), theirs, Vec::new(), handshake(user)));
-    (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
+    (
+        WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await,
+        session,
+    )
 }
 
 async fn hears(client: &mut WebSocketStream<DuplexStream>, words: &str) {
     let heard = client.next().await.unwrap().unwrap();
-    assert!(heard.to_text().unwrap().contains(words), "{heard} instead of {words}");
+    assert!(
+        heard.to_text().unwrap().contains(words),
+        "{heard} instead of {words}"
+    );
 }
 
 fn closed(context: &SessionContext, why: &'static str) -> u64 {
-    context.metrics.sockets_closed.get_or_create(&Why { why }).get()
+    context
+        .metrics
+        .sockets_closed
+        .get_or_create(&Why { why })
+        .get()
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +90,10 @@ async fn a_client_that_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_l
     session.await.unwrap();
     assert_eq!(closed(&context, "heartbeat_timeout"), 1);
     let (timeout, took) = (context.timeout, last.elapsed());
-    assert!(took >= timeout && took < timeout + Duration::from_secs(1), "{took:?}");
+    assert!(
+        took >= timeout && took < timeout + Duration::from_secs(1),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,15 +101,22 @@ async fn a_client_that_talks_but_does_not_read_is_cut_off_a_timeout_after_its_bu
     let context = testing::sessions();
     let (mut client, session) = with_a_full_buffer(&context).await;
     let started = tokio::time::Instant::now();
-    // Heard at 2 s, so pinged some 5 s later, which finds no room; what is said after that is not read.
+    // Heard at 2 s, so pinged some 5 s later, which finds no room; what is said after that is not
+    // read.
     for pause in [2, 8, 2] {
         tokio::time::sleep(Duration::from_secs(pause)).await;
         client.send(Message::Pong(Vec::new().into())).await.unwrap();
     }
     session.await.unwrap();
     assert_eq!(closed(&context, "slow_consumer"), 1);
-    let (least, took) = (Duration::from_secs(2) + context.heartbeat + context.timeout, started.elapsed());
-    assert!(took >= least && took < least + Duration::from_secs(2), "{took:?}");
+    let (least, took) = (
+        Duration::from_secs(2) + context.heartbeat + context.timeout,
+        started.elapsed(),
+    );
+    assert!(
+        took >= least && took < least + Duration::from_secs(2),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +135,15 @@ async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
     }
     client.send(piece(Data::Continue, true)).await.unwrap();
     hears(&mut client, "welcome").await;
-    while !client.next().await.unwrap().unwrap().to_text().unwrap_or_default().contains("bad_message") {}
+    while !client
+        .next()
+        .await
+        .unwrap()
+        .unwrap()
+        .to_text()
+        .unwrap_or_default()
+        .contains("bad_message")
+    {}
     drop(client);
     session.await.unwrap();
 }
@@ -155,13 +190,25 @@ async fn a_client_that_could_not_be_pinged_in_time_is_pinged_before_it_is_judged
     for signals in [Signals::PING.and(Signals::JUDGE), Signals::JUDGE] {
         let context = testing::sessions();
         let (mut client, session) = connect(&context, "u1", 4_096).await;
-        assert!(client.next().await.unwrap().unwrap().is_text(), "the welcome");
+        assert!(
+            client.next().await.unwrap().unwrap().is_text(),
+            "the welcome"
+        );
         // The session had no time for the signals until now: it served a request, or did not run.
         tokio::time::advance(context.timeout).await;
         context.reaper.signal_all(signals);
-        assert!(client.next().await.unwrap().unwrap().is_ping(), "{signals:?}");
-        client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
-        assert!(client.next().await.unwrap().unwrap().is_text(), "still there");
+        assert!(
+            client.next().await.unwrap().unwrap().is_ping(),
+            "{signals:?}"
+        );
+        client
+            .send(Message::text(r#"{"type":"heartbeat"}"#))
+            .await
+            .unwrap();
+        assert!(
+            client.next().await.unwrap().unwrap().is_text(),
+            "still there"
+        );
         drop(client);
         session.await.unwrap();
     }
@@ -169,8 +216,10 @@ async fn a_client_that_could_not_be_pinged_in_time_is_pinged_before_it_is_judged
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_a_request_at_the_end_of_its_live_is_told_of_the_end_first() {
-    for (says, hears_then) in [(r#"{"type":"leave"}"#, "not_joined"), (r#"{"type":"heartbeat"}"#, r#""live_id":null"#)]
-    {
+    for (says, hears_then) in [
+        (r#"{"type":"leave"}"#, "not_joined"),
+        (r#"{"type":"heartbeat"}"#, r#""live_id":null"#),
+    ] {
         asks_at_the_end(says, hears_then).await;
     }
 }
@@ -179,12 +228,22 @@ async fn asks_at_the_end(says: &str, hears_then: &str) {
     let context = testing::sessions();
     let room = testing::open_live(&context, "42").await;
     let (mut client, session) = connect(&context, "u1", 4_096).await;
-    client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
+    client
+        .send(Message::text(r#"{"type":"join","live_id":"42"}"#))
+        .await
+        .unwrap();
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
     // The room has ended; its sockets are yet to be told.
-    let closure = Closure { reason: CloseReason::Requested, at: 1 };
-    assert!(room.close(LiveRecord { state: LiveState::Closed, closure: Some(closure), ..room.record.clone() }));
+    let closure = Closure {
+        reason: CloseReason::Requested,
+        at: 1,
+    };
+    assert!(room.close(LiveRecord {
+        state: LiveState::Closed,
+        closure: Some(closure),
+        ..room.record.clone()
+    }));
     client.send(Message::text(says)).await.unwrap();
     hears(&mut client, r#""type":"closed""#).await;
     hears(&mut client, hears_then).await;
@@ -197,9 +256,13 @@ async fn a_close_is_read_even_if_an_earlier_frame_cannot_be_answered() {
     for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
         let context = testing::sessions();
         let (mut client, session) = connect(&context, "u1", 4_096).await;
-        // All of it is there, and the client is gone, before the session has a chance to read: the process stood still.
+        // All of it is there, and the client is gone, before the session has a chance to read: the
+        // process stood still.
         for _ in 0..3 {
-            client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+            client
+                .send(Message::text(r#"{"type":"heartbeat"}"#))
+                .await
+                .unwrap();
         }
         if says_goodbye {
             client.send(Message::Close(None)).await.unwrap();
@@ -216,7 +279,10 @@ async fn sends_on(frames: Vec<Message>) -> (usize, u16, Arc<SessionContext>) {
     let (mut client, session) = connect(&context, "u1", 1 << 16).await;
     hears(&mut client, "welcome").await;
     let (mut out, mut into) = client.split();
-    tokio::spawn(async move { out.send_all(&mut futures_util::stream::iter(frames.into_iter().map(Ok))).await });
+    tokio::spawn(async move {
+        out.send_all(&mut futures_util::stream::iter(frames.into_iter().map(Ok)))
+            .await
+    });
     let mut errors = 0;
     let code = loop {
         match into.next().await.unwrap().unwrap() {
@@ -237,19 +303,40 @@ async fn a_client_that_sends_on_beyond_the_rate_is_told_once_and_then_closed() {
     let piece = |data| Message::Frame(Frame::message("", OpCode::Data(data), false));
     let ping = || Message::Ping(Vec::new().into());
     let frames: [(&str, Vec<Message>); 5] = [
-        ("heartbeats", vec![Message::text(r#"{"type":"heartbeat"}"#); 41]),
+        (
+            "heartbeats",
+            vec![Message::text(r#"{"type":"heartbeat"}"#); 41],
+        ),
         ("pings", vec![ping(); 41]),
-        ("pongs that answer nothing", vec![Message::Pong(Vec::new().into()); 41]),
+        (
+            "pongs that answer nothing",
+            vec![Message::Pong(Vec::new().into()); 41],
+        ),
         ("binary", vec![Message::binary("x"); 41]),
         // Pieces are counted together as they arrive, with the message behind them.
-        ("pieces", [vec![piece(Data::Text)], vec![piece(Data::Continue); 40], vec![ping(); 2]].concat()),
+        (
+            "pieces",
+            [
+                vec![piece(Data::Text)],
+                vec![piece(Data::Continue); 40],
+                vec![ping(); 2],
+            ]
+            .concat(),
+        ),
     ];
     for (what, frames) in frames {
         assert!(frames.len() > 40, "twice the burst, and one more");
         let (errors, code, context) = sends_on(frames).await;
         assert_eq!((errors, code), (1, 4008), "{what}");
         assert_eq!(closed(&context, "rate_limited"), 1);
-        assert!(context.metrics.limited.get_or_create(&Why { why: "messages" }).get() > 0);
+        assert!(
+            context
+                .metrics
+                .limited
+                .get_or_create(&Why { why: "messages" })
+                .get()
+                > 0
+        );
     }
 }
 
@@ -268,9 +355,13 @@ async fn only_the_gateways_own_clock_says_when_a_token_ends() {
     };
     let started = tokio::time::Instant::now();
     let (ours, theirs) = duplex(4_096);
-    let handshake = Handshake { claims: Some(Arc::new(claims)), ..handshake("u1") };
+    let handshake = Handshake {
+        claims: Some(Arc::new(claims)),
+        ..handshake("u1")
+    };
     let session = tokio::spawn(run(context.clone(), theirs, Vec::new(), handshake));
-    let mut client = WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await;
+    let mut client =
+        WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await;
     let code = loop {
         // The library answers the Pings, so the socket is never silent for long.
         if let Message::Close(frame) = client.next().await.unwrap().unwrap() {
@@ -279,7 +370,10 @@ async fn only_the_gateways_own_clock_says_when_a_token_ends() {
     };
     let lasted = started.elapsed();
     assert_eq!(code, 4001);
-    assert!(lasted > Duration::from_secs(89) && lasted < Duration::from_secs(91), "{lasted:?} with the leeway of 30 s");
+    assert!(
+        lasted > Duration::from_secs(89) && lasted < Duration::from_secs(91),
+        "{lasted:?} with the leeway of 30 s"
+    );
     drop(client);
     session.await.unwrap();
     assert_eq!(closed(&context, "token_expired"), 1);
@@ -296,7 +390,10 @@ async fn a_client_that_keeps_the_rate_is_always_served() {
         context.reaper.signal_all(Signals::PING);
         assert!(client.next().await.unwrap().unwrap().is_ping());
         client.flush().await.unwrap();
-        client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+        client
+            .send(Message::text(r#"{"type":"heartbeat"}"#))
+            .await
+            .unwrap();
         hears(&mut client, "heartbeat_ack").await;
     }
     drop(client);
@@ -316,7 +413,10 @@ async fn endless_signals_do_not_keep_frames_from_being_read() {
             }
         })
     };
-    client.send(Message::text(r#"{"type":"leave","id":7}"#)).await.unwrap();
+    client
+        .send(Message::text(r#"{"type":"leave","id":7}"#))
+        .await
+        .unwrap();
     loop {
         match client.next().await.unwrap().unwrap() {
             Message::Text(text) if text.contains("not_joined") => break,
@@ -328,7 +428,8 @@ async fn endless_signals_do_not_keep_frames_from_being_read() {
     session.await.unwrap();
 }
 
-/// What a socket costs while it waits. Pinned so that a growth is noticed: it is paid by every viewer there is.
+/// What a socket costs while it waits. Pinned so that a growth is noticed: it is paid by every
+/// viewer there is.
 #[tokio::test]
 async fn the_future_of_a_session_stays_small() {
     let context = testing::sessions();
@@ -342,12 +443,25 @@ async fn a_session_that_is_dropped_leaves_nothing_behind() {
     let context = testing::sessions();
     let room = testing::open_live(&context, "42").await;
     let (mut client, session) = connect(&context, "u1", 4_096).await;
-    client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
+    client
+        .send(Message::text(r#"{"type":"join","live_id":"42"}"#))
+        .await
+        .unwrap();
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
-    assert_eq!((context.metrics.sockets.get(), room.own_viewers().viewers), (1, 1));
+    assert_eq!(
+        (context.metrics.sockets.get(), room.own_viewers().viewers),
+        (1, 1)
+    );
     session.abort();
     assert!(session.await.unwrap_err().is_cancelled());
-    assert_eq!((context.metrics.sockets.get(), room.own_viewers().viewers, closed(&context, "lost")), (0, 0, 1));
+    assert_eq!(
+        (
+            context.metrics.sockets.get(),
+            room.own_viewers().viewers,
+            closed(&context, "lost")
+        ),
+        (0, 0, 1)
+    );
     assert!(context.reaper.open_conns().is_empty());
 }

@@ -1,8 +1,10 @@
-//! The boundary for attendance: which fans were online at any time of an epoch of a live, kept for eight days after the
-//! close, and questions over several lives: who came to all of them, to any, to the first but to none of the others.
+//! The boundary for attendance: which fans were online at any time of an epoch of a live, kept for
+//! eight days after the close, and questions over several lives: who came to all of them, to any,
+//! to the first but to none of the others.
 //!
-//! The fans of an epoch are in *parts*, by a hash of the user or by the number that the user is. The parts of different
-//! lives with the same number have the same users, so that each part is answered for by itself.
+//! The fans of an epoch are in *parts*, by a hash of the user or by the number that the user is.
+//! The parts of different lives with the same number have the same users, so that each part is
+//! answered for by itself.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +50,10 @@ impl LiveEpoch {
     /// Reads `<live_id>@<epoch>`.
     pub fn parse(text: &str) -> Option<Self> {
         let (live, epoch) = text.split_once('@')?;
-        let of = Self { live: LiveId::parse(live).ok()?, epoch: Epoch(epoch.parse().ok()?) };
+        let of = Self {
+            live: LiveId::parse(live).ok()?,
+            epoch: Epoch(epoch.parse().ok()?),
+        };
         // One name an epoch: another spelling of its number is none.
         (of.to_string() == text).then_some(of)
     }
@@ -84,7 +89,9 @@ impl Attending {
         match self {
             Self::All => came.iter().all(|came| *came),
             Self::Any => came.iter().any(|came| *came),
-            Self::Not => came.split_first().is_some_and(|(first, others)| *first && !others.contains(&true)),
+            Self::Not => came
+                .split_first()
+                .is_some_and(|(first, others)| *first && !others.contains(&true)),
         }
     }
 }
@@ -124,7 +131,9 @@ impl Attendees {
                 let from = after.map_or(0, |after| after.saturating_sub(*first) as usize + 1);
                 let set = (from..bits.len() * 8).filter(|n| bits[n / 8] & (0x80 >> (n % 8)) != 0);
                 let numbers = set.take(limit).map(|n| first + n as u32);
-                numbers.filter_map(|number| UserId::parse(&number.to_string()).ok()).collect()
+                numbers
+                    .filter_map(|number| UserId::parse(&number.to_string()).ok())
+                    .collect()
             }
         }
     }
@@ -133,15 +142,15 @@ impl Attendees {
 /// Which fans came to which lives.
 #[async_trait]
 pub trait Attendance: Sync {
-    /// Fixes how attendance is kept, unless that is fixed already. Answers the form that is fixed; a gateway that was
-    /// given another one must not go on.
+    /// Fixes how attendance is kept, unless that is fixed already. Answers the form that is fixed;
+    /// a gateway that was given another one must not go on.
     async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>;
 
     /// Notes that the attendance of an open epoch is recorded. Again: nothing changes.
     async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
 
-    /// Notes that these users, at most [`super::MAX_BATCH`], were online as fans. Answers those for whom a part of the
-    /// store could not be reached.
+    /// Notes that these users, at most [`super::MAX_BATCH`], were online as fans. Answers those for
+    /// whom a part of the store could not be reached.
     async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
 
     /// Notes when an epoch closed, and keeps its attendance for [`ATTENDANCE_KEPT`] from then on.
@@ -151,13 +160,23 @@ pub trait Attendance: Sync {
     async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
 
     /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
-    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
+    async fn attended_lives(
+        &self,
+        streamer: &UserId,
+        from: UnixMillis,
+        limit: usize,
+    ) -> StoreResult<Vec<LiveEpoch>>;
 
     /// The parts in which any of these epochs may have fans, in their order.
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
 
     /// Who of a part is asked for.
-    async fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees>;
+    async fn attendees(
+        &self,
+        which: Attending,
+        lives: &[LiveEpoch],
+        part: u32,
+    ) -> StoreResult<Attendees>;
 
     /// Whether each of up to [`super::MAX_BATCH`] users was online as a fan, in the same order.
     async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>;
@@ -166,10 +185,19 @@ pub trait Attendance: Sync {
     async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
 
     /// Renews the lifetimes of what is kept of an epoch, which is due again at `next`.
-    async fn renew_attendance(&self, of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> StoreResult<()>;
+    async fn renew_attendance(
+        &self,
+        of: &LiveEpoch,
+        attended: &Attended,
+        next: UnixMillis,
+    ) -> StoreResult<()>;
 
     /// Forgets an epoch: its fans and its sessions.
-    async fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<()>;
+    async fn forget_attendance(
+        &self,
+        of: &LiveEpoch,
+        attended: Option<&Attended>,
+    ) -> StoreResult<()>;
 }
 
 #[cfg(test)]
@@ -178,28 +206,49 @@ mod tests {
 
     #[test]
     fn an_epoch_is_read_as_it_is_written() {
-        let of = LiveEpoch { live: LiveId::parse("my.live").unwrap(), epoch: Epoch(7) };
+        let of = LiveEpoch {
+            live: LiveId::parse("my.live").unwrap(),
+            epoch: Epoch(7),
+        };
         assert_eq!(LiveEpoch::parse(&of.to_string()), Some(of));
-        for bad in ["42", "42@", "@7", "42@x", "4 2@7", "42@7@8", "42@+7", "42@07"] {
+        for bad in [
+            "42", "42@", "@7", "42@x", "4 2@7", "42@7@8", "42@+7", "42@07",
+        ] {
             assert_eq!(LiveEpoch::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn bits_are_counted_and_listed_as_the_numbers_that_they_are() {
-        let found = Attendees::Bits { first: 65_536, bits: vec![0b1000_0001, 0, 0b0100_0000] };
-        let names = |page: Vec<UserId>| page.iter().map(|user| user.as_str().to_owned()).collect::<Vec<_>>();
+        let found = Attendees::Bits {
+            first: 65_536,
+            bits: vec![0b1000_0001, 0, 0b0100_0000],
+        };
+        let names = |page: Vec<UserId>| {
+            page.iter()
+                .map(|user| user.as_str().to_owned())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(found.count(), 3);
         assert_eq!(names(found.page(None, 9)), ["65536", "65543", "65553"]);
-        assert_eq!(names(found.page(Some(&UserId::parse("65536").unwrap()), 1)), ["65543"]);
+        assert_eq!(
+            names(found.page(Some(&UserId::parse("65536").unwrap()), 1)),
+            ["65543"]
+        );
     }
 
     #[test]
     fn who_is_taken() {
-        let cases =
-            [([true, true], [true, true, false]), ([true, false], [false, true, true]), ([false; 2], [false; 3])];
+        let cases = [
+            ([true, true], [true, true, false]),
+            ([true, false], [false, true, true]),
+            ([false; 2], [false; 3]),
+        ];
         for (came, taken) in cases {
-            assert_eq!([Attending::All, Attending::Any, Attending::Not].map(|which| which.takes(&came)), taken);
+            assert_eq!(
+                [Attending::All, Attending::Any, Attending::Not].map(|which| which.takes(&came)),
+                taken
+            );
         }
         assert!(!Attending::Not.takes(&[false, true]));
     }

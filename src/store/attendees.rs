@@ -1,4 +1,5 @@
-//! Answers questions over lives with attendance: part by part, many at a time, and a page of the users at once.
+//! Answers questions over lives with attendance: part by part, many at a time, and a page of the
+//! users at once.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -25,7 +26,8 @@ pub struct AttendanceQuestion {
     pub within: Option<Span>,
 }
 
-/// Where a list of attendees goes on: after this user of this part; and how many there were when it began.
+/// Where a list of attendees goes on: after this user of this part; and how many there were when it
+/// began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttendancePlace {
     /// The count of the first page.
@@ -56,9 +58,17 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
 ) -> StoreResult<AttendancePage> {
     let lives: Vec<LiveEpoch> = question.lives.iter().map(|(of, _)| of.clone()).collect();
     // If no live matches, the answer is empty.
-    let mut parts = if lives.is_empty() { Vec::new() } else { store.attendance_parts(&lives).await? };
+    let mut parts = if lives.is_empty() {
+        Vec::new()
+    } else {
+        store.attendance_parts(&lives).await?
+    };
     parts.retain(|part| start.is_none_or(|start| *part >= start.part));
-    let at_a_time = if start.is_none() { PARTS_AT_A_TIME } else { PARTS_OF_A_PAGE };
+    let at_a_time = if start.is_none() {
+        PARTS_AT_A_TIME
+    } else {
+        PARTS_OF_A_PAGE
+    };
     let answers = parts.into_iter().map(|part| {
         let lives = &lives;
         async move { Ok::<_, StoreError>((part, answer_for(store, question, lives, part).await?)) }
@@ -69,7 +79,9 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
         if start.is_none() {
             count += found.count();
         }
-        let after = start.filter(|start| start.part == part).map(|start| &start.after);
+        let after = start
+            .filter(|start| start.part == part)
+            .map(|start| &start.after);
         // One more than fits: it tells that the list goes on.
         let more = found.page(after, limit + 1 - users.len());
         users.extend(more.into_iter().map(|user| (part, user)));
@@ -80,8 +92,16 @@ pub async fn find_attendees<S: Attendance + Sessions + ?Sized>(
     let goes_on = users.len() > limit;
     users.truncate(limit);
     let last = users.last().filter(|_| goes_on);
-    let next = last.map(|(part, after)| AttendancePlace { count, part: *part, after: after.clone() });
-    Ok(AttendancePage { count, users: users.into_iter().map(|(_, user)| user).collect(), next })
+    let next = last.map(|(part, after)| AttendancePlace {
+        count,
+        part: *part,
+        after: after.clone(),
+    });
+    Ok(AttendancePage {
+        count,
+        users: users.into_iter().map(|(_, user)| user).collect(),
+        next,
+    })
 }
 
 async fn answer_for<S: Attendance + Sessions + ?Sized>(
@@ -90,7 +110,9 @@ async fn answer_for<S: Attendance + Sessions + ?Sized>(
     lives: &[LiveEpoch],
     part: u32,
 ) -> StoreResult<Attendees> {
-    let Some(span) = question.within else { return store.attendees(question.which, lives, part).await };
+    let Some(span) = question.within else {
+        return store.attendees(question.which, lives, part).await;
+    };
     // Who came to another live at another time than asked for must not be left out.
     let candidates = match question.which {
         Attending::Not => store.attendees(Attending::All, &lives[..1], part).await?,
@@ -100,13 +122,18 @@ async fn answer_for<S: Attendance + Sessions + ?Sized>(
     for users in candidates.page(None, usize::MAX - 1).chunks(MAX_BATCH) {
         let mut came = vec![Vec::with_capacity(lives.len()); users.len()];
         for (of, attended) in &question.lives {
-            let (fans, there) =
-                tokio::try_join!(store.have_attended(of, users), store.were_there(of, attended, users, span))?;
+            let (fans, there) = tokio::try_join!(
+                store.have_attended(of, users),
+                store.were_there(of, attended, users, span)
+            )?;
             for (place, came) in came.iter_mut().enumerate() {
                 came.push(fans[place] && there[place]);
             }
         }
-        let taken = users.iter().zip(&came).filter(|(_, came)| question.which.takes(came));
+        let taken = users
+            .iter()
+            .zip(&came)
+            .filter(|(_, came)| question.which.takes(came));
         found.extend(taken.map(|(user, _)| user.clone()));
     }
     Ok(Attendees::Users(found))

@@ -1,9 +1,10 @@
-//! The boundary for messages between gateways: the channels, their events, and the subscriptions of this gateway.
+//! The boundary for messages between gateways: the channels, their events, and the subscriptions of
+//! this gateway.
 //!
-//! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed messages gets
-//! [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the store. Queues are bounded: a receiver
-//! that does not keep up gets [`BusEvent::Lost`] instead of the messages it missed. Only `crate::peers` knows what the
-//! messages mean.
+//! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed
+//! messages gets [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the
+//! store. Queues are bounded: a receiver that does not keep up gets [`BusEvent::Lost`] instead of
+//! the messages it missed. Only `crate::peers` knows what the messages mean.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,9 +28,11 @@ pub enum Channel {
     Gateways,
     /// Only gateways with a room of the live listen.
     Live(LiveId),
-    /// Who came to the live and who left it. Only gateways with viewers who asked for their friends there listen.
+    /// Who came to the live and who left it. Only gateways with viewers who asked for their friends
+    /// there listen.
     Moves(LiveId),
-    /// Signs that messages arrive from the part of the store with this number. The store itself sends and reads them.
+    /// Signs that messages arrive from the part of the store with this number. The store itself
+    /// sends and reads them.
     Beats(u32),
 }
 
@@ -58,16 +61,18 @@ pub enum BusEvent {
     Ready(Channel),
     /// No messages come from channels in these slots until a channel is [`BusEvent::Ready`] again.
     Deaf(Doubt),
-    /// Messages were lost, on unknown channels, and other events with them: the receiver must read the store. Where a
-    /// [`BusEvent::Ready`] is missing after all others, it asks for another one by [`Bus::ask_ready`]. If some channels
-    /// are silent, [`BusEvent::Deaf`] comes again with the next vain attempt to subscribe.
+    /// Messages were lost, on unknown channels, and other events with them: the receiver must read
+    /// the store. Where a [`BusEvent::Ready`] is missing after all others, it asks for another one
+    /// by [`Bus::ask_ready`]. If some channels are silent, [`BusEvent::Deaf`] comes again with the
+    /// next vain attempt to subscribe.
     Lost,
 }
 
 /// Messages between gateways.
 #[async_trait]
 pub trait Bus {
-    /// Publishes a message. One attempt. Answers how many gateways were subscribed; not all of them may receive it.
+    /// Publishes a message. One attempt. Answers how many gateways were subscribed; not all of them
+    /// may receive it.
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64>;
 
     /// Subscribes to a live's channel until [`Bus::unsubscribe`]. A second call changes nothing.
@@ -82,14 +87,16 @@ pub trait Bus {
     /// Ends that subscription.
     fn ignore_moves(&self, live: &LiveId);
 
-    /// Asks for another [`BusEvent::Ready`] of a channel, once its subscription works. Does nothing without one.
+    /// Asks for another [`BusEvent::Ready`] of a channel, once its subscription works. Does nothing
+    /// without one.
     fn ask_ready(&self, channel: &Channel);
 
     /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
 
-    /// The slots in which messages of some gateway that renews its lease, maybe this one, do not arrive here; `None` if
-    /// all do. The store finds this out within about two renewals, whatever the reason.
+    /// The slots in which messages of some gateway that renews its lease, maybe this one, do not
+    /// arrive here; `None` if all do. The store finds this out within about two renewals, whatever
+    /// the reason.
     fn unheard(&self) -> watch::Receiver<Option<Doubt>> {
         watch::channel(None).1
     }
@@ -123,8 +130,9 @@ impl BusEvents {
 /// The wanted channels and the receivers: both stores build their bus on this.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    /// Each channel but the gateways', with the ticket of its subscription. A channel that is subscribed to again, or
-    /// asked for, gets a new ticket, so it becomes [`BusEvent::Ready`] again.
+    /// Each channel but the gateways', with the ticket of its subscription. A channel that is
+    /// subscribed to again, or asked for, gets a new ticket, so it becomes [`BusEvent::Ready`]
+    /// again.
     wanted: Mutex<HashMap<Channel, u64>>,
     tickets: AtomicU64,
     changed: watch::Sender<()>,
@@ -134,7 +142,12 @@ pub(super) struct Subscriptions {
 impl Default for Subscriptions {
     fn default() -> Self {
         let (out, _) = broadcast::channel(BACKLOG);
-        Self { wanted: Mutex::default(), tickets: AtomicU64::new(1), changed: watch::Sender::new(()), out }
+        Self {
+            wanted: Mutex::default(),
+            tickets: AtomicU64::new(1),
+            changed: watch::Sender::new(()),
+            out,
+        }
     }
 }
 
@@ -166,7 +179,9 @@ impl Subscriptions {
         let is_wanted = {
             let mut wanted = self.wanted.lock();
             let ticket = wanted.get_mut(channel);
-            ticket.map(|ticket| *ticket = self.tickets.fetch_add(1, Ordering::Relaxed)).is_some()
+            ticket
+                .map(|ticket| *ticket = self.tickets.fetch_add(1, Ordering::Relaxed))
+                .is_some()
         };
         if is_wanted {
             self.changed.send_replace(());
@@ -174,7 +189,8 @@ impl Subscriptions {
         is_wanted
     }
 
-    /// The ticket of a channel, 0 of the gateways' and of beats; `None` if nobody wants the channel.
+    /// The ticket of a channel, 0 of the gateways' and of beats; `None` if nobody wants the
+    /// channel.
     pub(super) fn ticket(&self, channel: &Channel) -> Option<u64> {
         match channel {
             Channel::Gateways | Channel::Beats(_) => Some(0),
@@ -186,15 +202,18 @@ impl Subscriptions {
         self.ticket(channel).is_some()
     }
 
-    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next to nothing if there
-    /// are none. The gateways' channel and those of beats, which are always wanted, have no ticket.
+    /// The wanted channels with tickets above `seen`, which becomes the newest ticket. Costs next
+    /// to nothing if there are none. The gateways' channel and those of beats, which are always
+    /// wanted, have no ticket.
     pub(super) fn wanted_after(&self, seen: &mut u64) -> Vec<(Channel, u64)> {
         if self.newest_ticket() <= *seen {
             return Vec::new();
         }
         let wanted = self.wanted.lock();
         let newer = wanted.iter().filter(|(_, ticket)| **ticket > *seen);
-        let newer = newer.map(|(channel, ticket)| (channel.clone(), *ticket)).collect();
+        let newer = newer
+            .map(|(channel, ticket)| (channel.clone(), *ticket))
+            .collect();
         *seen = self.newest_ticket();
         newer
     }

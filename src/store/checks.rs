@@ -1,6 +1,6 @@
-//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check only reads. A gateway
-//! checks each of its lives once a minute, and at once where there is reason for doubt. One call checks many lives and
-//! answers only what is not as expected.
+//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check only
+//! reads. A gateway checks each of its lives once a minute, and at once where there is reason for
+//! doubt. One call checks many lives and answers only what is not as expected.
 
 use async_trait::async_trait;
 
@@ -23,7 +23,8 @@ pub struct CheckLive {
     pub removals: u64,
     /// The version of the information about it.
     pub info: u64,
-    /// The figures in the record, zero if there are none; `None` leaves them unread: they are about to be written.
+    /// The figures in the record, zero if there are none; `None` leaves them unread: they are about
+    /// to be written.
     pub counted: Option<Figures>,
     /// Every slice.
     pub slices: Vec<ExpectedSlice>,
@@ -40,27 +41,30 @@ pub struct ExpectedSlice {
     pub held: u64,
     /// How many fans are among them.
     pub held_fans: u64,
-    /// How many members the slice has, over all gateways, and the newest version of it that the gateway knows.
+    /// How many members the slice has, over all gateways, and the newest version of it that the
+    /// gateway knows.
     pub size: SliceSize,
 }
 
 /// What is not as expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// The record is gone, or has another epoch, state, number of the last removal or version of the information.
+    /// The record is gone, or has another epoch, state, number of the last removal or version of
+    /// the information.
     Record,
     /// The record has other figures.
     Counted,
     /// The list of open lives does not have it.
     Unlisted,
-    /// The list should be read and could not be. It may lie on a node that is away for long, so the check counts as
-    /// complete nevertheless.
+    /// The list should be read and could not be. It may lie on a node that is away for long, so the
+    /// check counts as complete nevertheless.
     ListUnread,
     /// A slice differs: its place among the expected ones, and its content now.
     Slice(usize, SliceReading),
 }
 
-/// The result of a check of one live. The keys of a live may lie on several nodes, of which one may be away.
+/// The result of a check of one live. The keys of a live may lie on several nodes, of which one may
+/// be away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// What is not as expected, among what could be read.
@@ -71,7 +75,10 @@ pub struct Checked {
 
 impl Default for Checked {
     fn default() -> Self {
-        Self { findings: Vec::new(), complete: Ok(()) }
+        Self {
+            findings: Vec::new(),
+            complete: Ok(()),
+        }
     }
 }
 
@@ -88,12 +95,13 @@ impl Checked {
 /// Checks of many lives.
 #[async_trait]
 pub trait Checks {
-    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. The call does not read
-    /// everything in one step, so a change at the same moment may be reported as a difference. A key that a live shares
-    /// with another program is an error.
+    /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. The call
+    /// does not read everything in one step, so a change at the same moment may be reported as a
+    /// difference. A key that a live shares with another program is an error.
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked>;
 
-    /// The same for slices that belong to no live: for each that is not as expected, its content now.
+    /// The same for slices that belong to no live: for each that is not as expected, its content
+    /// now.
     async fn check_slices(
         &self,
         gateway: &GatewayId,
@@ -118,14 +126,28 @@ pub struct FoundSlice {
 
 impl From<&SliceReading> for FoundSlice {
     fn from(reading: &SliceReading) -> Self {
-        let SliceReading { size, entry, held, held_fans, noted, .. } = *reading;
-        Self { entry, held, held_fans, size, noted }
+        let SliceReading {
+            size,
+            entry,
+            held,
+            held_fans,
+            noted,
+            ..
+        } = *reading;
+        Self {
+            entry,
+            held,
+            held_fans,
+            size,
+            noted,
+        }
     }
 }
 
 impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and the size over all gateways are as expected. A slice in
-    /// doubt never is, nor is one of an older version, nor one that has notes on others than its members.
+    /// Whether the gateway's entry, the members it holds and the size over all gateways are as
+    /// expected. A slice in doubt never is, nor is one of an older version, nor one that has notes
+    /// on others than its members.
     pub fn is_met(&self, found: &FoundSlice) -> bool {
         let FoundSlice { size, noted, .. } = found;
         found.entry == self.entry

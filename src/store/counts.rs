@@ -1,9 +1,11 @@
-//! The boundary for counts that other services read: the figures in a live's record, and the ranks of open lives by
-//! them. The gateways' own counts come from the slices; these follow a few seconds behind.
+//! The boundary for counts that other services read: the figures in a live's record, and the ranks
+//! of open lives by them. The gateways' own counts come from the slices; these follow a few seconds
+//! behind.
 //!
-//! One gateway at a time writes the figures of a live, on change and at most once per [`COUNT_EVERY`]. The ranks lie
-//! beside the list of open lives, which may be on another node than the record. So a gateway writes the record first
-//! and the ranks next, and the walk repairs ranks that differ from the record.
+//! One gateway at a time writes the figures of a live, on change and at most once per
+//! [`COUNT_EVERY`]. The ranks lie beside the list of open lives, which may be on another node than
+//! the record. So a gateway writes the record first and the ranks next, and the walk repairs ranks
+//! that differ from the record.
 
 use std::time::Duration;
 
@@ -45,7 +47,10 @@ impl Peaks {
     /// The higher of each.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self { viewers: self.viewers.max(other.viewers), fans: self.fans.max(other.fans) }
+        Self {
+            viewers: self.viewers.max(other.viewers),
+            fans: self.fans.max(other.fans),
+        }
     }
 }
 
@@ -80,10 +85,11 @@ pub struct CountLive {
 pub enum CountReply {
     /// They are written.
     Counted,
-    /// The record has them already, and knows of as many who came and left; figures that were never written are zero.
-    /// Nothing was done.
+    /// The record has them already, and knows of as many who came and left; figures that were never
+    /// written are zero. Nothing was done.
     Same,
-    /// The last write was less than [`COUNT_EVERY`] ago: nothing was done, and after this time it would be.
+    /// The last write was less than [`COUNT_EVERY`] ago: nothing was done, and after this time it
+    /// would be.
     Early(Duration),
     /// The epoch is not open, or the record is lost. Nothing was done.
     NotOpen,
@@ -119,7 +125,12 @@ pub trait Counts: Sync {
     /// By which figures these lives are ranked; `None` for one that is not.
     async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>;
 
-    /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal figures, the higher id
-    /// comes first.
-    async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>>;
+    /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal
+    /// figures, the higher id comes first.
+    async fn top_lives(
+        &self,
+        rank: Rank,
+        after: Option<&RankedLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<RankedLive>>;
 }

@@ -1,5 +1,5 @@
-//! A *doubt* is a reason to think that the store may have lost what was written to it, or that messages about a change
-//! were missed. A gateway that relies on the store's data then checks it.
+//! A *doubt* is a reason to think that the store may have lost what was written to it, or that
+//! messages about a change were missed. A gateway that relies on the store's data then checks it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -57,10 +57,12 @@ impl Doubts {
         Self(Some(doubts))
     }
 
-    /// The next doubt; [`Doubt::All`] if this receiver has missed some, `None` when the store is gone. May be dropped
-    /// while it waits.
+    /// The next doubt; [`Doubt::All`] if this receiver has missed some, `None` when the store is
+    /// gone. May be dropped while it waits.
     pub async fn next(&mut self) -> Option<Doubt> {
-        let Some(doubts) = &mut self.0 else { return std::future::pending().await };
+        let Some(doubts) = &mut self.0 else {
+            return std::future::pending().await;
+        };
         match doubts.recv().await {
             Ok(doubt) => Some(doubt),
             Err(RecvError::Lagged(_)) => Some(Doubt::All),

@@ -1,7 +1,7 @@
 //! Why a store call failed. Callers decide on the variant, never on its text.
 
-/// Why a store call failed. After [`StoreError::Timeout`] and [`StoreError::Lost`] the call may have been carried out;
-/// the other errors mean that nothing was done.
+/// Why a store call failed. After [`StoreError::Timeout`] and [`StoreError::Lost`] the call may
+/// have been carried out; the other errors mean that nothing was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// No answer before the deadline. The call may still be carried out, at any later time.
@@ -27,16 +27,20 @@ impl StoreError {
         !matches!(self, Self::Timeout | Self::Lost(_))
     }
 
-    /// Whether the same call may succeed later. What another program garbled will be no better next time.
+    /// Whether the same call may succeed later. What another program garbled will be no better next
+    /// time.
     pub fn is_worth_a_retry(&self) -> bool {
         !matches!(self, Self::Nonsense(_))
     }
 
     /// Whether the store refused because it takes no writes now. It answers, and reads may work.
     pub fn refuses_writes(&self) -> bool {
-        let Self::Refused(said) = self else { return false };
+        let Self::Refused(said) = self else {
+            return false;
+        };
         // The first word of an error is part of the store's protocol.
-        ["OOM", "MISCONF", "NOREPLICAS", "READONLY"].contains(&said.split(' ').next().unwrap_or_default())
+        ["OOM", "MISCONF", "NOREPLICAS", "READONLY"]
+            .contains(&said.split(' ').next().unwrap_or_default())
     }
 
     /// What clients are told. The store's own words may name hosts and keys, and are for operators.
@@ -65,8 +69,8 @@ impl StoreError {
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// As [`Result::and`], except that an error that is worth a retry comes before one that is not: one garbled key must
-/// not keep the others from being tried again.
+/// As [`Result::and`], except that an error that is worth a retry comes before one that is not: one
+/// garbled key must not keep the others from being tried again.
 pub fn both<T, U>(first: StoreResult<T>, second: StoreResult<U>) -> StoreResult<U> {
     match first {
         Err(why) if why.is_worth_a_retry() || second.is_ok() => Err(why),
@@ -81,18 +85,31 @@ mod tests {
     #[test]
     fn clients_are_told_what_the_store_does_and_nothing_that_it_said() {
         let refused = |said: &str| StoreError::Refused(said.to_owned()).for_clients();
-        for said in ["OOM command not allowed", "MISCONF Redis is configured", "NOREPLICAS Not enough", "READONLY You"]
-        {
+        for said in [
+            "OOM command not allowed",
+            "MISCONF Redis is configured",
+            "NOREPLICAS Not enough",
+            "READONLY You",
+        ] {
             assert_eq!(refused(said), "the store refuses writes now", "{said}");
         }
-        assert_eq!(refused("NOPERM User rollcall has no permissions"), "the store refuses this now");
-        assert_eq!(StoreError::Lost("10.0.0.1:6379 is down".to_owned()).for_clients(), "the store does not answer now");
+        assert_eq!(
+            refused("NOPERM User rollcall has no permissions"),
+            "the store refuses this now"
+        );
+        assert_eq!(
+            StoreError::Lost("10.0.0.1:6379 is down".to_owned()).for_clients(),
+            "the store does not answer now"
+        );
     }
 
     #[test]
     fn of_two_errors_the_one_that_is_worth_a_retry_counts() {
         let garbled = || Err::<(), _>(StoreError::Nonsense(String::new()));
-        let (away, full) = (|| Err::<(), _>(StoreError::Timeout), || Err::<(), _>(StoreError::Backpressure));
+        let (away, full) = (
+            || Err::<(), _>(StoreError::Timeout),
+            || Err::<(), _>(StoreError::Backpressure),
+        );
         assert_eq!(both(Ok(1), Ok(2)), Ok(2));
         assert_eq!(both(garbled(), Ok(())), garbled());
         assert_eq!(both(Ok(()), garbled()), garbled());

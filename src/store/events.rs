@@ -1,13 +1,15 @@
 //! The boundary for events: what happened, told to those who care, in the stream `rollcall:events`.
 //!
-//! The stream and the record of a live are not one write in a cluster. So the step that changes a record notes the
-//! event in the record itself, as a [`super::PendingEvent`]; the gateway appends all pending events of the live to the
-//! stream, in their order, and then settles them. A gateway that dies in between leaves them pending for whoever looks
-//! at the record next, the walk at the latest. An event may therefore be in the stream twice, with the same id, but it
-//! is never lost, and the first entries of a live's events are in their order.
+//! The stream and the record of a live are not one write in a cluster. So the step that changes a
+//! record notes the event in the record itself, as a [`super::PendingEvent`]; the gateway appends
+//! all pending events of the live to the stream, in their order, and then settles them. A gateway
+//! that dies in between leaves them pending for whoever looks at the record next, the walk at the
+//! latest. An event may therefore be in the stream twice, with the same id, but it is never lost,
+//! and the first entries of a live's events are in their order.
 //!
-//! One gateway at a time sends the events of the stream to a webhook. It reads as the only consumer of a group, so the
-//! next sender first reads again what the last one had read and not acknowledged.
+//! One gateway at a time sends the events of the stream to a webhook. It reads as the only consumer
+//! of a group, so the next sender first reads again what the last one had read and not
+//! acknowledged.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,11 +27,12 @@ pub const COUNTS_EVENT_EVERY: Duration = Duration::from_secs(10);
 /// The most events that one call appends, reads or acknowledges.
 pub const MAX_EVENTS: usize = 100;
 
-/// The most bytes of events that one call appends, unless the first event alone has more: a thousand users who join at
-/// a time are one event.
+/// The most bytes of events that one call appends, unless the first event alone has more: a
+/// thousand users who join at a time are one event.
 const MAX_EVENT_BYTES: usize = 256 * 1024;
 
-/// As a number of events that a stream keeps: no event is trimmed. For commands, which do not know the number.
+/// As a number of events that a stream keeps: no event is trimmed. For commands, which do not know
+/// the number.
 pub const NO_CAP: u64 = i64::MAX as u64;
 
 /// How many of these events one call appends.
@@ -39,7 +42,13 @@ pub fn one_append(events: &[Event]) -> usize {
         bytes += event.data.len();
         bytes <= MAX_EVENT_BYTES
     };
-    events.iter().take(MAX_EVENTS).take_while(fits).count().max(1).min(events.len())
+    events
+        .iter()
+        .take(MAX_EVENTS)
+        .take_while(fits)
+        .count()
+        .max(1)
+        .min(events.len())
 }
 
 /// An event as it goes into the stream.
@@ -62,8 +71,8 @@ impl Event {
     }
 }
 
-/// The place of an entry in a stream: when it was appended by the store's clock, in Unix milliseconds, and a number
-/// among those of the same millisecond.
+/// The place of an entry in a stream: when it was appended by the store's clock, in Unix
+/// milliseconds, and a number among those of the same millisecond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(pub UnixMillis, pub u64);
 
@@ -144,15 +153,16 @@ pub struct DeadEvent {
 /// The stream of events, its group of webhook senders, and the stream of events that were given up.
 #[async_trait]
 pub trait Events: Sync {
-    /// Appends as many events as fit ([`one_append`]), in this order. The stream keeps about the newest `kept`.
+    /// Appends as many events as fit ([`one_append`]), in this order. The stream keeps about the
+    /// newest `kept`.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
 
-    /// Takes events that were appended, by their numbers, out of the records of their lives. Numbers are never used
-    /// again, so this may run late.
+    /// Takes events that were appended, by their numbers, out of the records of their lives.
+    /// Numbers are never used again, so this may run late.
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
 
-    /// Notes `live.counts` in the record of an open epoch if its figures differ from those told last, unless that was
-    /// less than [`COUNTS_EVENT_EVERY`] ago.
+    /// Notes `live.counts` in the record of an open epoch if its figures differ from those told
+    /// last, unless that was less than [`COUNTS_EVENT_EVERY`] ago.
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>;
 
     /// Takes or keeps the turn to send, and reads, see [`ReadEvents`].
@@ -161,20 +171,29 @@ pub trait Events: Sync {
     /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
     async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()>;
 
-    /// Acknowledges the entry of an event, and adds the event to those that were given up, of which about the newest
-    /// `kept` stay. One that was acknowledged before is not added. False, and nothing is done, if this gateway is not
-    /// the sender.
-    async fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> StoreResult<bool>;
+    /// Acknowledges the entry of an event, and adds the event to those that were given up, of which
+    /// about the newest `kept` stay. One that was acknowledged before is not added. False, and
+    /// nothing is done, if this gateway is not the sender.
+    async fn bury_event(
+        &self,
+        by: (&GatewayId, EntryId),
+        dead: &DeadEvent,
+        kept: u64,
+    ) -> StoreResult<bool>;
 
     /// Lets another gateway send at once.
     async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()>;
 
-    /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the given one. Skips what
-    /// cannot be read.
-    async fn dead_events(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
+    /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the
+    /// given one. Skips what cannot be read.
+    async fn dead_events(
+        &self,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
 
-    /// Moves an event that was given up to the end of the stream, and trims nothing: that is for the gateways, who know
-    /// how many are kept. False if there is none.
+    /// Moves an event that was given up to the end of the stream, and trims nothing: that is for
+    /// the gateways, who know how many are kept. False if there is none.
     async fn replay_event(&self, entry: EntryId) -> StoreResult<bool>;
 }
 
@@ -185,7 +204,8 @@ pub enum NotedCounts {
     Noted(Box<LiveRecord>),
     /// The figures were told already.
     Same,
-    /// It is too early, or the record has no place for another event; to be tried again after this time.
+    /// It is too early, or the record has no place for another event; to be tried again after this
+    /// time.
     Early(Duration),
     /// The epoch is not open.
     Over,
@@ -215,9 +235,13 @@ mod tests {
             live: LiveId::parse("42").unwrap(),
             data: "x".repeat(bytes),
         };
-        for (bytes, count, appended) in
-            [(10, 0, 0), (10, 1, 1), (10, 300, MAX_EVENTS), (60_000, 10, 4), (1_000_000, 3, 1)]
-        {
+        for (bytes, count, appended) in [
+            (10, 0, 0),
+            (10, 1, 1),
+            (10, 300, MAX_EVENTS),
+            (60_000, 10, 4),
+            (1_000_000, 3, 1),
+        ] {
             let events: Vec<Event> = (0..count).map(|_| event(bytes)).collect();
             assert_eq!(one_append(&events), appended, "{count} of {bytes} bytes");
         }

@@ -1,9 +1,9 @@
-//! The boundary for the jobs that bring a status into the timelines of those who follow its author, or take it out.
-//! Gateways share the jobs: whoever takes one says again and again how far it got, and when nobody has said so for
-//! [`CLAIM_AFTER`], another gateway goes on from there.
+//! The boundary for the jobs that bring a status into the timelines of those who follow its author,
+//! or take it out. Gateways share the jobs: whoever takes one says again and again how far it got,
+//! and when nobody has said so for [`CLAIM_AFTER`], another gateway goes on from there.
 //!
-//! Authors with very many followers have no such jobs: their statuses are *pulled*, read from their own timelines by
-//! those who follow them.
+//! Authors with very many followers have no such jobs: their statuses are *pulled*, read from their
+//! own timelines by those who follow them.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::{Entry, Followed, StatusId, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
 
-/// When a job is taken over. Longer than any write of a step may be under way: see [`super::Timelines`].
+/// When a job is taken over. Longer than any write of a step may be under way: see
+/// [`super::Timelines`].
 pub const CLAIM_AFTER: Duration = Duration::from_secs(12);
 
 /// The most authors whose statuses are pulled: those who became such authors last.
@@ -83,7 +84,7 @@ pub trait FanoutJobs: Sync {
     /// From when on an author's statuses are pulled; `None` if they are not.
     async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>>;
 
-    /// Notes that an author's statuses are pulled from this time on, unless an earlier one is noted; or, with `None`,
-    /// that they are not.
+    /// Notes that an author's statuses are pulled from this time on, unless an earlier one is
+    /// noted; or, with `None`, that they are not.
     async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()>;
 }

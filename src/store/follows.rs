@@ -33,11 +33,12 @@ pub trait Follows: Sync {
     /// Removes the edge. True if it was there.
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
-    /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same order.
+    /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same
+    /// order.
     async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
-    /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`] users altogether. An
-    /// error for one streamer is no error for another.
+    /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`]
+    /// users altogether. An error for one streamer is no error for another.
     async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
         let mut answers = Vec::with_capacity(asked.len());
         for (streamer, users) in asked {
@@ -46,8 +47,9 @@ pub trait Follows: Sync {
         answers
     }
 
-    /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user follows the streamer, as
-    /// the user's own end of the edge says; in the same order. An error for one pair is no error for another.
+    /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user
+    /// follows the streamer, as the user's own end of the edge says; in the same order. An error
+    /// for one pair is no error for another.
     async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>;
 
     /// How many follow a streamer.
@@ -55,11 +57,12 @@ pub trait Follows: Sync {
         self.follow_count(streamer, Edge::Followers).await
     }
 
-    /// How many a user follows, or is followed by. Counted in the graph itself, so it cannot drift from it.
+    /// How many a user follows, or is followed by. Counted in the graph itself, so it cannot drift
+    /// from it.
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
 
-    /// The users whom a user follows, newest first, each once, `most` of them at most. While the user follows and
-    /// unfollows, one may be missing.
+    /// The users whom a user follows, newest first, each once, `most` of them at most. While the
+    /// user follows and unfollows, one may be missing.
     async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
 
     /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.

@@ -1,5 +1,5 @@
-//! Which of the users that somebody follows were online within a window: one read of the follow graph, and one of what
-//! is known of those users. No copy of who is online is made.
+//! Which of the users that somebody follows were online within a window: one read of the follow
+//! graph, and one of what is known of those users. No copy of who is online is made.
 
 use std::cmp::Reverse;
 
@@ -51,8 +51,13 @@ pub async fn friends_seen(
         followed = mutual(store, user, followed).await?;
     }
     let known = store.presence_of(&followed).await?;
-    let friends = followed.into_iter().zip(known).map(|(user, presence)| Friend { user, presence });
-    let was_seen = |friend: &Friend| friend.presence.online || friend.presence.last_seen.is_some_and(|at| at >= since);
+    let friends = followed
+        .into_iter()
+        .zip(known)
+        .map(|(user, presence)| Friend { user, presence });
+    let was_seen = |friend: &Friend| {
+        friend.presence.online || friend.presence.last_seen.is_some_and(|at| at >= since)
+    };
     let mut friends: Vec<Friend> = friends.filter(was_seen).collect();
     friends.sort_by(|a, b| a.place().cmp(&b.place()));
     Ok(FriendsSeen { friends, partial })
@@ -61,7 +66,11 @@ pub async fn friends_seen(
 impl Friend {
     /// When the friend was seen last; who is online comes after any time.
     pub fn seen_at(&self) -> UnixMillis {
-        if self.presence.online { i64::MAX as UnixMillis } else { self.presence.last_seen.unwrap_or(0) }
+        if self.presence.online {
+            i64::MAX as UnixMillis
+        } else {
+            self.presence.last_seen.unwrap_or(0)
+        }
     }
 
     /// Where the friend stands in the list.
@@ -78,8 +87,23 @@ pub async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<User
     Ok((followed, partial))
 }
 
-async fn mutual(store: &dyn Store, user: &UserId, followed: Vec<UserId>) -> StoreResult<Vec<UserId>> {
+async fn mutual(
+    store: &dyn Store,
+    user: &UserId,
+    followed: Vec<UserId>,
+) -> StoreResult<Vec<UserId>> {
     // Redis takes about 1 µs for each.
-    let back = try_join_all(followed.chunks(MAX_BATCH / 2).map(|some| store.follows(user, some))).await?.concat();
-    Ok(followed.into_iter().zip(back).filter(|(_, back)| *back).map(|(user, _)| user).collect())
+    let back = try_join_all(
+        followed
+            .chunks(MAX_BATCH / 2)
+            .map(|some| store.follows(user, some)),
+    )
+    .await?
+    .concat();
+    Ok(followed
+        .into_iter()
+        .zip(back)
+        .filter(|(_, back)| *back)
+        .map(|(user, _)| user)
+        .collect())
 }

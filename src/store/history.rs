@@ -1,10 +1,10 @@
-//! The boundary for what is left to look at of a live: its history, which says how its figures moved, and the summary
-//! of each epoch.
+//! The boundary for what is left to look at of a live: its history, which says how its figures
+//! moved, and the summary of each epoch.
 //!
-//! The figures in the record of an open live ([`super::Counts::count_live`]) are the newest point of the history, so
-//! whoever may not write the one does not write the other: nobody after the close began, or in another epoch. A point
-//! belongs to a bucket of the store's clock, and the last write of a bucket is its point. A bucket in which nothing
-//! changed has none.
+//! The figures in the record of an open live ([`super::Counts::count_live`]) are the newest point
+//! of the history, so whoever may not write the one does not write the other: nobody after the
+//! close began, or in another epoch. A point belongs to a bucket of the store's clock, and the last
+//! write of a bucket is its point. A bucket in which nothing changed has none.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::base::ids::{Epoch, LiveId, UserId};
 /// How long a bucket is.
 pub const HISTORY_STEP: Duration = Duration::from_secs(10);
 
-/// About how many points are kept of an epoch, the newest: a day in which the figures change in every bucket.
+/// About how many points are kept of an epoch, the newest: a day in which the figures change in
+/// every bucket.
 pub const MAX_POINTS: usize = 10_000;
 
 /// How many past lives of a streamer are kept, the newest.
@@ -77,7 +78,11 @@ impl LiveRecord {
     /// What is left of the epoch, once a close has begun.
     pub fn summary(&self) -> Option<Summary> {
         let closure = self.closure?;
-        let Sums { arrived, watched_ms, uniques } = &self.sums;
+        let Sums {
+            arrived,
+            watched_ms,
+            uniques,
+        } = &self.sums;
         Some(Summary {
             live_id: self.live.clone(),
             epoch: self.epoch,
@@ -119,7 +124,13 @@ pub struct PastLive {
 impl Summary {
     /// Its place in the list of its streamer.
     pub fn past(&self) -> PastLive {
-        PastLive { of: LiveEpoch { live: self.live_id.clone(), epoch: self.epoch }, closed_at: self.closed_at }
+        PastLive {
+            of: LiveEpoch {
+                live: self.live_id.clone(),
+                epoch: self.epoch,
+            },
+            closed_at: self.closed_at,
+        }
     }
 }
 
@@ -127,14 +138,25 @@ impl Summary {
 #[async_trait]
 pub trait History: Sync {
     /// The points of an epoch from one time to another, both included, oldest first.
-    async fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>>;
+    async fn history(
+        &self,
+        of: &LiveEpoch,
+        from: UnixMillis,
+        to: UnixMillis,
+    ) -> StoreResult<Vec<Point>>;
 
-    /// Puts an epoch that is over on the list of its streamer, or once more, and drops those from it whose close began
-    /// longer ago than `keep`.
+    /// Puts an epoch that is over on the list of its streamer, or once more, and drops those from
+    /// it whose close began longer ago than `keep`.
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()>;
 
-    /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips what cannot be read.
-    async fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>>;
+    /// Up to `limit` past lives of a streamer, newest first, after the given one. Skips what cannot
+    /// be read.
+    async fn past_lives(
+        &self,
+        streamer: &UserId,
+        after: Option<&PastLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<Summary>>;
 
     /// One of a streamer's past lives; `None` if it is not kept, or was another's.
     async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>>;

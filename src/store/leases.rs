@@ -1,8 +1,10 @@
-//! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field a gateway.
+//! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field
+//! a gateway.
 //!
-//! Only its lease says whether a gateway lives. Each renewal has a number, which becomes the count of the lease;
-//! another gateway that sees the same count for too long, by its own clock, buries the gateway. A burial is final: a
-//! gateway that finds itself buried goes on under a new id. So no decision depends on a clock of the store.
+//! Only its lease says whether a gateway lives. Each renewal has a number, which becomes the count
+//! of the lease; another gateway that sees the same count for too long, by its own clock, buries
+//! the gateway. A burial is final: a gateway that finds itself buried goes on under a new id. So no
+//! decision depends on a clock of the store.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -14,8 +16,8 @@ use super::StoreResult;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 
-/// How long a burial is remembered. No gateway uses a buried id again, so this only has to outlast delayed calls and
-/// processes.
+/// How long a burial is remembered. No gateway uses a buried id again, so this only has to outlast
+/// delayed calls and processes.
 pub const DEATH_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// A lease as its gateway knows it from the last answer.
@@ -45,15 +47,17 @@ pub struct RenewLease {
 pub struct Burial {
     /// The gateway.
     pub gateway: GatewayId,
-    /// The count at which its lease stood still: the gateway is buried only if it still has that count. `None`: the
-    /// gateway was found in a slice without a lease, and is buried only if it still has none.
+    /// The count at which its lease stood still: the gateway is buried only if it still has that
+    /// count. `None`: the gateway was found in a slice without a lease, and is buried only if it
+    /// still has none.
     pub count: Option<u64>,
 }
 
 /// What became of a [`RenewLease`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseReply {
-    /// The gateway is dead: another one buried it, or the store was restored from a backup. Nothing else was done.
+    /// The gateway is dead: another one buried it, or the store was restored from a backup. Nothing
+    /// else was done.
     Dead,
     /// The lease is renewed.
     Renewed(Leases),
@@ -66,17 +70,18 @@ pub struct Leases {
     pub own: Lease,
     /// The living gateways with the counts of their leases, the caller among them.
     pub living: Vec<(GatewayId, u64)>,
-    /// Those that were buried within [`DEATH_TTL`], each with the time, by the store's clock, of the last renewal of
-    /// its lease, or of its burial if it had none.
+    /// Those that were buried within [`DEATH_TTL`], each with the time, by the store's clock, of
+    /// the last renewal of its lease, or of its burial if it had none.
     pub dead: Vec<(GatewayId, UnixMillis)>,
 }
 
 /// Gateways' leases.
 #[async_trait]
 pub trait LeaseStore {
-    /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that began at another time,
-    /// or has a smaller count than the last answer, comes from a backup: its gateway is buried, and the answer says so.
-    /// A renewal that arrives a second time, or after a later one, renews nothing.
+    /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that
+    /// began at another time, or has a smaller count than the last answer, comes from a backup: its
+    /// gateway is buried, and the answer says so. A renewal that arrives a second time, or after a
+    /// later one, renews nothing.
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
     /// Buries a gateway that ends, at once.
@@ -92,7 +97,8 @@ enum Field {
 
 /// The leases of all gateways: the model.
 ///
-/// Two tables are equal if the same leases live and the same gateways are dead: the times of renewals decide nothing.
+/// Two tables are equal if the same leases live and the same gateways are dead: the times of
+/// renewals decide nothing.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTable {
     fields: BTreeMap<GatewayId, Field>,
@@ -122,17 +128,30 @@ impl LeaseTable {
 
     /// See [`LeaseStore::renew_lease`].
     pub fn renew(&mut self, renewal: &RenewLease, now: UnixMillis) -> LeaseReply {
-        let RenewLease { gateway, held, number, burials } = renewal;
+        let RenewLease {
+            gateway,
+            held,
+            number,
+            burials,
+        } = renewal;
         let own = match (self.fields.get(gateway), held) {
             (Some(Field::Dead { .. }), _) => return LeaseReply::Dead,
-            (Some(Field::Living(there)), Some(held)) if there.born == held.born && there.count >= held.count => {
-                Lease { count: there.count.max(*number), ..*there }
+            (Some(Field::Living(there)), Some(held))
+                if there.born == held.born && there.count >= held.count =>
+            {
+                Lease {
+                    count: there.count.max(*number),
+                    ..*there
+                }
             }
             (Some(Field::Living(_)), _) => {
                 self.fields.insert(gateway.clone(), Field::Dead { at: now });
                 return LeaseReply::Dead;
             }
-            (None, _) => Lease { born: now, count: *number },
+            (None, _) => Lease {
+                born: now,
+                count: *number,
+            },
         };
         let before = self.fields.insert(gateway.clone(), Field::Living(own));
         if before != Some(Field::Living(own)) {
@@ -152,13 +171,21 @@ impl LeaseTable {
             Field::Living(_) => true,
             Field::Dead { at } => now.saturating_sub(*at) <= millis(DEATH_TTL),
         });
-        self.renewed.retain(|gateway, _| self.fields.contains_key(gateway));
-        let mut leases = Leases { own, living: Vec::new(), dead: Vec::new() };
+        self.renewed
+            .retain(|gateway, _| self.fields.contains_key(gateway));
+        let mut leases = Leases {
+            own,
+            living: Vec::new(),
+            dead: Vec::new(),
+        };
         for (gateway, field) in &self.fields {
             match field {
                 Field::Living(lease) => leases.living.push((gateway.clone(), lease.count)),
                 Field::Dead { at } => {
-                    leases.dead.push((gateway.clone(), self.renewed.get(gateway).copied().unwrap_or(*at)));
+                    leases.dead.push((
+                        gateway.clone(),
+                        self.renewed.get(gateway).copied().unwrap_or(*at),
+                    ));
                 }
             }
         }

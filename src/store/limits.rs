@@ -1,4 +1,5 @@
-//! Numbers that several nouns of the store have in common; bounds of one noun are declared beside it.
+//! Numbers that several nouns of the store have in common; bounds of one noun are declared beside
+//! it.
 
 /// The most members that one call carries or touches.
 pub const MAX_BATCH: usize = 1_000;

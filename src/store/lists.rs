@@ -1,4 +1,5 @@
-//! The boundary for users' lists of other users. A list's timeline is read from those of its members.
+//! The boundary for users' lists of other users. A list's timeline is read from those of its
+//! members.
 
 use async_trait::async_trait;
 
@@ -23,10 +24,20 @@ pub enum PutInList {
 #[async_trait]
 pub trait UserLists: Sync {
     /// Puts a user into a list.
-    async fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<PutInList>;
+    async fn put_in_list(
+        &self,
+        owner: &UserId,
+        list: &ListName,
+        member: &UserId,
+    ) -> StoreResult<PutInList>;
 
     /// Takes a user out of a list. False if the user was not in it.
-    async fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<bool>;
+    async fn take_out_of_list(
+        &self,
+        owner: &UserId,
+        list: &ListName,
+        member: &UserId,
+    ) -> StoreResult<bool>;
 
     /// Everybody in a list, in no order.
     async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>;

@@ -1,5 +1,6 @@
-//! The boundary for lives: the record of each, and the list of the open ones. The types mirror the hash
-//! `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives` calls it.
+//! The boundary for lives: the record of each, and the list of the open ones. The types mirror the
+//! hash `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives`
+//! calls it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,7 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrived, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques};
+use super::{
+    Arrived, Attended, Counted, LiveEpoch, Peaks, RecordEvents, StoreResult, Sums, Uniques,
+};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
@@ -66,11 +69,11 @@ words!(CloseReason { Requested = "requested", StreamerTimeout = "streamer_timeou
 pub struct Terms {
     /// For people.
     pub title: Option<String>,
-    /// How long the streamer may be away before the live closes; zero: for ever. `None` leaves it to
-    /// [`LiveRecord::streamer_timeout`].
+    /// How long the streamer may be away before the live closes; zero: for ever. `None` leaves it
+    /// to [`LiveRecord::streamer_timeout`].
     pub streamer_timeout: Option<Duration>,
-    /// Whether it is recorded which fans come, and from when to when each user is here. Such a live keeps all its
-    /// viewers in slices, whatever the gateway's setting.
+    /// Whether it is recorded which fans come, and from when to when each user is here. Such a live
+    /// keeps all its viewers in slices, whatever the gateway's setting.
     pub attendance: bool,
     /// Whether it is in nobody's feed, because its streamer is invisible.
     pub invisible: bool,
@@ -79,8 +82,8 @@ pub struct Terms {
 /// What a back end wrote about an open live for its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Info {
-    /// Grows with each write of an epoch; 0 if there was none. At least the store's time of the write in Unix
-    /// milliseconds, so that no version is used again, whatever the store loses.
+    /// Grows with each write of an epoch; 0 if there was none. At least the store's time of the
+    /// write in Unix milliseconds, so that no version is used again, whatever the store loses.
     pub version: u64,
     /// The JSON text; `None` if it was cleared.
     pub json: Option<Arc<str>>,
@@ -139,7 +142,10 @@ impl LiveRecord {
 
     /// This opening of the live.
     pub fn live_epoch(&self) -> LiveEpoch {
-        LiveEpoch { live: self.live.clone(), epoch: self.epoch }
+        LiveEpoch {
+            live: self.live.clone(),
+            epoch: self.epoch,
+        }
     }
 
     /// What is noted of the epoch if it has attendance.
@@ -157,8 +163,8 @@ impl LiveRecord {
         self.closure.map(|c| c.at.saturating_sub(self.opened_at))
     }
 
-    /// How long the streamer may be away before the live closes; `None`: for ever. `usual` is the time for lives that
-    /// their streamers open.
+    /// How long the streamer may be away before the live closes; `None`: for ever. `usual` is the
+    /// time for lives that their streamers open.
     pub fn streamer_timeout(&self, usual: Option<Duration>) -> Option<Duration> {
         match (self.terms.streamer_timeout, self.opened_by) {
             (Some(own), _) => (!own.is_zero()).then_some(own),
@@ -175,7 +181,8 @@ pub struct OpenLive {
     pub live: LiveId,
     /// Who will own it.
     pub streamer: UserId,
-    /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
+    /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live
+    /// is open already.
     pub slices: u32,
     /// The role that opens or opened it.
     pub by: OpenedBy,
@@ -257,7 +264,10 @@ pub enum CloseReply {
 }
 
 /// The outcome of [`LiveStore::keep_live`].
-#[expect(clippy::large_enum_variant, reason = "one at a time, and it is taken apart at once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and it is taken apart at once"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The epoch is open.
@@ -269,7 +279,8 @@ pub enum Standing {
     },
     /// The record was gone and has been written again.
     Rewritten,
-    /// The epoch is closing, closed, or replaced by a newer one, so the gateway must let go of it. The record now.
+    /// The epoch is closing, closed, or replaced by a newer one, so the gateway must let go of it.
+    /// The record now.
     Over(LiveRecord),
 }
 
@@ -309,7 +320,8 @@ pub struct ListedLive {
 /// The record of each live, and the list of the open ones.
 #[async_trait]
 pub trait LiveStore: Sync {
-    /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live is unlisted.
+    /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live
+    /// is unlisted.
     async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
 
     /// Reads a record.
@@ -324,10 +336,11 @@ pub trait LiveStore: Sync {
         records
     }
 
-    /// A gateway holds a live open and learns its state. Raises the record's peaks to those of `known`, the gateway's
-    /// copy. If the record is gone (lost data), writes it again from `known`, lists the live, and publishes the message
-    /// on its channel. If the gateway knows of a later removal than the store, the store's numbers leap above it by
-    /// [`super::LEAP`]; if it knows later information, that is written.
+    /// A gateway holds a live open and learns its state. Raises the record's peaks to those of
+    /// `known`, the gateway's copy. If the record is gone (lost data), writes it again from
+    /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
+    /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
+    /// knows later information, that is written.
     async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
 
     /// Writes the information about an open live, see [`WriteInfo`].
@@ -339,16 +352,27 @@ pub trait LiveStore: Sync {
     /// open → closing, and publishes it on the live's channel.
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
-    /// closing → closed, after every slice of the epoch is closed and its events are in the stream, and takes the live
-    /// off the list. A live that is not closing in this epoch is left alone. Answers the record as it is now.
+    /// closing → closed, after every slice of the epoch is closed and its events are in the stream,
+    /// and takes the live off the list. A live that is not closing in this epoch is left alone.
+    /// Answers the record as it is now.
     async fn finish_close(&self, request: &FinishClose) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.
-    async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>>;
+    async fn lives_page(
+        &self,
+        after: Option<&ListedLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<ListedLive>>;
 
     /// Takes a live off the list if it has no record or is closed.
     async fn delist(&self, live: &LiveId) -> StoreResult<()>;
 
-    /// Makes this gateway the walker for `ttl`, or keeps it so. One gateway at a time walks. The `dead` keep no turn.
-    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> StoreResult<bool>;
+    /// Makes this gateway the walker for `ttl`, or keeps it so. One gateway at a time walks. The
+    /// `dead` keep no turn.
+    async fn take_walk_turn(
+        &self,
+        gateway: &GatewayId,
+        ttl: Duration,
+        dead: &HashSet<GatewayId>,
+    ) -> StoreResult<bool>;
 }

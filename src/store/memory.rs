@@ -1,8 +1,8 @@
-//! The embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
-//! named, and the model that the Redis store is checked against.
+//! The embedded store: one process, nothing shared, nothing kept over a restart. The default when
+//! no Redis is named, and the model that the Redis store is checked against.
 //!
-//! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's paused time. No lock is
-//! held over an await, and no call waits for anything.
+//! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's
+//! paused time. No lock is held over an await, and no call waits for anything.
 
 mod attendance;
 mod attended;
@@ -117,7 +117,8 @@ impl MemoryStore {
 
     /// The store's time, in Unix milliseconds: monotonic, unless somebody steps its clock.
     fn now(&self) -> UnixMillis {
-        (self.epoch_start + self.clock.now()).saturating_add_signed(self.clock_error.load(Ordering::Relaxed))
+        (self.epoch_start + self.clock.now())
+            .saturating_add_signed(self.clock_error.load(Ordering::Relaxed))
     }
 }
 
@@ -132,7 +133,11 @@ impl MemoryStore {
         }
         for slice in &self.slices {
             if let OnlineSet::Live(live) = &slice.key().set {
-                contents.entry(live.clone()).or_default().1.extend(slice.members_page(Group::Fans, 0).users);
+                contents
+                    .entry(live.clone())
+                    .or_default()
+                    .1
+                    .extend(slice.members_page(Group::Fans, 0).users);
             }
         }
         contents

@@ -25,41 +25,65 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// The timelines after this entry. A caller that wants `limit` entries reads little more than these.
+    /// The timelines after this entry. A caller that wants `limit` entries reads little more than
+    /// these.
     pub(super) async fn open(
         store: &'a dyn Store,
         timelines: Vec<Timeline>,
         after: Option<&Entry>,
         limit: usize,
     ) -> StoreResult<Self> {
-        let a_time: usize =
-            if timelines.len() > 1 { (limit * 2 / timelines.len()).clamp(FEWEST, limit.max(FEWEST)) } else { limit };
+        let a_time: usize = if timelines.len() > 1 {
+            (limit * 2 / timelines.len()).clamp(FEWEST, limit.max(FEWEST))
+        } else {
+            limit
+        };
         let a_time = a_time.min(MAX_TIMELINE);
-        let source = |timeline| Source { timeline, read: VecDeque::new(), last: after.cloned(), at_end: false };
+        let source = |timeline| Source {
+            timeline,
+            read: VecDeque::new(),
+            last: after.cloned(),
+            at_end: false,
+        };
         let sources: Vec<Source> = timelines.into_iter().map(source).collect();
-        let mut merged = Self { store, sources, heads: BinaryHeap::new(), a_time };
+        let mut merged = Self {
+            store,
+            sources,
+            heads: BinaryHeap::new(),
+            a_time,
+        };
         let all: Vec<usize> = (0..merged.sources.len()).collect();
         merged.read_on(&all).await?;
         Ok(merged)
     }
 
     async fn read_on(&mut self, places: &[usize]) -> StoreResult<()> {
-        let asked: Vec<_> =
-            places.iter().map(|&at| (self.sources[at].timeline.clone(), self.sources[at].last.clone())).collect();
+        let asked: Vec<_> = places
+            .iter()
+            .map(|&at| {
+                (
+                    self.sources[at].timeline.clone(),
+                    self.sources[at].last.clone(),
+                )
+            })
+            .collect();
         let found = self.store.read_timelines(&asked, self.a_time).await;
         for (&place, entries) in places.iter().zip(found) {
             let (entries, source) = (entries?, &mut self.sources[place]);
             source.at_end = entries.len() < self.a_time;
             source.last = entries.last().cloned().or(source.last.take());
             source.read = entries.into();
-            self.heads.extend(source.read.pop_front().map(|first| (first, place)));
+            self.heads
+                .extend(source.read.pop_front().map(|first| (first, place)));
         }
         Ok(())
     }
 
     /// The next entry, and a timeline that has it.
     pub(super) async fn next(&mut self) -> StoreResult<Option<(Entry, Timeline)>> {
-        let Some((entry, place)) = self.heads.pop() else { return Ok(None) };
+        let Some((entry, place)) = self.heads.pop() else {
+            return Ok(None);
+        };
         let timeline = self.sources[place].timeline.clone();
         self.move_on(place).await?;
         while self.heads.peek().is_some_and(|(same, _)| *same == entry) {

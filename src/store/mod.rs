@@ -1,9 +1,9 @@
 //! The boundary to the store: what a gateway may ask of Redis, and which answers it may get.
 //!
-//! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all of them together.
-//! Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and
-//! [`redis`]. Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the
-//! store; no store retries a call by itself.
+//! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all
+//! of them together. Two stores implement them: [`memory`], the embedded default and the model that
+//! Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client
+//! library is used. Every call has a deadline inside the store; no store retries a call by itself.
 
 use std::sync::Arc;
 
@@ -44,50 +44,56 @@ mod sums;
 mod timelines;
 
 pub use attendance::{
-    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
-    LiveEpoch, MAX_ATTENDED,
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
+    Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED,
 };
 pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, MAX_CHECKED};
-pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive};
+pub use counts::{
+    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Peaks, Rank, RankedLive,
+};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult, both};
 pub use events::{
-    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, ReadFrom,
-    SenderTurn, StreamEvent, one_append,
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts,
+    ReadEvents, ReadFrom, SenderTurn, StreamEvent, one_append,
 };
 pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
 pub use feeds::{
-    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author, refill, states_of,
-    status_page, take_back, withdraw, withdraw_live,
+    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author,
+    refill, states_of, status_page, take_back, withdraw, withdraw_live,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use history::{HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, PastLive, Point, Summary};
 pub use last_seen::{LastSeen, Seen, Span};
-pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
+pub use leases::{
+    Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease,
+};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
-    CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
-    LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
+    CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive,
+    LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{FinishedChanges, Profile, Profiles, PutProfile};
 pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
-    Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
-    RemoveReply, RemoveUser,
+    Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
+    Removals, RemoveReply, RemoveUser,
 };
 pub use sessions::{
-    MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions, Stay, Stays, Watched,
+    MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK, Session, SessionPlace, Sessions,
+    Stay, Stays, Watched,
 };
 pub use slices::{
-    Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom, HeldMembers, HeldPage,
-    Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize,
-    SliceSurvey, SliceTotals, SliceView, Slices, Strays, StraysPage, Surplus, Swept,
+    Apply, ApplyReply, CALL_DEADLINE, Compared, DOUBT_AFTER_LOSS, DroppedNotes, Fence, HeldFrom,
+    HeldMembers, HeldPage, Holders, LATEST_ENTRY, MAX_LIVES, MemberPage, PutBackPage, Settled,
+    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Slices, Strays,
+    StraysPage, Surplus, Swept,
 };
 pub use status::Status;
 pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
@@ -122,7 +128,8 @@ pub trait Store:
     + Sync
     + 'static
 {
-    /// The same store for the requests of clients: it shares the connections and has a bound of its own on the calls
-    /// under way, so that clients' requests, however many, never keep the gateway's own calls from the store.
+    /// The same store for the requests of clients: it shares the connections and has a bound of its
+    /// own on the calls under way, so that clients' requests, however many, never keep the
+    /// gateway's own calls from the store.
     fn for_clients(self: Arc<Self>) -> Arc<dyn Store>;
 }

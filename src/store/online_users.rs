@@ -1,5 +1,5 @@
-//! The boundary for who is online on the platform: how many, and what is known of some users. Only reads: the flusher
-//! writes who is online, with the code that writes the viewers of lives.
+//! The boundary for who is online on the platform: how many, and what is known of some users. Only
+//! reads: the flusher writes who is online, with the code that writes the viewers of lives.
 
 use async_trait::async_trait;
 
@@ -23,7 +23,8 @@ pub struct UserPresence {
     pub online: bool,
     /// When the user was seen last; `None` for a user who is online, or was forgotten.
     pub last_seen: Option<UnixMillis>,
-    /// In which live a user who is online is, as each gateway said. Callers ignore gateways that do not live.
+    /// In which live a user who is online is, as each gateway said. Callers ignore gateways that do
+    /// not live.
     pub lives: Whereabouts,
 }
 
@@ -31,9 +32,14 @@ pub struct UserPresence {
 pub type Whereabouts = Vec<(GatewayId, LiveId)>;
 
 impl UserPresence {
-    /// The live that the user joined last, as the last of the living gateways said that told of the user.
+    /// The live that the user joined last, as the last of the living gateways said that told of the
+    /// user.
     pub fn live(&self, is_living: impl Fn(&GatewayId) -> bool) -> Option<&LiveId> {
-        self.lives.iter().rev().find(|(gateway, _)| is_living(gateway)).map(|(_, live)| live)
+        self.lives
+            .iter()
+            .rev()
+            .find(|(gateway, _)| is_living(gateway))
+            .map(|(_, live)| live)
     }
 }
 
@@ -56,10 +62,25 @@ mod tests {
 
     #[test]
     fn a_gateway_that_does_not_live_is_not_believed() {
-        let said = |gateway: &str, live: &str| (GatewayId::parse(gateway).unwrap(), LiveId::parse(live).unwrap());
+        let said = |gateway: &str, live: &str| {
+            (
+                GatewayId::parse(gateway).unwrap(),
+                LiveId::parse(live).unwrap(),
+            )
+        };
         let lives = vec![said("a", "1"), said("b", "2"), said("c", "3")];
-        let user = UserPresence { online: true, last_seen: None, lives };
-        let live = |dead: &str| user.live(|gateway| !dead.contains(gateway.as_str())).map(LiveId::as_str);
-        assert_eq!([live(""), live("c"), live("b c"), live("a b c")], [Some("3"), Some("2"), Some("1"), None]);
+        let user = UserPresence {
+            online: true,
+            last_seen: None,
+            lives,
+        };
+        let live = |dead: &str| {
+            user.live(|gateway| !dead.contains(gateway.as_str()))
+                .map(LiveId::as_str)
+        };
+        assert_eq!(
+            [live(""), live("c"), live("b c"), live("a b c")],
+            [Some("3"), Some("2"), Some("1"), None]
+        );
     }
 }

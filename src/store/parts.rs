@@ -1,7 +1,8 @@
-//! A store as it lies on servers: slots, parts, and which of them answer. The types of [`super::Status`].
+//! A store as it lies on servers: slots, parts, and which of them answer. The types of
+//! [`super::Status`].
 //!
-//! A *slot* says where a key lies; a *part* is the server that has it. A store of one server, or of this process, has
-//! one part and one slot; a Redis cluster has a part for each master.
+//! A *slot* says where a key lies; a *part* is the server that has it. A store of one server, or of
+//! this process, has one part and one slot; a Redis cluster has a part for each master.
 
 use std::sync::Arc;
 
@@ -14,12 +15,13 @@ pub enum Health {
     Down,
 }
 
-/// Where a key lies: a hash slot of a cluster; always 0 where one server, or this process, has every key.
+/// Where a key lies: a hash slot of a cluster; always 0 where one server, or this process, has
+/// every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Slot(pub u16);
 
-/// Which part of the store has which slot, and which parts answer. A value never changes: a new one takes its place, in
-/// which the parts may be numbered in another way.
+/// Which part of the store has which slot, and which parts answer. A value never changes: a new one
+/// takes its place, in which the parts may be numbered in another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
     /// The part of each slot; empty where there is one part.
@@ -30,11 +32,14 @@ pub struct Parts {
 impl Parts {
     /// A store of one part.
     pub fn one(health: Health) -> Self {
-        Self { owners: Arc::default(), up: vec![health == Health::Up] }
+        Self {
+            owners: Arc::default(),
+            up: vec![health == Health::Up],
+        }
     }
 
-    /// The part of each slot, and whether each part answers. The owner of a slot that nobody serves is the number after
-    /// the last part: such slots form a part of their own, which never answers.
+    /// The part of each slot, and whether each part answers. The owner of a slot that nobody serves
+    /// is the number after the last part: such slots form a part of their own, which never answers.
     pub fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
         if owners.iter().any(|part| usize::from(*part) >= up.len()) {
             up.push(false);
@@ -49,7 +54,9 @@ impl Parts {
 
     /// Which part has a slot.
     pub fn part_of(&self, slot: Slot) -> usize {
-        self.owners.get(usize::from(slot.0)).map_or(0, |part| usize::from(*part))
+        self.owners
+            .get(usize::from(slot.0))
+            .map_or(0, |part| usize::from(*part))
     }
 
     /// Whether the part that has a slot does not answer.
@@ -71,7 +78,10 @@ mod tests {
     fn a_slot_is_away_with_its_part() {
         let parts = Parts::of([0, 0, 1].into(), vec![true, false]);
         assert_eq!(parts.count(), 2);
-        assert_eq!([0, 1, 2].map(|slot| parts.is_away(Slot(slot))), [false, false, true]);
+        assert_eq!(
+            [0, 1, 2].map(|slot| parts.is_away(Slot(slot))),
+            [false, false, true]
+        );
         assert!(!parts.is_whole());
         assert!(Parts::of([0, 0, 1].into(), vec![true, true]).is_whole());
     }

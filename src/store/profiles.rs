@@ -40,14 +40,19 @@ pub struct FinishedChanges {
 /// Profiles and logins.
 #[async_trait]
 pub trait Profiles: Sync {
-    /// Writes a profile, and claims its login. A former login of the user is free afterwards. Of several users who
-    /// claim a login at a time, one gets it.
-    async fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> StoreResult<PutProfile>;
+    /// Writes a profile, and claims its login. A former login of the user is free afterwards. Of
+    /// several users who claim a login at a time, one gets it.
+    async fn put_profile(
+        &self,
+        user: &UserId,
+        login: &Login,
+        name: &str,
+    ) -> StoreResult<PutProfile>;
 
     /// The profile of a user.
     async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>;
 
-    /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not reach a key.
-    /// Answers which it finished; an error means that at least one is left.
+    /// Finishes changes of several keys, such as a follow, whose gateway died half way or could not
+    /// reach a key. Answers which it finished; an error means that at least one is left.
     async fn finish_changes(&self) -> (FinishedChanges, StoreResult<()>);
 }

@@ -5,8 +5,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 
-/// The most fields of a record that may take another pending event. Only the close of a live is noted beyond: a record
-/// stays small while the stream cannot be written. Counts are then noted later, and removals are told by no event.
+/// The most fields of a record that may take another pending event. Only the close of a live is
+/// noted beyond: a record stays small while the stream cannot be written. Counts are then noted
+/// later, and removals are told by no event.
 pub const MAX_RECORD_FIELDS: usize = 256;
 
 /// What happened, as a record notes it.
@@ -43,11 +44,15 @@ impl Happened {
         let happened = match kind {
             EventKind::LiveOpened => Self::Opened,
             EventKind::LiveClosed => Self::Closed,
-            EventKind::LiveCounts => {
-                Self::Counts(Figures { viewers: words.next()?.parse().ok()?, fans: words.next()?.parse().ok()? })
-            }
+            EventKind::LiveCounts => Self::Counts(Figures {
+                viewers: words.next()?.parse().ok()?,
+                fans: words.next()?.parse().ok()?,
+            }),
             EventKind::UserRemoved => Self::Removed(UserId::parse(words.next()?).ok()?),
-            EventKind::UserBanned => Self::Banned(UserId::parse(words.next()?).ok()?, words.next()?.parse().ok()?),
+            EventKind::UserBanned => Self::Banned(
+                UserId::parse(words.next()?).ok()?,
+                words.next()?.parse().ok()?,
+            ),
             EventKind::FanJoined | EventKind::FanLeft => return None,
         };
         words.next().is_none().then_some(happened)
@@ -57,8 +62,8 @@ impl Happened {
 /// An event that a record notes until it is in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingEvent {
-    /// Grows from event to event of a live, and is at least the store's time of the event in Unix milliseconds, so that
-    /// no number is used again, whatever the store loses.
+    /// Grows from event to event of a live, and is at least the store's time of the event in Unix
+    /// milliseconds, so that no number is used again, whatever the store loses.
     pub number: u64,
     /// What happened.
     pub what: Happened,
@@ -85,7 +90,13 @@ mod tests {
         for (text, right) in [
             ("live.opened", Some(Happened::Opened)),
             ("live.closed", Some(Happened::Closed)),
-            ("live.counts 10 3", Some(Happened::Counts(Figures { viewers: 10, fans: 3 }))),
+            (
+                "live.counts 10 3",
+                Some(Happened::Counts(Figures {
+                    viewers: 10,
+                    fans: 3,
+                })),
+            ),
             ("user.removed a:b@c", Some(Happened::Removed(user.clone()))),
             ("user.banned a:b@c 7", Some(Happened::Banned(user, 7))),
             ("", None),

@@ -1,11 +1,12 @@
-//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a cluster,
-//! or a master that sentinels look after.
+//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one
+//! server, a cluster, or a master that sentinels look after.
 //!
-//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a
-//! connection of its own ([`node`]), so that one that is gone takes only its own slots along. The [`topology`] knows
-//! who serves what, the [`router`] sends each command there, the [`subscriber`] listens there, and [`doubts`] tells
-//! when what was written may be gone or a message was not heard. A call ends within two seconds, whatever the server
-//! does, and the store never repeats it: a call whose outcome is unknown may still be carried out later, so every
+//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each
+//! master has a connection of its own ([`node`]), so that one that is gone takes only its own slots
+//! along. The [`topology`] knows who serves what, the [`router`] sends each command there, the
+//! [`subscriber`] listens there, and [`doubts`] tells when what was written may be gone or a
+//! message was not heard. A call ends within two seconds, whatever the server does, and the store
+//! never repeats it: a call whose outcome is unknown may still be carried out later, so every
 //! script is safe to run late or twice.
 
 mod args;
@@ -81,7 +82,8 @@ use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::config::{AttendanceForm, SeenIds};
 
-/// Where Redis is, which certificate authorities vouch for it, and which keys there are this installation's.
+/// Where Redis is, which certificate authorities vouch for it, and which keys there are this
+/// installation's.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// The URL, see [`Address::parse`].
@@ -109,7 +111,15 @@ impl RedisStore {
     /// # Errors
     /// If the URL cannot be read, or no server answers now.
     pub async fn connect(url: &Secret, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        Self::open(Access { url: url.clone(), prefix: KeyPrefix::default(), ca: None }, metrics).await
+        Self::open(
+            Access {
+                url: url.clone(),
+                prefix: KeyPrefix::default(),
+                ca: None,
+            },
+            metrics,
+        )
+        .await
     }
 
     /// As [`Self::connect`], with the prefix and the certificate authorities that `access` names.
@@ -120,12 +130,15 @@ impl RedisStore {
         Self::open_with(access, Probes::Canary, metrics).await
     }
 
-    /// As [`Self::open`], for a read-only caller such as the audit. The connection writes no canary, so a replica will
-    /// do.
+    /// As [`Self::open`], for a read-only caller such as the audit. The connection writes no
+    /// canary, so a replica will do.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub async fn open_without_canary(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+    pub async fn open_without_canary(
+        access: Access,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, ConnectError> {
         Self::open_with(access, Probes::Ping, metrics).await
     }
 
@@ -146,17 +159,27 @@ impl RedisStore {
         Connector::of(address, access.ca.as_deref(), Probes::Ping).map(drop)
     }
 
-    async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+    async fn open_with(
+        access: Access,
+        probes: Probes,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;
-        let connected = Topology::connect(connector.clone(), Keys::new(access.prefix), metrics.clone()).await;
+        let connected =
+            Topology::connect(connector.clone(), Keys::new(access.prefix), metrics.clone()).await;
         let (topology, tasks) = match connected {
             Ok(connected) => connected,
             Err(why) => return Err(requirements::explain(&connector, why).await),
         };
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
         let router = Router::new((topology, tasks), metrics);
-        Ok(Self { router, subscriber, seen_ids: Arc::default(), attendance_form: Arc::default() })
+        Ok(Self {
+            router,
+            subscriber,
+            seen_ids: Arc::default(),
+            attendance_form: Arc::default(),
+        })
     }
 
     /// The names of this installation's keys.
@@ -165,7 +188,11 @@ impl RedisStore {
     }
 
     fn slot(&self, key: &str) -> Slot {
-        if self.router.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
+        if self.router.is_cluster() {
+            Slot(slots::slot_of(key.as_bytes()))
+        } else {
+            Slot::default()
+        }
     }
 }
 
@@ -201,6 +228,9 @@ impl Status for RedisStore {
 
 impl Store for RedisStore {
     fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        Arc::new(Self { router: self.router.with_share(Share::Clients), ..(*self).clone() })
+        Arc::new(Self {
+            router: self.router.with_share(Share::Clients),
+            ..(*self).clone()
+        })
     }
 }

@@ -1,10 +1,11 @@
-//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model,
-//! [`RemovalLog`]. Removals belong to one epoch: they can be noted only while it is open, and the close deletes them.
+//! The boundary for removals: who was sent out of a live, who may not come back and for how long;
+//! and the model, [`RemovalLog`]. Removals belong to one epoch: they can be noted only while it is
+//! open, and the close deletes them.
 //!
-//! Every removal and every lifted ban has a number, which grows with each; the record has the last one. A gateway that
-//! knows of all up to some number reads the later ones. Calls pass the time that is left of a ban by the store's clock,
-//! so no gateway's clock is ever compared with it. The scripts of the Redis store must agree
-//! with [`RemovalLog`] at every answer.
+//! Every removal and every lifted ban has a number, which grows with each; the record has the last
+//! one. A gateway that knows of all up to some number reads the later ones. Calls pass the time
+//! that is left of a ban by the store's clock, so no gateway's clock is ever compared with it. The
+//! scripts of the Redis store must agree with [`RemovalLog`] at every answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -21,11 +22,12 @@ pub const MAX_BANS: usize = 10_000;
 /// The longest ban.
 pub const MAX_BAN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The number of users whose last change is kept. A gateway that is further behind reads all bans instead.
+/// The number of users whose last change is kept. A gateway that is further behind reads all bans
+/// instead.
 pub const MAX_CHANGES: usize = 10_000;
 
-/// How far the numbers leap when the store turns out to have lost some. New numbers are then above all that any gateway
-/// knows, because ordinary numbers never grow that far in between.
+/// How far the numbers leap when the store turns out to have lost some. New numbers are then above
+/// all that any gateway knows, because ordinary numbers never grow that far in between.
 pub const LEAP: u64 = 1 << 20;
 
 /// A request to send a user out of an open live.
@@ -37,8 +39,8 @@ pub struct RemoveUser {
     pub epoch: Epoch,
     /// The user.
     pub user: UserId,
-    /// How long they may not come back, from now on and instead of any earlier ban, at most [`MAX_BAN`]. `None` leaves
-    /// a ban that runs as it is.
+    /// How long they may not come back, from now on and instead of any earlier ban, at most
+    /// [`MAX_BAN`]. `None` leaves a ban that runs as it is.
     pub ban: Option<Duration>,
     /// Published on the live's channel in the same step.
     pub message: String,
@@ -66,7 +68,8 @@ pub enum RemoveReply {
         number: u64,
         /// When the user's ban ends, by the store's clock; `None` if they may come back at once.
         until: Option<UnixMillis>,
-        /// Whether the live's record notes the event. It does not if it holds as many as it may already.
+        /// Whether the live's record notes the event. It does not if it holds as many as it may
+        /// already.
         is_told: bool,
     },
     /// The live has [`MAX_BANS`] bans already. Nothing was done.
@@ -142,16 +145,33 @@ pub trait Moderation {
     /// Ends a ban ahead of its time, see [`LiftBan`].
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
 
-    /// What happened after the number `since`, lowest number first; `None` if the epoch is not open.
-    async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>>;
+    /// What happened after the number `since`, lowest number first; `None` if the epoch is not
+    /// open.
+    async fn removals_since(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        since: u64,
+    ) -> StoreResult<Option<Removals>>;
 
-    /// Up to `limit` bans, which may have run out, soonest end first, after the given one. Not bound to an epoch: a
-    /// live that is not open has none.
-    async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>>;
+    /// Up to `limit` bans, which may have run out, soonest end first, after the given one. Not
+    /// bound to an epoch: a live that is not open has none.
+    async fn bans_page(
+        &self,
+        live: &LiveId,
+        after: Option<&Ban>,
+        limit: usize,
+    ) -> StoreResult<Vec<Ban>>;
 
-    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each with the time that is
-    /// left of it. Leaves alone a user of whom the store knows anything, and an epoch that is not open.
-    async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()>;
+    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each
+    /// with the time that is left of it. Leaves alone a user of whom the store knows anything, and
+    /// an epoch that is not open.
+    async fn restore_bans(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        bans: &[(UserId, Duration)],
+    ) -> StoreResult<()>;
 }
 
 /// The removals of one epoch: what the two keys beside a live's record hold.
@@ -172,21 +192,30 @@ enum Happened {
 impl RemovalLog {
     /// A book whose last number is this one.
     pub(crate) fn numbered_from(last: u64) -> Self {
-        Self { last, ..Self::default() }
+        Self {
+            last,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// A gateway knows of this number. If it is above the last one, changes were lost, and later numbers are above it.
+    /// A gateway knows of this number. If it is above the last one, changes were lost, and later
+    /// numbers are above it.
     pub(crate) fn leap_over(&mut self, known: u64) {
         if known > self.last {
             self.last = known + LEAP;
         }
     }
 
-    pub(crate) fn remove(&mut self, user: &UserId, ban: Option<Duration>, now: UnixMillis) -> RemoveReply {
+    pub(crate) fn remove(
+        &mut self,
+        user: &UserId,
+        ban: Option<Duration>,
+        now: UnixMillis,
+    ) -> RemoveReply {
         self.forget_ended(now);
         if let Some(ban) = ban {
             if !self.bans.contains_key(user) && self.bans.len() >= MAX_BANS {
@@ -195,21 +224,34 @@ impl RemovalLog {
             self.bans.insert(user.clone(), now + millis(ban));
         }
         let number = self.note(user, Happened::Removed);
-        RemoveReply::Done { number, until: self.bans.get(user).copied(), is_told: true }
+        RemoveReply::Done {
+            number,
+            until: self.bans.get(user).copied(),
+            is_told: true,
+        }
     }
 
     pub(crate) fn lift(&mut self, user: &UserId, now: UnixMillis) -> LiftReply {
         self.forget_ended(now);
         match self.bans.remove(user) {
-            Some(_) => LiftReply::Lifted { number: self.note(user, Happened::Lifted) },
+            Some(_) => LiftReply::Lifted {
+                number: self.note(user, Happened::Lifted),
+            },
             None => LiftReply::NotBanned,
         }
     }
 
     pub(crate) fn since(&mut self, since: u64, now: UnixMillis) -> Removals {
         self.forget_ended(now);
-        let later = self.by_number.range(since.saturating_add(1)..).take(MAX_BATCH);
-        let left = |user| self.bans.get(user).map(|until| Duration::from_millis(until - now));
+        let later = self
+            .by_number
+            .range(since.saturating_add(1)..)
+            .take(MAX_BATCH);
+        let left = |user| {
+            self.bans
+                .get(user)
+                .map(|until| Duration::from_millis(until - now))
+        };
         let changes = later.map(|(number, (user, happened))| Change {
             user: user.clone(),
             number: *number,
@@ -218,13 +260,23 @@ impl RemovalLog {
                 Happened::Lifted => ChangeKind::Lifted,
             },
         });
-        Removals { last: self.last, at: now, changes: changes.collect() }
+        Removals {
+            last: self.last,
+            at: now,
+            changes: changes.collect(),
+        }
     }
 
     pub(crate) fn page(&self, after: Option<&Ban>, limit: usize) -> Vec<Ban> {
         let place = |ban: &Ban| (ban.until, ban.user.clone());
-        let mut page: Vec<Ban> =
-            self.bans.iter().map(|(user, until)| Ban { user: user.clone(), until: *until }).collect();
+        let mut page: Vec<Ban> = self
+            .bans
+            .iter()
+            .map(|(user, until)| Ban {
+                user: user.clone(),
+                until: *until,
+            })
+            .collect();
         page.retain(|ban| after.is_none_or(|after| place(ban) > place(after)));
         page.sort_by_key(place);
         page.truncate(limit);

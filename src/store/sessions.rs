@@ -1,6 +1,7 @@
-//! The boundary for sessions: from when to when each user was in a live with attendance, over all gateways. The stores
-//! begin and end sessions in the very step that adds a user to the set of all viewers or removes the user, see
-//! [`Stays::enter`] and [`Stays::leave`]: so a session is exactly a stay in that set.
+//! The boundary for sessions: from when to when each user was in a live with attendance, over all
+//! gateways. The stores begin and end sessions in the very step that adds a user to the set of all
+//! viewers or removes the user, see [`Stays::enter`] and [`Stays::leave`]: so a session is exactly
+//! a stay in that set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,8 @@ use super::{Attended, LiveEpoch, MAX_BATCH, Span, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 
-/// The most users of one call that begins or ends sessions. Of users who come back, each takes Redis some 10 µs.
+/// The most users of one call that begins or ends sessions. Of users who come back, each takes
+/// Redis some 10 µs.
 pub const SESSIONS_A_CALL: usize = MAX_BATCH / 4;
 
 /// A user with so many sessions in a live goes on with the last one after a short break.
@@ -20,7 +22,8 @@ pub const MANY_SESSIONS: u64 = 64;
 /// The longest break that is short, in ms.
 pub const SHORT_BREAK: u64 = 60_000;
 
-/// No user has more sessions in an epoch of a live: from here on every visit goes on with the last one.
+/// No user has more sessions in an epoch of a live: from here on every visit goes on with the last
+/// one.
 pub const MOST_SESSIONS: u64 = 256;
 
 /// A user's stay in a live without a break.
@@ -30,7 +33,8 @@ pub struct Session {
     pub place: SessionPlace,
     /// Names it among the user's sessions, and is never used again for this user.
     pub id: u64,
-    /// When the user was last here; `None` while the user is, and if the live closed around the user.
+    /// When the user was last here; `None` while the user is, and if the live closed around the
+    /// user.
     pub left_at: Option<UnixMillis>,
     /// What is known of all sessions of the user in this epoch.
     pub watched: Watched,
@@ -39,7 +43,8 @@ pub struct Session {
 impl Session {
     /// When it ended, if the live closed at `closed_at`. The clocks of the two times may differ.
     pub fn end(&self, closed_at: Option<UnixMillis>) -> Option<UnixMillis> {
-        self.left_at.or(closed_at.map(|at| at.max(self.place.joined_at)))
+        self.left_at
+            .or(closed_at.map(|at| at.max(self.place.joined_at)))
     }
 }
 
@@ -89,8 +94,8 @@ impl Stay {
     }
 }
 
-/// The sessions of the users of one slice, as pure code: the memory store keeps one of these for a slice and epoch, and
-/// the scripts of the Redis store must agree with it.
+/// The sessions of the users of one slice, as pure code: the memory store keeps one of these for a
+/// slice and epoch, and the scripts of the Redis store must agree with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Stays {
     by_user: BTreeMap<UserId, Vec<Stay>>,
@@ -98,15 +103,20 @@ pub struct Stays {
 }
 
 impl Stays {
-    /// A join, over all gateways the first or another one: begins a session unless the user is here. A user who came
-    /// back before the time at which the last session ended was never away, and goes on with it: calls of two gateways
-    /// may arrive in any order. A user who comes and goes all the time costs no session each time: one with
-    /// [`MANY_SESSIONS`] goes on with the last after a [`SHORT_BREAK`], and one with [`MOST_SESSIONS`] after any.
+    /// A join, over all gateways the first or another one: begins a session unless the user is
+    /// here. A user who came back before the time at which the last session ended was never away,
+    /// and goes on with it: calls of two gateways may arrive in any order. A user who comes and
+    /// goes all the time costs no session each time: one with [`MANY_SESSIONS`] goes on with the
+    /// last after a [`SHORT_BREAK`], and one with [`MOST_SESSIONS`] after any.
     pub fn enter(&mut self, user: &UserId, id: u64, at: UnixMillis) {
         let stays = self.by_user.entry(user.clone()).or_default();
         let number = stays.len() as u64;
         match stays.last_mut() {
-            Some(last) if last.left_at.is_none_or(|left| at <= left.saturating_add(bridged(number))) => {
+            Some(last)
+                if last
+                    .left_at
+                    .is_none_or(|left| at <= left.saturating_add(bridged(number))) =>
+            {
                 last.left_at = None;
                 if number == 1 && at < last.joined_at {
                     self.by_time.remove(&(last.joined_at, user.clone(), number));
@@ -115,15 +125,23 @@ impl Stays {
                 }
             }
             _ => {
-                stays.push(Stay { id, joined_at: at, left_at: None });
+                stays.push(Stay {
+                    id,
+                    joined_at: at,
+                    left_at: None,
+                });
                 self.by_time.insert((at, user.clone(), number + 1));
             }
         }
     }
 
-    /// The last leave over all gateways: ends the user's session. `at` is when the user was here last.
+    /// The last leave over all gateways: ends the user's session. `at` is when the user was here
+    /// last.
     pub fn leave(&mut self, user: &UserId, at: UnixMillis) {
-        let last = self.by_user.get_mut(user).and_then(|stays| stays.last_mut());
+        let last = self
+            .by_user
+            .get_mut(user)
+            .and_then(|stays| stays.last_mut());
         if let Some(last) = last.filter(|last| last.left_at.is_none()) {
             last.left_at = Some(at.max(last.joined_at));
         }
@@ -131,21 +149,42 @@ impl Stays {
 
     /// How many sessions began within `span`.
     pub fn count(&self, span: Span) -> u64 {
-        self.by_time.iter().filter(|(at, ..)| (span.from..=span.to).contains(at)).count() as u64
+        self.by_time
+            .iter()
+            .filter(|(at, ..)| (span.from..=span.to).contains(at))
+            .count() as u64
     }
 
     /// Up to `limit` sessions, after `after` or from `from` on.
-    pub fn page(&self, from: UnixMillis, after: Option<&SessionPlace>, limit: usize) -> Vec<Session> {
+    pub fn page(
+        &self,
+        from: UnixMillis,
+        after: Option<&SessionPlace>,
+        limit: usize,
+    ) -> Vec<Session> {
         let first = match after {
-            Some(SessionPlace { joined_at, user, number }) => (*joined_at, user.clone(), number + 1),
+            Some(SessionPlace {
+                joined_at,
+                user,
+                number,
+            }) => (*joined_at, user.clone(), number + 1),
             None => (from, UserId::least(), 0),
         };
         let page = self.by_time.range(first..).take(limit);
         page.filter_map(|(joined_at, user, number)| {
             let stays = self.by_user.get(user)?;
             let stay = stays.get(*number as usize - 1)?;
-            let place = SessionPlace { joined_at: *joined_at, user: user.clone(), number: *number };
-            Some(Session { place, id: stay.id, left_at: stay.left_at, watched: watched(stays) })
+            let place = SessionPlace {
+                joined_at: *joined_at,
+                user: user.clone(),
+                number: *number,
+            };
+            Some(Session {
+                place,
+                id: stay.id,
+                left_at: stay.left_at,
+                watched: watched(stays),
+            })
         })
         .collect()
     }
@@ -157,15 +196,22 @@ impl Stays {
 
     /// Whether a user was here at any time of `span`.
     pub fn was_here(&self, user: &UserId, span: Span, closed_at: Option<UnixMillis>) -> bool {
-        self.by_user.get(user).is_some_and(|stays| stays.iter().any(|stay| stay.is_within(span, closed_at)))
+        self.by_user
+            .get(user)
+            .is_some_and(|stays| stays.iter().any(|stay| stay.is_within(span, closed_at)))
     }
 }
 
 fn watched(stays: &[Stay]) -> Watched {
-    let ended = stays.iter().filter_map(|stay| Some(stay.left_at? - stay.joined_at));
+    let ended = stays
+        .iter()
+        .filter_map(|stay| Some(stay.left_at? - stay.joined_at));
     Watched {
         ended_ms: ended.sum(),
-        open_since: stays.last().filter(|last| last.left_at.is_none()).map(|last| last.joined_at),
+        open_since: stays
+            .last()
+            .filter(|last| last.left_at.is_none())
+            .map(|last| last.joined_at),
     }
 }
 
@@ -175,7 +221,8 @@ pub trait Sessions: Sync {
     /// How many sessions of an epoch with so many slices began within `span`.
     async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>;
 
-    /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began at `from` or later.
+    /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began
+    /// at `from` or later.
     async fn sessions_in_slice(
         &self,
         (of, slice): (&LiveEpoch, &SliceId),
@@ -184,10 +231,17 @@ pub trait Sessions: Sync {
         limit: usize,
     ) -> StoreResult<Vec<Session>>;
 
-    /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with so many slices, in the same order.
-    async fn latest_sessions(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> StoreResult<Vec<Option<Stay>>>;
+    /// The latest session of each of up to [`MAX_BATCH`] users in an epoch with so many slices, in
+    /// the same order.
+    async fn latest_sessions(
+        &self,
+        of: &LiveEpoch,
+        slices: u32,
+        users: &[UserId],
+    ) -> StoreResult<Vec<Option<Stay>>>;
 
-    /// Whether each of up to [`MAX_BATCH`] users was there at any time of `span`, in the same order.
+    /// Whether each of up to [`MAX_BATCH`] users was there at any time of `span`, in the same
+    /// order.
     async fn were_there(
         &self,
         of: &LiveEpoch,
@@ -196,8 +250,8 @@ pub trait Sessions: Sync {
         span: Span,
     ) -> StoreResult<Vec<bool>>;
 
-    /// Up to `limit` sessions that began within `span`, in their order, after the given one; and whether there are
-    /// more.
+    /// Up to `limit` sessions that began within `span`, in their order, after the given one; and
+    /// whether there are more.
     async fn sessions_page(
         &self,
         (of, slices): (&LiveEpoch, u32),
@@ -205,10 +259,13 @@ pub trait Sessions: Sync {
         after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<(Vec<Session>, bool)> {
-        // Slices are equally large, near enough: with this many of each, the page is nearly always full.
+        // Slices are equally large, near enough: with this many of each, the page is nearly always
+        // full.
         let each = (limit / slices as usize * 2 + 16).min(MAX_BATCH);
         let ids: Vec<SliceId> = SliceId::all(OnlineSet::Live(of.live.clone()), slices).collect();
-        let read = ids.iter().map(|slice| self.sessions_in_slice((of, slice), span.from, after, each));
+        let read = ids
+            .iter()
+            .map(|slice| self.sessions_in_slice((of, slice), span.from, after, each));
         Ok(merge(try_join_all(read).await?, span, (each, limit)))
     }
 }
@@ -222,15 +279,27 @@ fn bridged(number: u64) -> u64 {
     }
 }
 
-/// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than its last entry is
-/// known to be next, so the page ends there.
-fn merge(slices: Vec<Vec<Session>>, span: Span, (each, limit): (usize, usize)) -> (Vec<Session>, bool) {
+/// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than
+/// its last entry is known to be next, so the page ends there.
+fn merge(
+    slices: Vec<Vec<Session>>,
+    span: Span,
+    (each, limit): (usize, usize),
+) -> (Vec<Session>, bool) {
     let is_within = |session: &Session| session.place.joined_at <= span.to;
-    let cut_off = slices.iter().filter(|slice| slice.len() >= each).filter_map(|slice| slice.last());
-    let end = cut_off.filter(|last| is_within(last)).map(|last| last.place.clone()).min();
+    let cut_off = slices
+        .iter()
+        .filter(|slice| slice.len() >= each)
+        .filter_map(|slice| slice.last());
+    let end = cut_off
+        .filter(|last| is_within(last))
+        .map(|last| last.place.clone())
+        .min();
     let mut page: Vec<Session> = slices.into_iter().flatten().filter(is_within).collect();
     page.sort_by(|a, b| a.place.cmp(&b.place));
-    let known = end.as_ref().map_or(page.len(), |end| page.partition_point(|session| session.place <= *end));
+    let known = end.as_ref().map_or(page.len(), |end| {
+        page.partition_point(|session| session.place <= *end)
+    });
     let more = known > limit || end.is_some();
     page.truncate(known.min(limit));
     (page, more)
@@ -245,7 +314,10 @@ mod tests {
     }
 
     fn times(stays: &Stays, name: &str) -> Vec<(UnixMillis, Option<UnixMillis>)> {
-        stays.by_user[&user(name)].iter().map(|stay| (stay.joined_at, stay.left_at)).collect()
+        stays.by_user[&user(name)]
+            .iter()
+            .map(|stay| (stay.joined_at, stay.left_at))
+            .collect()
     }
 
     #[test]
@@ -261,7 +333,13 @@ mod tests {
         assert_eq!(stays.page(0, None, 9)[0].watched.until(310), 110);
         let at = |from, to| stays.was_here(&ann, Span { from, to }, Some(400));
         assert_eq!(
-            [at(0, 99), at(0, 100), at(201, 299), at(390, 500), at(401, 500)],
+            [
+                at(0, 99),
+                at(0, 100),
+                at(201, 299),
+                at(390, 500),
+                at(401, 500)
+            ],
             [false, true, false, true, false]
         );
     }
@@ -278,11 +356,25 @@ mod tests {
             }
             stays.by_user[&ann].len() as u64
         };
-        assert_eq!(toggle(MANY_SESSIONS, 100), MANY_SESSIONS, "few visits are told apart");
+        assert_eq!(
+            toggle(MANY_SESSIONS, 100),
+            MANY_SESSIONS,
+            "few visits are told apart"
+        );
         assert_eq!(toggle(10_000, 100), MANY_SESSIONS);
-        assert_eq!(toggle(10, SHORT_BREAK + 1), MANY_SESSIONS + 9, "after the last short break");
+        assert_eq!(
+            toggle(10, SHORT_BREAK + 1),
+            MANY_SESSIONS + 9,
+            "after the last short break"
+        );
         assert_eq!(toggle(10_000, SHORT_BREAK + 1), MOST_SESSIONS);
-        assert_eq!(stays.count(Span { from: 0, to: u64::MAX }), MOST_SESSIONS);
+        assert_eq!(
+            stays.count(Span {
+                from: 0,
+                to: u64::MAX
+            }),
+            MOST_SESSIONS
+        );
     }
 
     #[test]
@@ -293,22 +385,40 @@ mod tests {
         stays.enter(&ann, 2, 190);
         assert_eq!(times(&stays, "ann"), [(100, None)]);
         stays.enter(&ann, 3, 50);
-        assert_eq!(times(&stays, "ann"), [(50, None)], "the earliest time that a gateway says");
+        assert_eq!(
+            times(&stays, "ann"),
+            [(50, None)],
+            "the earliest time that a gateway says"
+        );
         assert_eq!(stays.page(0, None, 9).len(), 1);
     }
 
     #[test]
     fn a_page_is_merged_of_slices_and_ends_where_one_may_go_on() {
         let session = |name: &str, joined_at| Session {
-            place: SessionPlace { joined_at, user: user(name), number: 1 },
+            place: SessionPlace {
+                joined_at,
+                user: user(name),
+                number: 1,
+            },
             id: 1,
             left_at: None,
             watched: Watched::default(),
         };
-        let slices = vec![vec![session("a", 1), session("b", 5)], vec![session("c", 3)]];
-        let names = |page: Vec<Session>| page.iter().map(|it| it.place.user.to_string()).collect::<Vec<_>>();
+        let slices = vec![
+            vec![session("a", 1), session("b", 5)],
+            vec![session("c", 3)],
+        ];
+        let names = |page: Vec<Session>| {
+            page.iter()
+                .map(|it| it.place.user.to_string())
+                .collect::<Vec<_>>()
+        };
         let (page, more) = merge(slices.clone(), Span::ALL, (9, 9));
-        assert_eq!((names(page), more), (vec!["a".into(), "c".into(), "b".into()], false));
+        assert_eq!(
+            (names(page), more),
+            (vec!["a".into(), "c".into(), "b".into()], false)
+        );
         let (page, more) = merge(slices.clone(), Span { from: 0, to: 4 }, (2, 9));
         assert_eq!((names(page), more), (vec!["a".into(), "c".into()], false));
         let (page, more) = merge(slices, Span::ALL, (2, 2));

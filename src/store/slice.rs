@@ -1,9 +1,10 @@
-//! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock: the
-//! caller passes the time and gets an answer of [`crate::store`]. The memory store keeps one of these per slice, and
-//! the scripts of the Redis store must agree with it at every answer.
+//! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no
+//! clock, no lock: the caller passes the time and gets an answer of [`crate::store`]. The memory
+//! store keeps one of these per slice, and the scripts of the Redis store must agree with it at
+//! every answer.
 //!
-//! A slice does not know which slices a live has, whether the live is open, or which gateways live: the caller of
-//! [`Slice::sweep`] must know that the gateway was buried.
+//! A slice does not know which slices a live has, whether the live is open, or which gateways live:
+//! the caller of [`Slice::sweep`] must know that the gateway was buried.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -12,8 +13,9 @@ use super::limits::MAX_BATCH;
 use super::online_users::Whereabouts;
 use super::sessions::Stays;
 use super::slices::{
-    Apply, ApplyReply, Compared, DOUBT_AFTER_LOSS, Fence, HeldFrom, HeldPage, MemberPage, PutBackPage, Settled,
-    SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Strays, StraysPage, Surplus, Swept,
+    Apply, ApplyReply, Compared, DOUBT_AFTER_LOSS, Fence, HeldFrom, HeldPage, MemberPage,
+    PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView,
+    Strays, StraysPage, Surplus, Swept,
 };
 use super::sums::{Arrived, Uniques};
 use crate::base::clock::{UnixMillis, millis};
@@ -24,8 +26,8 @@ const MAX_NAMES: usize = 10;
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///
-/// Two slices are equal if they answer alike from now on but for versions and for how many came and left, so that a
-/// model checker can tell states apart.
+/// Two slices are equal if they answer alike from now on but for versions and for how many came and
+/// left, so that a model checker can tell states apart.
 #[derive(Debug, Clone, Default)]
 pub struct Slice {
     members: GroupSet,
@@ -62,10 +64,21 @@ struct Moved {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.fans, &self.entries, self.fence, &self.stays)
-            == (&other.members, &other.fans, &other.entries, other.fence, &other.stays)
-            && (&self.since, &self.lives) == (&other.since, &other.lives)
-            && (self.counted(), self.counted_fans, self.doubt) == (other.counted(), other.counted_fans, other.doubt)
+        (
+            &self.members,
+            &self.fans,
+            &self.entries,
+            self.fence,
+            &self.stays,
+        ) == (
+            &other.members,
+            &other.fans,
+            &other.entries,
+            other.fence,
+            &other.stays,
+        ) && (&self.since, &self.lives) == (&other.since, &other.lives)
+            && (self.counted(), self.counted_fans, self.doubt)
+                == (other.counted(), other.counted_fans, other.doubt)
     }
 }
 
@@ -73,24 +86,37 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.fans, &self.since, &self.lives, &self.entries, self.fence).hash(state);
+        (
+            &self.members,
+            &self.fans,
+            &self.since,
+            &self.lives,
+            &self.entries,
+            self.fence,
+        )
+            .hash(state);
         (self.counted(), self.counted_fans, self.doubt).hash(state);
     }
 }
 
 impl Slice {
-    /// Changes what a gateway holds. A call that registers does nothing after `not_after`: its gateway may have
-    /// registered, let go or died since.
+    /// Changes what a gateway holds. A call that registers does nothing after `not_after`: its
+    /// gateway may have registered, let go or died since.
     pub fn apply(&mut self, call: &Apply, not_after: UnixMillis, now: UnixMillis) -> ApplyReply {
         debug_assert!(call.joins.len() + call.fans.len() + call.leaves.len() <= MAX_BATCH);
         let begins = match self.fence {
             Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
             Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
             Some(Fence::Open(epoch)) if epoch == call.epoch => false,
-            // No fence, or an older one: a call that registers begins the epoch with an empty slice.
+            // No fence, or an older one: a call that registers begins the epoch with an empty
+            // slice.
             _ => true,
         };
-        let entry = if begins { None } else { self.entries.get(&call.gateway).copied() };
+        let entry = if begins {
+            None
+        } else {
+            self.entries.get(&call.gateway).copied()
+        };
         match (entry, call.follows) {
             (None, Some(_)) => return ApplyReply::Unknown,
             (Some(entry), follows) if follows != Some(entry) => return ApplyReply::Old,
@@ -114,17 +140,23 @@ impl Slice {
         };
         if call.uniques {
             self.users.extend(present.iter().map(UserId::xxh3));
-            self.different_fans.extend(call.fans.iter().map(UserId::xxh3));
+            self.different_fans
+                .extend(call.fans.iter().map(UserId::xxh3));
         }
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
-            present.iter().zip(&call.since).for_each(|(user, at)| stays.enter(user, version, *at));
+            present
+                .iter()
+                .zip(&call.since)
+                .for_each(|(user, at)| stays.enter(user, version, *at));
         }
         let no_fans: Vec<UserId> = call.joins.iter().chain(&call.leaves).cloned().collect();
         let last_here: HashMap<&UserId, UnixMillis> = call.times_left().collect();
         let left = Moved {
             fans: self.drop_fans(&call.gateway, &no_fans),
-            members: self.leave(&call.gateway, &call.leaves, |user| last_here.get(user).copied().unwrap_or(now)),
+            members: self.leave(&call.gateway, &call.leaves, |user| {
+                last_here.get(user).copied().unwrap_or(now)
+            }),
         };
         self.count_change(before, came, left);
         let held = |group: &GroupSet| group.held.get(&call.gateway).map_or(0, Members::len);
@@ -145,7 +177,10 @@ impl Slice {
 
     /// How many are there, whatever was counted.
     fn there(&self) -> Moved {
-        Moved { members: self.members.users.len(), fans: self.fans.users.len() }
+        Moved {
+            members: self.members.users.len(),
+            fans: self.fans.users.len(),
+        }
     }
 
     /// The size, as the calls have counted it.
@@ -170,11 +205,13 @@ impl Slice {
         (there.members, there.fans) == (self.counted(), self.counted_fans)
     }
 
-    /// Begins a doubt if the slice has other sizes than were counted, or is older than the one `known` to a gateway.
+    /// Begins a doubt if the slice has other sizes than were counted, or is older than the one
+    /// `known` to a gateway.
     fn compare_sizes(&mut self, known: Option<SliceSize>, now: UnixMillis) {
         if let Some(known) = known.filter(|known| known.version > self.version) {
             self.doubt = Some(now + millis(DOUBT_AFTER_LOSS));
-            // The next version is newer than every one that gateways know, even if the clock is behind.
+            // The next version is newer than every one that gateways know, even if the clock is
+            // behind.
             self.version = known.version;
             self.arrived = self.arrived.max(known.arrived());
             self.counted_fans = known.fans;
@@ -186,13 +223,15 @@ impl Slice {
         self.doubt = self.doubt.map(|not_before| not_before.min(latest));
     }
 
-    /// Counts members who came to a slice that had this size before, and who left it. While members are missing, those
-    /// who come are taken for them: they were counted before. So it is with fans.
+    /// Counts members who came to a slice that had this size before, and who left it. While members
+    /// are missing, those who come are taken for them: they were counted before. So it is with
+    /// fans.
     fn count_change(&mut self, before: Moved, came: Moved, left: Moved) {
         let missing = self.counted().saturating_sub(before.members);
         let missing_fans = self.counted_fans.saturating_sub(before.fans);
         self.arrived.joins += came.members.saturating_sub(missing);
-        // Another program may have put somebody there who came to a gateway later, and was not counted.
+        // Another program may have put somebody there who came to a gateway later, and was not
+        // counted.
         self.arrived.leaves = (self.arrived.leaves + left.members).min(self.arrived.joins);
         let fans = self.counted_fans + came.fans.saturating_sub(missing_fans);
         self.counted_fans = fans.saturating_sub(left.fans);
@@ -214,7 +253,12 @@ impl Slice {
         }
         let wait = self.doubt.unwrap_or(0).saturating_sub(now);
         let began = before.is_none() && self.doubt.is_some();
-        Some(Compared { size: self.size(), surplus: self.surplus(), wait, began })
+        Some(Compared {
+            size: self.size(),
+            surplus: self.surplus(),
+            wait,
+            began,
+        })
     }
 
     fn surplus(&self) -> Surplus {
@@ -226,21 +270,36 @@ impl Slice {
     }
 
     /// Puts those of a page of what a gateway holds back whom the slice lacks.
-    pub fn put_back(&mut self, epoch: Epoch, gateway: &GatewayId, page: HeldFrom, now: UnixMillis) -> PutBackPage {
+    pub fn put_back(
+        &mut self,
+        epoch: Epoch,
+        gateway: &GatewayId,
+        page: HeldFrom,
+        now: UnixMillis,
+    ) -> PutBackPage {
         let is_open = self.is_open_in(epoch);
         let set = match page.group {
             Group::All => &mut self.members,
             Group::Fans => &mut self.fans,
         };
         let held = set.held.get(gateway).filter(|_| is_open);
-        let MemberPage { users, next } = held.map_or_else(MemberPage::end, |held| held.page(page.cursor, page.most));
-        let lacking: Vec<UserId> = users.iter().filter(|user| !set.users.contains(user)).cloned().collect();
+        let MemberPage { users, next } =
+            held.map_or_else(MemberPage::end, |held| held.page(page.cursor, page.most));
+        let lacking: Vec<UserId> = users
+            .iter()
+            .filter(|user| !set.users.contains(user))
+            .cloned()
+            .collect();
         lacking.iter().for_each(|user| set.users.insert(user));
         if !lacking.is_empty() {
             self.compare_sizes(None, now);
             self.move_on(now);
         }
-        PutBackPage { put_back: lacking.len() as u64, next, size: self.size() }
+        PutBackPage {
+            put_back: lacking.len() as u64,
+            next,
+            size: self.size(),
+        }
     }
 
     /// Ends the doubt about the slice; see [`super::Slices::settle`].
@@ -248,7 +307,9 @@ impl Slice {
         if !self.is_open_in(epoch) {
             return Settled::Over;
         }
-        let Some(not_before) = self.doubt else { return Settled::Settled(self.size()) };
+        let Some(not_before) = self.doubt else {
+            return Settled::Settled(self.size());
+        };
         if now < not_before {
             return Settled::Early;
         }
@@ -266,13 +327,21 @@ impl Slice {
     /// Reads the slice, as one gateway sees it.
     pub fn read(&self, gateway: &GatewayId) -> SliceReading {
         SliceReading {
-            size: SliceSize { in_doubt: self.may_be_in_doubt(), ..self.size() },
+            size: SliceSize {
+                in_doubt: self.may_be_in_doubt(),
+                ..self.size()
+            },
             fence: self.fence,
             entry: self.entries.get(gateway).copied(),
             held: self.members.held_by(gateway),
             held_fans: self.fans.held_by(gateway),
             noted: None,
-            gateways: self.entries.keys().filter(|other| *other != gateway).cloned().collect(),
+            gateways: self
+                .entries
+                .keys()
+                .filter(|other| *other != gateway)
+                .cloned()
+                .collect(),
         }
     }
 
@@ -305,16 +374,30 @@ impl Slice {
         self.group(group).users.len()
     }
 
-    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Their sessions
-    /// end at `last_heard`.
-    pub fn sweep(&mut self, gateway: &GatewayId, most: usize, last_heard: UnixMillis, now: UnixMillis) -> Swept {
-        let taken = self.members.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is
+    /// left. Their sessions end at `last_heard`.
+    pub fn sweep(
+        &mut self,
+        gateway: &GatewayId,
+        most: usize,
+        last_heard: UnixMillis,
+        now: UnixMillis,
+    ) -> Swept {
+        let taken = self
+            .members
+            .held
+            .get_mut(gateway)
+            .map(|held| held.take(most))
+            .unwrap_or_default();
         let before = self.there();
         if !taken.is_empty() {
             self.compare_sizes(None, now);
         }
         self.drop_words(&taken);
-        let left = Moved { fans: self.drop_fans(gateway, &taken), members: self.drop_unheld(&taken, |_| last_heard) };
+        let left = Moved {
+            fans: self.drop_fans(gateway, &taken),
+            members: self.drop_unheld(&taken, |_| last_heard),
+        };
         let done = self.members.held_by(gateway) == 0;
         if done {
             self.members.held.remove(gateway);
@@ -325,11 +408,15 @@ impl Slice {
             self.count_change(before, Moved::default(), left);
             self.move_on(now);
         }
-        Swept { released: taken.len() as u64, done, size: self.size() }
+        Swept {
+            released: taken.len() as u64,
+            done,
+            size: self.size(),
+        }
     }
 
-    /// Closes the slice for an epoch and forgets all it held. Answers the totals of the epoch, zeros if the slice
-    /// belongs to another one, and whether the fence moved.
+    /// Closes the slice for an epoch and forgets all it held. Answers the totals of the epoch,
+    /// zeros if the slice belongs to another one, and whether the fence moved.
     pub fn close(&mut self, epoch: Epoch) -> (SliceTotals, bool) {
         let closed = Some(Fence::Closed(epoch));
         if self.fence.is_some_and(|fence| fence.epoch() > epoch) {
@@ -337,9 +424,19 @@ impl Slice {
         }
         let moves = self.fence != closed;
         if moves {
-            let uniques = Uniques { viewers: self.users.len() as u64, fans: self.different_fans.len() as u64 };
-            let totals = SliceTotals { arrived: self.arrived, uniques };
-            let totals = if self.is_open_in(epoch) { totals } else { SliceTotals::default() };
+            let uniques = Uniques {
+                viewers: self.users.len() as u64,
+                fans: self.different_fans.len() as u64,
+            };
+            let totals = SliceTotals {
+                arrived: self.arrived,
+                uniques,
+            };
+            let totals = if self.is_open_in(epoch) {
+                totals
+            } else {
+                SliceTotals::default()
+            };
             self.wipe();
             self.closed = totals;
             self.fence = closed;
@@ -356,33 +453,56 @@ impl Slice {
     pub fn held_page(&self, group: Group, gateway: &GatewayId, cursor: u64) -> HeldPage {
         let set = self.group(group);
         let held = set.held.get(gateway);
-        let MemberPage { users, next } = held.map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
+        let MemberPage { users, next } =
+            held.map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
         let has_nobodys = |user: &UserId| {
             let words = self.lives.get(user).into_iter().flatten();
-            words.into_iter().any(|(from, _)| !set.is_held_by(from, user))
+            words
+                .into_iter()
+                .any(|(from, _)| !set.is_held_by(from, user))
         };
         let is_wrong = |user: &&UserId| !set.users.contains(user) || has_nobodys(user);
         let missing = users.iter().filter(is_wrong).cloned().collect();
         let said_here = |user: &UserId| {
             let words = self.lives.get(user)?.iter();
-            let lives = words.filter(|(from, _)| from == gateway).map(|(_, live)| live.clone());
+            let lives = words
+                .filter(|(from, _)| from == gateway)
+                .map(|(_, live)| live.clone());
             Some((user.clone(), lives.collect()))
         };
         let lives = users.iter().filter_map(said_here).collect();
-        HeldPage { users, missing, lives, next }
+        HeldPage {
+            users,
+            missing,
+            lives,
+            next,
+        }
     }
 
-    /// Whether it has members or fans whom none of these gateways holds, or lacks some whom one of them holds.
+    /// Whether it has members or fans whom none of these gateways holds, or lacks some whom one of
+    /// them holds.
     pub fn differs_from_held(&self, gateways: &[GatewayId]) -> bool {
-        [&self.members, &self.fans].iter().any(|set| set.differs_from_held(gateways))
+        [&self.members, &self.fans]
+            .iter()
+            .any(|set| set.differs_from_held(gateways))
     }
 
     /// Looks through a page of about `most` users of a group for those whom no gateway holds.
-    pub fn strays(&mut self, group: Group, cursor: u64, most: usize, strays: Strays, now: UnixMillis) -> StraysPage {
+    pub fn strays(
+        &mut self,
+        group: Group,
+        cursor: u64,
+        most: usize,
+        strays: Strays,
+        now: UnixMillis,
+    ) -> StraysPage {
         let set = self.group(group);
         let held = set.held.values().map(Members::len).sum();
         let MemberPage { users, next } = set.users.page(cursor, most);
-        let found: Vec<UserId> = users.into_iter().filter(|user| !set.is_held(user)).collect();
+        let found: Vec<UserId> = users
+            .into_iter()
+            .filter(|user| !set.is_held(user))
+            .collect();
         if strays == Strays::Drop && !found.is_empty() {
             for user in &found {
                 match group {
@@ -415,10 +535,15 @@ impl Slice {
 
     /// Whom of a group a gateway holds.
     pub fn held(&self, group: Group, gateway: &GatewayId) -> impl Iterator<Item = &UserId> {
-        self.group(group).held.get(gateway).into_iter().flat_map(Members::users)
+        self.group(group)
+            .held
+            .get(gateway)
+            .into_iter()
+            .flat_map(Members::users)
     }
 
-    /// Of how many members of such a set the slice notes what it should; `None` if it notes nothing.
+    /// Of how many members of such a set the slice notes what it should; `None` if it notes
+    /// nothing.
     pub fn noted(&self, set: &OnlineSet) -> Option<u64> {
         match set {
             OnlineSet::Live(_) => Some(self.since.len() as u64),
@@ -457,7 +582,8 @@ impl Slice {
         self.group_mut(group).users.remove(user);
     }
 
-    /// Loses the set of a group but not the held sets, as if it was evicted or deleted. Only tests do this.
+    /// Loses the set of a group but not the held sets, as if it was evicted or deleted. Only tests
+    /// do this.
     pub fn lose_set(&mut self, group: Group) {
         self.group_mut(group).users = Members::default();
     }
@@ -470,14 +596,19 @@ impl Slice {
     }
 
     /// Answers how many left the slice.
-    fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
+    fn leave(
+        &mut self,
+        gateway: &GatewayId,
+        users: &[UserId],
+        at: impl Fn(&UserId) -> UnixMillis,
+    ) -> u64 {
         self.members.let_go(gateway, users);
         self.drop_words(users);
         self.drop_unheld(users, at)
     }
 
-    /// Takes users out of the fans whom a gateway holds, and those out of the fans of the slice who are fans by no
-    /// gateway. Answers how many fans the slice has less.
+    /// Takes users out of the fans whom a gateway holds, and those out of the fans of the slice who
+    /// are fans by no gateway. Answers how many fans the slice has less.
     fn drop_fans(&mut self, gateway: &GatewayId, users: &[UserId]) -> u64 {
         let gone = self.fans.let_go(gateway, users);
         let before = self.fans.users.len();
@@ -489,8 +620,8 @@ impl Slice {
         before - self.fans.users.len()
     }
 
-    /// Removes users from the members whom no gateway holds; `at` tells when each was here last. Answers how many were
-    /// there.
+    /// Removes users from the members whom no gateway holds; `at` tells when each was here last.
+    /// Answers how many were there.
     fn drop_unheld(&mut self, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) -> u64 {
         let before = self.members.users.len();
         for user in users {
@@ -505,7 +636,10 @@ impl Slice {
         self.members.users.remove(user);
         self.since.remove(user);
         self.lives.remove(user);
-        if let Some(stays) = self.fence.and_then(|fence| self.stays.get_mut(&fence.epoch())) {
+        if let Some(stays) = self
+            .fence
+            .and_then(|fence| self.stays.get_mut(&fence.epoch()))
+        {
             stays.leave(user, at);
         }
     }
@@ -528,14 +662,17 @@ impl Slice {
     /// Of a user who is in the slice already, the earlier time stays.
     fn note_since(&mut self, joins: &[UserId], since: &[UnixMillis]) {
         for (user, at) in joins.iter().zip(since) {
-            let before = self.since.get(user).filter(|_| self.members.users.contains(user));
+            let before = self
+                .since
+                .get(user)
+                .filter(|_| self.members.users.contains(user));
             let at = before.map_or(*at, |before| *before.min(at));
             self.since.insert(user.clone(), at);
         }
     }
 
-    /// Notes in which lives users are on a gateway, whose words about a user come after those of others. Words of
-    /// gateways that do not hold the user are nobody's.
+    /// Notes in which lives users are on a gateway, whose words about a user come after those of
+    /// others. Words of gateways that do not hold the user are nobody's.
     fn note_lives(&mut self, gateway: &GatewayId, joins: &[UserId], lives: &[Vec<LiveId>]) {
         for (user, lives) in joins.iter().zip(lives) {
             let words = self.lives.entry(user.clone()).or_default();
@@ -553,8 +690,8 @@ impl Slice {
         }
     }
 
-    /// Moves to the next version after a change. Versions follow the store's clock, so that they keep growing after the
-    /// slice's data was lost, and they grow even if the clock goes back.
+    /// Moves to the next version after a change. Versions follow the store's clock, so that they
+    /// keep growing after the slice's data was lost, and they grow even if the clock goes back.
     fn move_on(&mut self, now: UnixMillis) -> u64 {
         self.version = (self.version + 1).max(now * 1_000);
         self.version
@@ -575,7 +712,8 @@ impl Slice {
     }
 }
 
-/// The users of a group: all of them, and whom of them each gateway holds. Empty held sets are not kept.
+/// The users of a group: all of them, and whom of them each gateway holds. Empty held sets are not
+/// kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct GroupSet {
     users: Members,
@@ -599,8 +737,14 @@ impl GroupSet {
 
     /// A gateway holds these users no longer. Answers whom of them it held.
     fn let_go(&mut self, gateway: &GatewayId, users: &[UserId]) -> Vec<UserId> {
-        let Some(held) = self.held.get_mut(gateway) else { return Vec::new() };
-        let gone: Vec<UserId> = users.iter().filter(|user| held.contains(user)).cloned().collect();
+        let Some(held) = self.held.get_mut(gateway) else {
+            return Vec::new();
+        };
+        let gone: Vec<UserId> = users
+            .iter()
+            .filter(|user| held.contains(user))
+            .cloned()
+            .collect();
         gone.iter().for_each(|user| held.remove(user));
         if held.is_empty() {
             self.held.remove(gateway);
@@ -613,7 +757,9 @@ impl GroupSet {
     }
 
     fn is_held_by(&self, gateway: &GatewayId, user: &UserId) -> bool {
-        self.held.get(gateway).is_some_and(|held| held.contains(user))
+        self.held
+            .get(gateway)
+            .is_some_and(|held| held.contains(user))
     }
 
     fn held_by(&self, gateway: &GatewayId) -> u64 {
@@ -627,15 +773,19 @@ impl GroupSet {
     }
 }
 
-/// A set of users in the order of a hash, so that a page can go on where the last one ended, whatever came and went in
-/// between: who is in the set all along is in exactly one page. Every entry names a user; `None` only says where a page
-/// begins, as it comes before every user of the same hash.
+/// A set of users in the order of a hash, so that a page can go on where the last one ended,
+/// whatever came and went in between: who is in the set all along is in exactly one page. Every
+/// entry names a user; `None` only says where a page begins, as it comes before every user of the
+/// same hash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Members(BTreeSet<(u64, Option<UserId>)>);
 
 impl Members {
     fn key(user: &UserId) -> (u64, Option<UserId>) {
-        (xxhash_rust::xxh3::xxh3_64(user.as_str().as_bytes()), Some(user.clone()))
+        (
+            xxhash_rust::xxh3::xxh3_64(user.as_str().as_bytes()),
+            Some(user.clone()),
+        )
     }
 
     fn users(&self) -> impl Iterator<Item = &UserId> {
@@ -663,17 +813,23 @@ impl Members {
     }
 
     fn take(&mut self, most: usize) -> Vec<UserId> {
-        std::iter::from_fn(|| self.0.pop_first()).take(most).filter_map(|(_, user)| user).collect()
+        std::iter::from_fn(|| self.0.pop_first())
+            .take(most)
+            .filter_map(|(_, user)| user)
+            .collect()
     }
 
-    /// About `most` members. The cursor is the first hash that is not on an earlier page; users of one hash share a
-    /// page.
+    /// About `most` members. The cursor is the first hash that is not on an earlier page; users of
+    /// one hash share a page.
     fn page(&self, cursor: u64, most: usize) -> MemberPage {
         let mut users = Vec::new();
         let mut last = cursor;
         for (hash, user) in self.0.range((cursor, None)..) {
             if users.len() >= most && *hash != last {
-                return MemberPage { users, next: Some(*hash) };
+                return MemberPage {
+                    users,
+                    next: Some(*hash),
+                };
             }
             last = *hash;
             users.extend(user.clone());
@@ -685,7 +841,10 @@ impl Members {
 impl MemberPage {
     /// The page of a set that is not there.
     fn end() -> Self {
-        Self { users: Vec::new(), next: None }
+        Self {
+            users: Vec::new(),
+            next: None,
+        }
     }
 }
 
@@ -698,7 +857,8 @@ mod tests {
         UserId::parse(name).unwrap()
     }
 
-    /// A slice in which gateway `g` holds `u1` and `u2`; then `stray` is put in and `u2` taken out, past every call.
+    /// A slice in which gateway `g` holds `u1` and `u2`; then `stray` is put in and `u2` taken out,
+    /// past every call.
     fn meddled_with() -> (Slice, GatewayId) {
         let gateway = GatewayId::parse("g").unwrap();
         let mut slice = Slice::default();
@@ -728,10 +888,20 @@ mod tests {
         let (mut slice, _) = meddled_with();
         for strays in [Strays::Count, Strays::Drop] {
             let page = slice.strays(Group::All, 0, MAX_BATCH, strays, 5);
-            assert_eq!((page.strays, page.names, page.held), (1, vec![user("stray")], 2));
+            assert_eq!(
+                (page.strays, page.names, page.held),
+                (1, vec![user("stray")], 2)
+            );
         }
-        assert!(slice.contains(Group::All, &user("u1")) && !slice.contains(Group::All, &user("stray")));
-        assert_eq!(slice.strays(Group::All, 0, MAX_BATCH, Strays::Count, 5).strays, 0);
+        assert!(
+            slice.contains(Group::All, &user("u1")) && !slice.contains(Group::All, &user("stray"))
+        );
+        assert_eq!(
+            slice
+                .strays(Group::All, 0, MAX_BATCH, Strays::Count, 5)
+                .strays,
+            0
+        );
     }
 
     #[test]
@@ -744,12 +914,22 @@ mod tests {
     #[test]
     fn a_clock_that_goes_back_makes_no_doubt_longer() {
         let (mut slice, _) = meddled_with();
-        let known = SliceSize { version: u64::MAX / 2, ..slice.size() };
+        let known = SliceSize {
+            version: u64::MAX / 2,
+            ..slice.size()
+        };
         let longest = millis(DOUBT_AFTER_LOSS);
-        let wait = |slice: &mut Slice, known, now| slice.compare(Epoch(1), known, now).map(|compared| compared.wait);
+        let wait = |slice: &mut Slice, known, now| {
+            slice
+                .compare(Epoch(1), known, now)
+                .map(|compared| compared.wait)
+        };
         assert_eq!(wait(&mut slice, known, 1_000_000), Some(longest));
         assert_eq!(wait(&mut slice, SliceSize::default(), 1_000), Some(longest));
-        assert_eq!(wait(&mut slice, SliceSize::default(), 2_000), Some(longest - 1_000));
+        assert_eq!(
+            wait(&mut slice, SliceSize::default(), 2_000),
+            Some(longest - 1_000)
+        );
     }
 
     #[test]

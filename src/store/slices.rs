@@ -1,5 +1,5 @@
-//! The boundary for who is online in lives and on the platform, slice by slice. The pure model of one slice is
-//! [`super::slice`]; the flush, the walk and the audit call [`Slices`].
+//! The boundary for who is online in lives and on the platform, slice by slice. The pure model of
+//! one slice is [`super::slice`]; the flush, the walk and the audit call [`Slices`].
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use super::{Arrived, SESSIONS_A_CALL, StoreResult, Uniques};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 
-/// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to closed within one.
+/// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to
+/// closed within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fence {
     /// Members of this epoch may come and go.
@@ -38,10 +39,12 @@ impl Fence {
 /// A call to the store has ended or failed by then, of however many steps it consists.
 pub const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
 
-/// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
+/// A call that makes an entry for a gateway is refused when it arrives later than this after it was
+/// sent.
 pub const LATEST_ENTRY: Duration = Duration::from_secs(5);
 
-/// One gateway's change to one slice. Apart from sweeps, dropped strays and a close, only this changes members.
+/// One gateway's change to one slice. Apart from sweeps, dropped strays and a close, only this
+/// changes members.
 #[derive(Debug, Clone)]
 pub struct Apply {
     /// The slice.
@@ -52,27 +55,31 @@ pub struct Apply {
     pub gateway: GatewayId,
     /// Grows with every call of this gateway to this slice; becomes the number of its entry.
     pub number: u64,
-    /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`:
-    /// the call makes the entry. The gateway must first have read `live:` and found the epoch open.
+    /// The number of the gateway's entry that this call follows; with any other entry the call does
+    /// nothing. `None`: the call makes the entry. The gateway must first have read `live:` and
+    /// found the epoch open.
     pub follows: Option<u64>,
-    /// The newest size that the gateway knows of the slice in this epoch. A slice with an older version lost writes.
+    /// The newest size that the gateway knows of the slice in this epoch. A slice with an older
+    /// version lost writes.
     pub known: SliceSize,
-    /// Users who are there and, as far as this gateway knows, no fans. No one is in a list twice, or in two lists; all
-    /// three together have at most [`crate::store::MAX_BATCH`].
+    /// Users who are there and, as far as this gateway knows, no fans. No one is in a list twice,
+    /// or in two lists; all three together have at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
     /// Users who are there and fans. A user is a fan in the slice as long as any gateway says so.
     pub fans: Vec<UserId>,
-    /// Since when each of `joins` and then each of `fans` is there, by the gateway's wall clock, in a live; empty for
-    /// the other sets. Of a user who is in the slice already, the earlier time stays.
+    /// Since when each of `joins` and then each of `fans` is there, by the gateway's wall clock, in
+    /// a live; empty for the other sets. Of a user who is in the slice already, the earlier time
+    /// stays.
     pub since: Vec<UnixMillis>,
-    /// In which lives each of `joins` is on this gateway, the one joined last at the end, at most [`MAX_LIVES`], for
-    /// the users of the platform; empty for the other sets.
+    /// In which lives each of `joins` is on this gateway, the one joined last at the end, at most
+    /// [`MAX_LIVES`], for the users of the platform; empty for the other sets.
     pub lives: Vec<Vec<LiveId>>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
-    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for a live with attendance,
-    /// whose sessions the call begins and ends, and for the users of the platform, of whom it is noted when they were
-    /// seen last. `None` for the others, and if they were here until now.
+    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock: for a
+    /// live with attendance, whose sessions the call begins and ends, and for the users of the
+    /// platform, of whom it is noted when they were seen last. `None` for the others, and if they
+    /// were here until now.
     pub left: Option<Vec<UnixMillis>>,
     /// Whether to count how many different users join.
     pub uniques: bool,
@@ -98,8 +105,8 @@ impl Apply {
 /// In so many lives a user is said to be by one gateway, at most: the ones joined last.
 pub const MAX_LIVES: usize = 32;
 
-/// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found that out and
-/// written again whom it holds.
+/// How long a doubt about a slice that lost writes lasts at least: by then, every gateway has found
+/// that out and written again whom it holds.
 pub const DOUBT_AFTER_LOSS: Duration = Duration::from_secs(10);
 
 /// The size of a slice, over all gateways, as the calls on it have counted.
@@ -111,20 +118,25 @@ pub struct SliceSize {
     pub fans: u64,
     /// How often a member left since the epoch began, the last gateway that held the user.
     pub leaves: u64,
-    /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
+    /// Grows with every change of the slice: of two sizes, the one with the higher version is the
+    /// later.
     pub version: u64,
-    /// Whether the size may be wrong: another program wrote to the slice, or the store lost writes to it, and nobody
-    /// has repaired it yet.
+    /// Whether the size may be wrong: another program wrote to the slice, or the store lost writes
+    /// to it, and nobody has repaired it yet.
     pub in_doubt: bool,
 }
 
 impl SliceSize {
     /// How many came and left since the epoch began.
     pub fn arrived(self) -> Arrived {
-        Arrived { joins: self.card.saturating_add(self.leaves), leaves: self.leaves }
+        Arrived {
+            joins: self.card.saturating_add(self.leaves),
+            leaves: self.leaves,
+        }
     }
 
-    /// Whether the slice lacks notes on members; `noted` is how many notes it has, if its set keeps some.
+    /// Whether the slice lacks notes on members; `noted` is how many notes it has, if its set keeps
+    /// some.
     pub fn lacks_notes(self, noted: Option<u64>) -> bool {
         noted.is_some_and(|noted| noted < self.card)
     }
@@ -166,20 +178,22 @@ pub enum ApplyReply {
     Closed,
     /// The fence belongs to a newer epoch. Nothing was done.
     Newer(Epoch),
-    /// The gateway's entry has another number than the one that the call follows, or exists although the call would
-    /// make it. Nothing was done.
+    /// The gateway's entry has another number than the one that the call follows, or exists
+    /// although the call would make it. Nothing was done.
     Old,
-    /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept.
-    /// Nothing was done.
+    /// The gateway has no entry although the call follows one: the store lost its data, or the
+    /// gateway was swept. Nothing was done.
     Unknown,
-    /// The call would make the entry and came too late. Nothing was done. Contains the store's time.
+    /// The call would make the entry and came too late. Nothing was done. Contains the store's
+    /// time.
     Late(UnixMillis),
 }
 
 /// A slice as a gateway reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceReading {
-    /// Its size. It is in doubt, too, if the slice has another number of members or fans than was counted.
+    /// Its size. It is in doubt, too, if the slice has another number of members or fans than was
+    /// counted.
     pub size: SliceSize,
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
@@ -189,7 +203,8 @@ pub struct SliceReading {
     pub held: u64,
     /// The fans among them.
     pub held_fans: u64,
-    /// Of how many members the slice notes what it should; `None` for a set that notes nothing of its members.
+    /// Of how many members the slice notes what it should; `None` for a set that notes nothing of
+    /// its members.
     pub noted: Option<u64>,
     /// The other gateways with an entry.
     pub gateways: Vec<GatewayId>,
@@ -208,7 +223,8 @@ pub struct SliceSurvey {
     pub leaves: u64,
     /// As in a [`SliceReading`].
     pub noted: Option<u64>,
-    /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading may look so.
+    /// Whether the slice may be in doubt, or about to be. A change between two steps of the reading
+    /// may look so.
     pub may_be_in_doubt: bool,
     /// Every gateway with an entry.
     pub parts: Vec<SlicePart>,
@@ -259,8 +275,8 @@ pub struct MemberPage {
 pub struct HeldPage {
     /// The users that it holds.
     pub users: Vec<UserId>,
-    /// Those of them that the slice lacks, or of whom it lacks what it should note, or notes what is nobody's. No call
-    /// leaves such users behind, so another program wrote there.
+    /// Those of them that the slice lacks, or of whom it lacks what it should note, or notes what
+    /// is nobody's. No call leaves such users behind, so another program wrote there.
     pub missing: Vec<UserId>,
     /// In which lives each of them is on this gateway, by the notes on the users of the platform.
     pub lives: Vec<(UserId, Vec<LiveId>)>,
@@ -275,8 +291,8 @@ pub struct Holders {
     pub slice: SliceId,
     /// The gateways.
     pub gateways: Vec<GatewayId>,
-    /// Whether they hold more members together than the slice has, or more fans: several hold the same user, or the
-    /// slice lacks somebody. Otherwise a slice without strays has everybody.
+    /// Whether they hold more members together than the slice has, or more fans: several hold the
+    /// same user, or the slice lacks somebody. Otherwise a slice without strays has everybody.
     pub overlap: bool,
 }
 
@@ -313,8 +329,8 @@ pub enum Strays {
     Drop,
 }
 
-/// The strays in a page of a group of a slice: users whom no gateway holds. No call leaves strays behind, so another
-/// program wrote them, or a node lost writes.
+/// The strays in a page of a group of a slice: users whom no gateway holds. No call leaves strays
+/// behind, so another program wrote them, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StraysPage {
     /// Strays in the page.
@@ -327,12 +343,13 @@ pub struct StraysPage {
     pub size: SliceSize,
     /// The users of the group that the slice has now, strays among them.
     pub card: u64,
-    /// Users of all held sets of the group together. Fewer than the slice has: there are more strays.
+    /// Users of all held sets of the group together. Fewer than the slice has: there are more
+    /// strays.
     pub held: u64,
 }
 
-/// The users in a page of what a gateway holds whom the slice lacked. No call leaves such users behind, so another
-/// program took them out, or a node lost writes.
+/// The users in a page of what a gateway holds whom the slice lacked. No call leaves such users
+/// behind, so another program took them out, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutBackPage {
     /// Those who were put back into the slice.
@@ -396,13 +413,14 @@ pub trait Slices: Sync {
     /// Reads a slice, as a gateway sees it.
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
 
-    /// Reads what many slices hold for all gateways; not in one step, so a change meanwhile may be seen in part. An
-    /// error for one slice is no error for another.
+    /// Reads what many slices hold for all gateways; not in one step, so a change meanwhile may be
+    /// seen in part. An error for one slice is no error for another.
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>>;
 
-    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
-    /// steps as `most` times the gateways in the slice. Sessions end at `last_heard`, when the gateway was there last,
-    /// and users of the platform who leave the set so were seen then.
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is
+    /// left. Costs as many steps as `most` times the gateways in the slice. Sessions end at
+    /// `last_heard`, when the gateway was there last, and users of the platform who leave the set
+    /// so were seen then.
     async fn sweep(
         &self,
         slice: &SliceId,
@@ -411,13 +429,15 @@ pub trait Slices: Sync {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept>;
 
-    /// Whether slices have members whom none of these gateways holds, or lack members whom one of them holds. A gateway
-    /// that was not known of may hold members nevertheless. The caller asks only about slices of at most
-    /// [`crate::store::MAX_BATCH`] members. An error for one slice is no error for another.
+    /// Whether slices have members whom none of these gateways holds, or lack members whom one of
+    /// them holds. A gateway that was not known of may hold members nevertheless. The caller asks
+    /// only about slices of at most [`crate::store::MAX_BATCH`] members. An error for one slice is
+    /// no error for another.
     async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>>;
 
-    /// Looks through a page of about `most` users of a group, from cursor 0 on, for those whom no gateway holds. Of
-    /// members whom it drops, sessions end now, and users of the platform were seen now.
+    /// Looks through a page of about `most` users of a group, from cursor 0 on, for those whom no
+    /// gateway holds. Of members whom it drops, sessions end now, and users of the platform were
+    /// seen now.
     async fn strays(
         &self,
         slice: &SliceId,
@@ -427,12 +447,19 @@ pub trait Slices: Sync {
         strays: Strays,
     ) -> StoreResult<StraysPage>;
 
-    /// Compares how many members and fans an open slice has with how many were counted. If they differ, or if the slice
-    /// is older than the size `known` to the caller, a doubt begins. `None` if the slice does not belong to this epoch.
-    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>>;
+    /// Compares how many members and fans an open slice has with how many were counted. If they
+    /// differ, or if the slice is older than the size `known` to the caller, a doubt begins. `None`
+    /// if the slice does not belong to this epoch.
+    async fn compare(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        known: SliceSize,
+    ) -> StoreResult<Option<Compared>>;
 
-    /// Looks through a page of about `most` users whom a gateway holds, from cursor 0 on, and puts those back whom the
-    /// slice lacks. The gateway must be alive. Does nothing to a slice of another epoch.
+    /// Looks through a page of about `most` users whom a gateway holds, from cursor 0 on, and puts
+    /// those back whom the slice lacks. The gateway must be alive. Does nothing to a slice of
+    /// another epoch.
     async fn put_back(
         &self,
         slice: &SliceId,
@@ -441,28 +468,40 @@ pub trait Slices: Sync {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage>;
 
-    /// Looks through a page of what a slice notes of its members, from cursor 0 on, and removes what it notes of users
-    /// who are not there. The slice notes something.
+    /// Looks through a page of what a slice notes of its members, from cursor 0 on, and removes
+    /// what it notes of users who are not there. The slice notes something.
     async fn drop_notes(&self, slice: &SliceId, cursor: u64) -> StoreResult<DroppedNotes>;
 
-    /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are gone, and those
-    /// who were missing are back. Members who were not counted count as come, and missing ones as left. `surplus` is
-    /// [`Compared::surplus`] from before.
-    async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled>;
+    /// Ends the doubt about a slice, after it was compared with all that gateways hold: strays are
+    /// gone, and those who were missing are back. Members who were not counted count as come, and
+    /// missing ones as left. `surplus` is [`Compared::surplus`] from before.
+    async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus)
+    -> StoreResult<Settled>;
 
-    /// Removes keys of a slice that have another type than theirs, and a fence that says nothing: another program put
-    /// them there, and calls on the slice are answered no longer. The held sets are those of the gateways with an entry
-    /// and of the calling one. Returns the keys that were removed.
-    async fn drop_foreign_keys(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<String>>;
+    /// Removes keys of a slice that have another type than theirs, and a fence that says nothing:
+    /// another program put them there, and calls on the slice are answered no longer. The held sets
+    /// are those of the gateways with an entry and of the calling one. Returns the keys that were
+    /// removed.
+    async fn drop_foreign_keys(
+        &self,
+        slice: &SliceId,
+        gateway: &GatewayId,
+    ) -> StoreResult<Vec<String>>;
 
-    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
-    /// newer epoch is left alone. Answers the totals of the epoch, also if it was closed before; zeros if the slice
-    /// belongs to another one.
+    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice
+    /// that belongs to a newer epoch is left alone. Answers the totals of the epoch, also if it was
+    /// closed before; zeros if the slice belongs to another one.
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals>;
 
-    /// A page of those of a group whom a gateway holds in a slice, about [`crate::store::MAX_BATCH`], from cursor 0 on.
-    async fn held_page(&self, slice: &SliceId, group: Group, gateway: &GatewayId, cursor: u64)
-    -> StoreResult<HeldPage>;
+    /// A page of those of a group whom a gateway holds in a slice, about
+    /// [`crate::store::MAX_BATCH`], from cursor 0 on.
+    async fn held_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        gateway: &GatewayId,
+        cursor: u64,
+    ) -> StoreResult<HeldPage>;
 
     /// Every page of those of a group whom a gateway holds in a slice, from the first to the last.
     fn held_pages<'a>(
@@ -495,7 +534,8 @@ pub trait Slices: Sync {
         Ok(all)
     }
 
-    /// Every page of a group of a slice for strays, from the first to the last; see [`Slices::strays`].
+    /// Every page of a group of a slice for strays, from the first to the last; see
+    /// [`Slices::strays`].
     fn stray_pages<'a>(
         &'a self,
         slice: &'a SliceId,
@@ -510,7 +550,8 @@ pub trait Slices: Sync {
         })
     }
 
-    /// Sweeps a gateway that was buried call by call, until nothing is left of it in the slice; see [`Slices::sweep`].
+    /// Sweeps a gateway that was buried call by call, until nothing is left of it in the slice; see
+    /// [`Slices::sweep`].
     fn sweeps<'a>(
         &'a self,
         slice: &'a SliceId,
@@ -519,14 +560,19 @@ pub trait Slices: Sync {
         last_heard: UnixMillis,
     ) -> BoxStream<'a, StoreResult<Swept>> {
         // Such a set may keep sessions.
-        let most = if slice.set.live().is_some() { most.min(SESSIONS_A_CALL) } else { most };
+        let most = if slice.set.live().is_some() {
+            most.min(SESSIONS_A_CALL)
+        } else {
+            most
+        };
         pages(move |_| async move {
             let swept = self.sweep(slice, gateway, most, last_heard).await?;
             Ok((swept, (!swept.done).then_some(0)))
         })
     }
 
-    /// Every user of a group of a slice, from the first page to the last. A user may come twice, as in SSCAN.
+    /// Every user of a group of a slice, from the first page to the last. A user may come twice, as
+    /// in SSCAN.
     async fn members(&self, slice: &SliceId, group: Group) -> StoreResult<Vec<UserId>> {
         let mut users = Vec::new();
         let mut cursor = Some(0);
@@ -539,17 +585,32 @@ pub trait Slices: Sync {
     }
 
     /// A page of a group of a slice, about [`crate::store::MAX_BATCH`] users, from cursor 0 on.
-    async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage>;
+    async fn members_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+    ) -> StoreResult<MemberPage>;
 
     /// Whether a user is in a group of the slice.
     async fn is_member(&self, slice: &SliceId, group: Group, user: &UserId) -> StoreResult<bool>;
 
-    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in a group of the slice, in the same order.
-    async fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> StoreResult<Vec<bool>>;
+    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in a group of the slice, in the
+    /// same order.
+    async fn are_members(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        users: &[UserId],
+    ) -> StoreResult<Vec<bool>>;
 
-    /// Since when each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same order; `None` if the
-    /// slice does not say.
-    async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>>;
+    /// Since when each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same
+    /// order; `None` if the slice does not say.
+    async fn since_of(
+        &self,
+        slice: &SliceId,
+        users: &[UserId],
+    ) -> StoreResult<Vec<Option<UnixMillis>>>;
 }
 
 /// Pages from cursor 0 on, until one names no next cursor.

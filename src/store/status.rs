@@ -1,4 +1,5 @@
-//! What a store says of itself: whether it answers, which server has which key, and when its data must be checked.
+//! What a store says of itself: whether it answers, which server has which key, and when its data
+//! must be checked.
 
 use std::sync::Arc;
 
@@ -12,11 +13,12 @@ pub trait Status {
     /// Whether any part of the store answers, as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// Which part of the store has which slot, and whether that part answers now. A cluster with a silent master is
-    /// `Up` but not whole.
+    /// Which part of the store has which slot, and whether that part answers now. A cluster with a
+    /// silent master is `Up` but not whole.
     fn parts(&self) -> watch::Receiver<Arc<Parts>>;
 
-    /// The doubts from now on. One event causes one or two; the first comes as soon as its part of the store answers.
+    /// The doubts from now on. One event causes one or two; the first comes as soon as its part of
+    /// the store answers.
     fn doubts(&self) -> Doubts {
         Doubts::never()
     }

@@ -1,5 +1,6 @@
-//! The boundary for statuses: what a user tells those who follow them. A status says that a live is on air, or it is an
-//! announcement. What a live's status says is in the record of the live; the announcements are kept here.
+//! The boundary for statuses: what a user tells those who follow them. A status says that a live is
+//! on air, or it is an announcement. What a live's status says is in the record of the live; the
+//! announcements are kept here.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -24,7 +25,8 @@ pub enum Subject {
     Post(PostId),
 }
 
-/// Names a status: `<author>~<post>`, or `<author>~<live>@<epoch>`. Ordered by that text, as Redis orders members.
+/// Names a status: `<author>~<post>`, or `<author>~<live>@<epoch>`. Ordered by that text, as Redis
+/// orders members.
 #[derive(Debug, Clone)]
 pub struct StatusId {
     author: UserId,
@@ -38,7 +40,11 @@ impl StatusId {
             Subject::Live(live, epoch) => format!("{author}{SEPARATOR}{live}@{epoch}"),
             Subject::Post(post) => format!("{author}{SEPARATOR}{post}"),
         };
-        Self { author, subject, text: text.into() }
+        Self {
+            author,
+            subject,
+            text: text.into(),
+        }
     }
 
     /// The status of an announcement.
@@ -56,7 +62,9 @@ impl StatusId {
         let (author, subject) = text.split_once(SEPARATOR)?;
         let author = UserId::parse(author).ok()?;
         let subject = match subject.split_once('@') {
-            Some((live, epoch)) => Subject::Live(LiveId::parse(live).ok()?, Epoch(epoch.parse().ok()?)),
+            Some((live, epoch)) => {
+                Subject::Live(LiveId::parse(live).ok()?, Epoch(epoch.parse().ok()?))
+            }
             None => Subject::Post(PostId::parse(subject).ok()?),
         };
         // One name a status: another spelling of the epoch is none.
@@ -127,7 +135,10 @@ impl Entry {
     /// The status of the epoch of a live.
     pub fn of_live(record: &LiveRecord) -> Self {
         let id = StatusId::of_live(record.streamer.clone(), record.live.clone(), record.epoch);
-        Self { at: record.opened_at, id }
+        Self {
+            at: record.opened_at,
+            id,
+        }
     }
 }
 
@@ -145,7 +156,8 @@ pub struct Post {
 /// Announcements. Each author's newest [`super::MAX_TIMELINE`] are kept.
 #[async_trait]
 pub trait Statuses: Sync {
-    /// Keeps an announcement, and puts it into the author's profile. Forgets the author's oldest if there are too many.
+    /// Keeps an announcement, and puts it into the author's profile. Forgets the author's oldest if
+    /// there are too many.
     async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()>;
 
     /// Forgets an announcement. False if it is not there.
@@ -154,7 +166,8 @@ pub trait Statuses: Sync {
     /// Reads announcements; `None` for one that is not there, or for the status of a live.
     async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>>;
 
-    /// How many announcements of an author there are. Counted in the author's profile, so it cannot drift from it.
+    /// How many announcements of an author there are. Counted in the author's profile, so it cannot
+    /// drift from it.
     async fn count_posts(&self, author: &UserId) -> StoreResult<u64>;
 }
 
@@ -165,7 +178,11 @@ mod tests {
     #[test]
     fn a_status_id_is_read_as_it_was_written() {
         let user = |id| UserId::parse(id).unwrap();
-        let live = StatusId::of_live(user("mail@example.org:1"), LiveId::parse("42").unwrap(), Epoch(7));
+        let live = StatusId::of_live(
+            user("mail@example.org:1"),
+            LiveId::parse("42").unwrap(),
+            Epoch(7),
+        );
         assert_eq!(live.as_str(), "mail@example.org:1~42@7");
         let post = StatusId::of_post(user("s1"), PostId::parse("abc").unwrap());
         assert_eq!(post.as_str(), "s1~abc");
@@ -173,7 +190,18 @@ mod tests {
             let read = StatusId::parse(id.as_str()).unwrap();
             assert_eq!((read.author(), read.subject()), (id.author(), id.subject()));
         }
-        for bad in ["", "s1", "s1~", "~abc", "s1~a~b", "s1~42@", "s1~42@x", "s1~42@07", "s1~a b", "s1~42_slice1@7"] {
+        for bad in [
+            "",
+            "s1",
+            "s1~",
+            "~abc",
+            "s1~a~b",
+            "s1~42@",
+            "s1~42@x",
+            "s1~42@07",
+            "s1~a b",
+            "s1~42_slice1@7",
+        ] {
             assert_eq!(StatusId::parse(bad), None, "{bad}");
         }
     }

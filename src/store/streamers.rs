@@ -22,7 +22,8 @@ pub struct ClaimLimits {
 pub enum Claimed {
     /// The streamer may.
     Yes,
-    /// So many are open that there is no room; these are the oldest of them. Some may be closed by now.
+    /// So many are open that there is no room; these are the oldest of them. Some may be closed by
+    /// now.
     Full(Vec<LiveId>),
     /// The streamer opened so many that the next has to wait for so long.
     TooFast(Duration),
@@ -41,10 +42,20 @@ impl ClaimLimits {
 /// The lives that streamers opened.
 #[async_trait]
 pub trait Streamers {
-    /// Claims an open live for a streamer, before it is opened. A live that is claimed already takes no more room, but
-    /// counts as one more opening.
-    async fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> StoreResult<Claimed>;
+    /// Claims an open live for a streamer, before it is opened. A live that is claimed already
+    /// takes no more room, but counts as one more opening.
+    async fn claim_live(
+        &self,
+        streamer: &UserId,
+        live: &LiveId,
+        limits: ClaimLimits,
+    ) -> StoreResult<Claimed>;
 
     /// Gives up a claim after the live closed, unless it was claimed again after `until`.
-    async fn release_live(&self, streamer: &UserId, live: &LiveId, until: UnixMillis) -> StoreResult<()>;
+    async fn release_live(
+        &self,
+        streamer: &UserId,
+        live: &LiveId,
+        until: UnixMillis,
+    ) -> StoreResult<()>;
 }

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How many users came and left, over all gateways. A user comes with the first gateway that has them, and leaves with
-/// the last.
+/// How many users came and left, over all gateways. A user comes with the first gateway that has
+/// them, and leaves with the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Arrived {
     /// Users who became viewers.
@@ -16,13 +16,19 @@ impl Arrived {
     /// The higher of each.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self { joins: self.joins.max(other.joins), leaves: self.leaves.max(other.leaves) }
+        Self {
+            joins: self.joins.max(other.joins),
+            leaves: self.leaves.max(other.leaves),
+        }
     }
 
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { joins: self.joins.saturating_add(other.joins), leaves: self.leaves.saturating_add(other.leaves) }
+        Self {
+            joins: self.joins.saturating_add(other.joins),
+            leaves: self.leaves.saturating_add(other.leaves),
+        }
     }
 }
 
@@ -33,7 +39,8 @@ pub struct Sums {
     pub arrived: Arrived,
     /// The time that all viewers were there together, in ms, by the figures of the record.
     pub watched_ms: u64,
-    /// How many different users came; `None` before the close, and if nobody counts them. Zeros until the close ends.
+    /// How many different users came; `None` before the close, and if nobody counts them. Zeros
+    /// until the close ends.
     pub uniques: Option<Uniques>,
 }
 

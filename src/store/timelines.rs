@@ -1,5 +1,6 @@
-//! The boundary for timelines: lists of statuses by time, of which the newest are kept. A timeline is a copy that may
-//! have too much: who shows it asks for each status whether it still stands, see [`super::status_page`].
+//! The boundary for timelines: lists of statuses by time, of which the newest are kept. A timeline
+//! is a copy that may have too much: who shows it asks for each status whether it still stands, see
+//! [`super::status_page`].
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -24,7 +25,8 @@ pub enum Timeline {
 }
 
 impl Timeline {
-    /// How many entries are kept, the newest. No open live is dropped: the streamer's own list is the truth.
+    /// How many entries are kept, the newest. No open live is dropped: the streamer's own list is
+    /// the truth.
     pub(super) fn most(&self) -> usize {
         match self {
             Self::Home(_) | Self::Feed(_) | Self::Profile(_) => MAX_TIMELINE,
@@ -44,9 +46,13 @@ impl Timeline {
 /// Timelines of statuses. Every write may be repeated.
 #[async_trait]
 pub trait Timelines: Sync {
-    /// Up to `limit` entries of each timeline, newest first, older than the given one. An error for one is no error for
-    /// another.
-    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>>;
+    /// Up to `limit` entries of each timeline, newest first, older than the given one. An error for
+    /// one is no error for another.
+    async fn read_timelines(
+        &self,
+        asked: &[(Timeline, Option<Entry>)],
+        limit: usize,
+    ) -> Vec<StoreResult<Vec<Entry>>>;
 
     /// How many entries a timeline has.
     async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>;
@@ -54,9 +60,14 @@ pub trait Timelines: Sync {
     /// For each, whether the timeline has the status.
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
 
-    /// Puts a status into up to 250 timelines. `looked` is when the caller began to look whether the status stands: a
-    /// write that arrives 5 s after that, or later, is refused.
-    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], looked: Instant) -> StoreResult<()>;
+    /// Puts a status into up to 250 timelines. `looked` is when the caller began to look whether
+    /// the status stands: a write that arrives 5 s after that, or later, is refused.
+    async fn add_to_timelines(
+        &self,
+        entry: &Entry,
+        to: &[Timeline],
+        looked: Instant,
+    ) -> StoreResult<()>;
 
     /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
     async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>;

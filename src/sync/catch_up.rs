@@ -1,8 +1,9 @@
 //! Carries out removals, bans and lifted bans on this gateway, in the order of the store's numbers.
 //!
-//! The store numbers each removal, and publishes in the same step that the record changed. A gateway that has not
-//! reached the last number reads what happened since and carries it out. A check compares the last number too, so a
-//! gateway that was cut off catches up. A store that lost its data gets the active bans back.
+//! The store numbers each removal, and publishes in the same step that the record changed. A
+//! gateway that has not reached the last number reads what happened since and carries it out. A
+//! check compares the last number too, so a gateway that was cut off catches up. A store that lost
+//! its data gets the active bans back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,9 @@ use crate::base::ids::{LiveId, UserId};
 use crate::presence::bans::KnownBans;
 use crate::presence::checks::Checks;
 use crate::presence::{Room, Rooms};
-use crate::store::{Ban, Change, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, Store, StoreResult};
+use crate::store::{
+    Ban, Change, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, Store, StoreResult,
+};
 
 pub struct CatchUp {
     pub store: Arc<dyn Store>,
@@ -30,31 +33,45 @@ impl CatchUp {
         }
     }
 
-    /// Reads and carries out what happened since the last number that was carried out here. Does nothing if that number
-    /// is as high as `number`. If the store fails, what was read until then is carried out.
+    /// Reads and carries out what happened since the last number that was carried out here. Does
+    /// nothing if that number is as high as `number`. If the store fails, what was read until then
+    /// is carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
         let _guard = room.bans.lock_catch_up().await;
         while room.bans.last() < number && room.end().is_none() {
             let since = room.bans.last();
             // If the epoch is over, the next check ends the room.
-            let Some(mut read) = self.store.removals_since(live, *epoch, since).await? else { return Ok(()) };
+            let Some(mut read) = self.store.removals_since(live, *epoch, since).await? else {
+                return Ok(());
+            };
             if read.last.saturating_sub(since) > MAX_CHANGES as u64 {
                 if read.last - since >= LEAP {
                     self.give_back(room).await?;
-                    let Some(again) = self.store.removals_since(live, *epoch, since).await? else { return Ok(()) };
+                    let Some(again) = self.store.removals_since(live, *epoch, since).await? else {
+                        return Ok(());
+                    };
                     read = again;
                 }
                 let bans = read_bans(self.store.as_ref(), live, read.at).await?;
                 let now = self.clock.now();
-                room.bans.replace(KnownBans { last: since, bans: bans.clone() }, now);
+                room.bans.replace(
+                    KnownBans {
+                        last: since,
+                        bans: bans.clone(),
+                    },
+                    now,
+                );
                 for (user, _) in bans {
                     self.remove_user(room, &user, now);
                 }
             }
             let more = read.changes.len() >= MAX_BATCH;
             let now = self.clock.now();
-            let reached = read.changes.last().map_or(read.last, |change| change.number);
+            let reached = read
+                .changes
+                .last()
+                .map_or(read.last, |change| change.number);
             for change in read.changes {
                 self.carry_out(room, &change, now);
             }
@@ -76,7 +93,9 @@ impl CatchUp {
             );
         }
         for some in active.chunks(MAX_BATCH) {
-            self.store.restore_bans(&room.record.live, room.record.epoch, some).await?;
+            self.store
+                .restore_bans(&room.record.live, room.record.epoch, some)
+                .await?;
         }
         Ok(())
     }
@@ -106,16 +125,29 @@ pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<Kn
         return Ok(KnownBans::default());
     }
     // The number is read before the bans: a removal between the two is read once more.
-    let Some(read) = store.removals_since(&record.live, record.epoch, record.removals).await? else {
+    let Some(read) = store
+        .removals_since(&record.live, record.epoch, record.removals)
+        .await?
+    else {
         return Ok(KnownBans::default());
     };
-    Ok(KnownBans { last: record.removals, bans: read_bans(store, &record.live, read.at).await? })
+    Ok(KnownBans {
+        last: record.removals,
+        bans: read_bans(store, &record.live, read.at).await?,
+    })
 }
 
 /// Every ban that is active at `at`, with the time that it still lasts.
-async fn read_bans(store: &dyn Store, live: &LiveId, at: UnixMillis) -> StoreResult<Vec<(UserId, Duration)>> {
+async fn read_bans(
+    store: &dyn Store,
+    live: &LiveId,
+    at: UnixMillis,
+) -> StoreResult<Vec<(UserId, Duration)>> {
     let active = active_bans(store, live, at, (None, usize::MAX)).await?;
-    Ok(active.into_iter().map(|ban| (ban.user, Duration::from_millis(ban.until - at))).collect())
+    Ok(active
+        .into_iter()
+        .map(|ban| (ban.user, Duration::from_millis(ban.until - at)))
+        .collect())
 }
 
 /// Up to `limit` bans that are active at `at`, soonest end first, after the given one.

@@ -1,5 +1,6 @@
-//! Looks at lives whose record a peer changed: ends the room of a live that is over, and carries out removals. It looks
-//! at a bounded number of lives at a time; lives beyond that are checked a moment later.
+//! Looks at lives whose record a peer changed: ends the room of a live that is over, and carries
+//! out removals. It looks at a bounded number of lives at a time; lives beyond that are checked a
+//! moment later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +61,9 @@ impl ChangedRecords {
             return;
         }
         if looks.under_way.len() >= MAX_LOOKS {
-            return self.checks.check_soon(self.rooms.get(&live).into_iter().collect());
+            return self
+                .checks
+                .check_soon(self.rooms.get(&live).into_iter().collect());
         }
         looks.under_way.insert(live.clone(), false);
         let this = self.clone();
@@ -70,7 +73,8 @@ impl ChangedRecords {
                     live_id = %live, error = %why,
                     "could not read a changed record, will try again"
                 );
-                this.checks.check_soon(this.rooms.get(&live).into_iter().collect());
+                this.checks
+                    .check_soon(this.rooms.get(&live).into_iter().collect());
             }
             live
         });

@@ -1,10 +1,10 @@
-//! Compares what the store holds with what this gateway expects it to hold: once per `check-every` for each room, and
-//! at once where there is reason for doubt. The comparison changes nothing. What it finds is repaired the usual way:
-//! the flusher reads a slice back, the keeper writes the record again. Where a dead gateway may still have members, the
-//! sweeper removes them first.
+//! Compares what the store holds with what this gateway expects it to hold: once per `check-every`
+//! for each room, and at once where there is reason for doubt. The comparison changes nothing. What
+//! it finds is repaired the usual way: the flusher reads a slice back, the keeper writes the record
+//! again. Where a dead gateway may still have members, the sweeper removes them first.
 //!
-//! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
-//! as much as a check does.
+//! A check leaves out slices in which something is unsettled. There the flusher makes one more
+//! call, whose answer tells as much as a check does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::presence::ended_lives::EndedLive;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Platform, ReadSize, Room, Rooms};
 use crate::store::{
-    CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState, SliceReading, SliceSurvey,
-    Store, StoreError, StoreResult, both,
+    CheckLive, Checked, CloseReason, ExpectedSlice, Fence, Finding, LiveRecord, LiveState,
+    SliceReading, SliceSurvey, Store, StoreError, StoreResult, both,
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, Lives};
@@ -37,11 +37,12 @@ const LOOKS_AT_A_TIME: usize = 16;
 /// What a check left open is looked at again after this time, in ms.
 const AGAIN: Millis = 1_000;
 
-/// Keys that do not change are written again after this time, in ms, since their lifetime in the store is hours.
+/// Keys that do not change are written again after this time, in ms, since their lifetime in the
+/// store is hours.
 const WRITE_AGAIN: Millis = 3_600_000;
 
-/// Users of a set of the platform whom all gateways together read back with each check, at least: another program may
-/// have written there and left all numbers as they were.
+/// Users of a set of the platform whom all gateways together read back with each check, at least:
+/// another program may have written there and left all numbers as they were.
 const READ_BACK: usize = 10_000;
 
 /// What is expected of one room.
@@ -74,8 +75,14 @@ impl Checker {
         // Before the check, which reads the sizes.
         let swept = self.sweep(&rooms).await;
         let own = self.gateways.own.incarnation();
-        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number)).collect();
-        let lives: Vec<CheckLive> = expected.iter().map(|expected| expected.live.clone()).collect();
+        let expected: Vec<Expected> = rooms
+            .into_iter()
+            .map(|room| self.expect(room, own.number))
+            .collect();
+        let lives: Vec<CheckLive> = expected
+            .iter()
+            .map(|expected| expected.live.clone())
+            .collect();
         let answers = self.store.check(&own.id, &lives).await;
         for ((expected, answer), swept) in expected.iter().zip(answers).zip(swept) {
             let room = &expected.room;
@@ -115,7 +122,8 @@ impl Checker {
             }
             let wait = self.mend(&room.into()).await;
             if room.has_slice_in_doubt() || room.is_unproven() {
-                self.checks.check_at(room, self.clock.now() + wait.max(AGAIN));
+                self.checks
+                    .check_at(room, self.clock.now() + wait.max(AGAIN));
             }
         }
     }
@@ -128,7 +136,11 @@ impl Checker {
             if !size.in_doubt || audience.has_ended() {
                 continue;
             }
-            match self.mender.mend(&slice.id, audience.epoch(), slice.newest_size()).await {
+            match self
+                .mender
+                .mend(&slice.id, audience.epoch(), slice.newest_size())
+                .await
+            {
                 Ok(left) => wait = wait.max(left),
                 Err(why) => tracing::debug!(
                     set = %slice.id.set, slice = slice.id.index, error = %why,
@@ -139,12 +151,16 @@ impl Checker {
         wait
     }
 
-    /// Removes the members of dead gateways from the rooms that may have some. Returns for each room the gateways that
-    /// have none there now. The walk removes them too, but does not tell when it is done.
+    /// Removes the members of dead gateways from the rooms that may have some. Returns for each
+    /// room the gateways that have none there now. The walk removes them too, but does not tell
+    /// when it is done.
     async fn sweep(&self, rooms: &[Arc<Room>]) -> Vec<StoreResult<BTreeSet<GatewayId>>> {
         let in_doubt = |room: &Arc<Room>| (room.clone(), room.unswept());
         let rooms: Vec<_> = rooms.iter().map(in_doubt).collect();
-        let slices = rooms.iter().filter(|(_, unswept)| !unswept.is_empty()).flat_map(|(room, _)| room.slices());
+        let slices = rooms
+            .iter()
+            .filter(|(_, unswept)| !unswept.is_empty())
+            .flat_map(|(room, _)| room.slices());
         let slices: Vec<SliceId> = slices.map(|slice| slice.id.clone()).collect();
         let found = self.store.survey(&slices).await;
         let left: Vec<_> = stream::iter(slices.into_iter().zip(found))
@@ -154,11 +170,18 @@ impl Checker {
             .await;
         let mut left = left.into_iter();
         let swept = rooms.into_iter().map(|(room, mut unswept)| {
-            let slices = if unswept.is_empty() { 0 } else { room.slices().len() };
+            let slices = if unswept.is_empty() {
+                0
+            } else {
+                room.slices().len()
+            };
             let left: Vec<_> = left.by_ref().take(slices).collect();
             let mut result = Ok(());
             for left in left {
-                result = both(result, left.map(|left| unswept.retain(|gateway| !left.contains(gateway))));
+                result = both(
+                    result,
+                    left.map(|left| unswept.retain(|gateway| !left.contains(gateway))),
+                );
             }
             result.map(|()| unswept)
         });
@@ -166,9 +189,14 @@ impl Checker {
     }
 
     /// Sweeps the dead gateways among those with an entry in a slice. Returns the others.
-    async fn sweep_slice(&self, slice: SliceId, found: StoreResult<SliceSurvey>) -> StoreResult<Vec<GatewayId>> {
+    async fn sweep_slice(
+        &self,
+        slice: SliceId,
+        found: StoreResult<SliceSurvey>,
+    ) -> StoreResult<Vec<GatewayId>> {
         let roster = self.gateways.roster();
-        let mut gateways: Vec<GatewayId> = found?.parts.into_iter().map(|part| part.gateway).collect();
+        let mut gateways: Vec<GatewayId> =
+            found?.parts.into_iter().map(|part| part.gateway).collect();
         self.sweeper.sweep_dead(&slice, &gateways).await?;
         gateways.retain(|gateway| !roster.dead.contains(gateway));
         Ok(gateways)
@@ -187,7 +215,9 @@ impl Checker {
 
     fn expect(&self, room: Arc<Room>, incarnation: u32) -> Expected {
         if room.check.take_read_back() {
-            room.slices().iter().for_each(|slice| slice.lock().read_back_all());
+            room.slices()
+                .iter()
+                .for_each(|slice| slice.lock().read_back_all());
         }
         let record = &room.record;
         let mut places = Vec::with_capacity(room.slices().len());
@@ -215,7 +245,12 @@ impl Checker {
     }
 
     /// Repairs what a check found. Where something could not be read, the check confirms nothing.
-    async fn handle(&self, expected: &Expected, checked: Checked, began: Millis) -> StoreResult<()> {
+    async fn handle(
+        &self,
+        expected: &Expected,
+        checked: Checked,
+        began: Millis,
+    ) -> StoreResult<()> {
         let Checked { findings, complete } = checked;
         let Expected { room, live, places } = expected;
         if room.end().is_some() {
@@ -242,16 +277,24 @@ impl Checker {
                     self.rooms.record(room);
                     Ok(())
                 }
-                Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
+                Finding::Unlisted => {
+                    self.store
+                        .list_live(&live.live, room.record.opened_at)
+                        .await
+                }
                 Finding::ListUnread => {
                     // The next check reads it again.
                     room.check.doubt();
                     Ok(())
                 }
                 Finding::Slice(index, reading) => {
-                    let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
+                    let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index))
+                    else {
+                        continue;
+                    };
                     as_expected[index] = false;
-                    self.handle_slice(&room.into(), (*place, slice), &reading).await
+                    self.handle_slice(&room.into(), (*place, slice), &reading)
+                        .await
                 }
             };
             result = both(result, repaired);
@@ -265,7 +308,8 @@ impl Checker {
         result
     }
 
-    /// Handles a slice that is not as expected. The flusher takes care of users who joined or left here meanwhile.
+    /// Handles a slice that is not as expected. The flusher takes care of users who joined or left
+    /// here meanwhile.
     async fn handle_slice(
         &self,
         audience: &Audience,
@@ -277,12 +321,18 @@ impl Checker {
         let size = reading.size;
         let is_older = size.version < version;
         if is_older {
-            self.mender.mend(&slice.id, epoch, slice.newest_size()).await?;
+            self.mender
+                .mend(&slice.id, epoch, slice.newest_size())
+                .await?;
         }
         // Without a fence, only a call can begin the doubt.
         let is_evidence = is_older && expected.entry.is_some();
         if !is_evidence {
-            let read = ReadSize { expected: version, size, at: self.clock.now() };
+            let read = ReadSize {
+                expected: version,
+                size,
+                at: self.clock.now(),
+            };
             self.rooms.note_reading(audience, place, read);
         }
         if let Some(room) = audience.room() {
@@ -297,11 +347,15 @@ impl Checker {
             self.mender.drop_notes(&slice.id).await?;
         }
         let found = (reading.entry, reading.held, reading.held_fans);
-        let differs = found != (expected.entry, expected.held, expected.held_fans) || lacks_notes && reading.held > 0;
+        let differs = found != (expected.entry, expected.held, expected.held_fans)
+            || lacks_notes && reading.held > 0;
         if let Some(room) = audience.room()
-            && reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
+            && reading
+                .fence
+                .is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
         {
-            // The store accepts nobody in this epoch, and without a join no call would find that out.
+            // The store accepts nobody in this epoch, and without a join no call would find that
+            // out.
             return self.keeper.fence_says_over(room).await;
         }
         if lost || differs {
@@ -309,7 +363,10 @@ impl Checker {
             if lost && unchanged {
                 self.gateways.own.doubt();
                 // The peers may have lost their entries too, and need not find out one by one.
-                audience.room().iter().for_each(|room| self.outbox.doubt(&room.record.live));
+                audience
+                    .room()
+                    .iter()
+                    .for_each(|room| self.outbox.doubt(&room.record.live));
             }
             if unchanged {
                 self.rooms.flush(audience, place);
@@ -348,8 +405,8 @@ impl Checker {
         }
     }
 
-    /// Checks a set of users of the platform. It has no record, and other gateways do not tell its sizes. Some of its
-    /// slices are read back.
+    /// Checks a set of users of the platform. It has no record, and other gateways do not tell its
+    /// sizes. Some of its slices are read back.
     pub async fn check_platform(&self, platform: Arc<Platform>) {
         let own = self.gateways.own.incarnation();
         let audience = Audience::Platform(platform.clone());
@@ -368,7 +425,10 @@ impl Checker {
         let answers = self.store.check_slices(&own.id, &expected).await;
         for ((place, expected), answer) in places.into_iter().zip(&expected).zip(answers) {
             let handled = match answer {
-                Ok(Some(reading)) => self.handle_slice(&audience, (place, expected), &reading).await,
+                Ok(Some(reading)) => {
+                    self.handle_slice(&audience, (place, expected), &reading)
+                        .await
+                }
                 Ok(None) => Ok(()),
                 Err(why) => {
                     self.mender.heal(&expected.slice, &why).await;
@@ -382,7 +442,8 @@ impl Checker {
             self.checks.platform.by(self.clock.now() + wait.max(AGAIN));
         }
         // A check that is made again soon reads nothing back.
-        let is_well = result.is_ok() && audience.slices().iter().all(|slice| !slice.size().in_doubt);
+        let is_well =
+            result.is_ok() && audience.slices().iter().all(|slice| !slice.size().in_doubt);
         match result {
             Ok(()) => Metrics::count_result(&self.metrics.checks, "done"),
             Err(why) => {
@@ -413,9 +474,12 @@ impl Checker {
         }
     }
 
-    /// Looks again at lives whose rooms have ended here, some at a time: a failover may have brought their keys back.
+    /// Looks again at lives whose rooms have ended here, some at a time: a failover may have
+    /// brought their keys back.
     pub async fn check_ended(&self, lives: Vec<EndedLive>) {
-        stream::iter(lives).for_each_concurrent(LOOKS_AT_A_TIME, |live| self.check_one_ended(live)).await;
+        stream::iter(lives)
+            .for_each_concurrent(LOOKS_AT_A_TIME, |live| self.check_one_ended(live))
+            .await;
     }
 
     async fn check_one_ended(&self, live: EndedLive) {
@@ -435,13 +499,23 @@ impl Checker {
         }
     }
 
-    /// Closes what is open again of an epoch that is over: the record, or slices alone, which may lie on other nodes.
+    /// Closes what is open again of an epoch that is over: the record, or slices alone, which may
+    /// lie on other nodes.
     async fn look_at_closed(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
         let present = self.store.load_live(&record.live).await;
-        let is_open = |present: &LiveRecord| (present.epoch, present.state) == (record.epoch, LiveState::Open);
+        let is_open = |present: &LiveRecord| {
+            (present.epoch, present.state) == (record.epoch, LiveState::Open)
+        };
         // A room of a newer epoch writes its own record over this one.
-        let is_superseded = self.rooms.get(&record.live).is_some_and(|here| here.record.epoch != record.epoch);
-        if !is_superseded && present.as_ref().is_ok_and(|present| present.as_ref().is_some_and(is_open)) {
+        let is_superseded = self
+            .rooms
+            .get(&record.live)
+            .is_some_and(|here| here.record.epoch != record.epoch);
+        if !is_superseded
+            && present
+                .as_ref()
+                .is_ok_and(|present| present.as_ref().is_some_and(is_open))
+        {
             tracing::warn!(
                 live_id = %record.live, epoch = %record.epoch,
                 "a live that was closed is open again; closing it once more"
@@ -467,12 +541,15 @@ impl Checker {
         result
     }
 
-    /// Takes what this gateway had in a live that it let go of out of the store, if the store holds that again.
+    /// Takes what this gateway had in a live that it let go of out of the store, if the store holds
+    /// that again.
     async fn look_at_evicted(&self, record: &LiveRecord) -> StoreResult<()> {
         if self.rooms.get(&record.live).is_some() {
             return Ok(());
         }
-        let Some(present) = self.store.load_live(&record.live).await? else { return Ok(()) };
+        let Some(present) = self.store.load_live(&record.live).await? else {
+            return Ok(());
+        };
         if (present.epoch, present.state) != (record.epoch, LiveState::Open) {
             return Ok(());
         }

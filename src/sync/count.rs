@@ -1,6 +1,7 @@
-//! Writes the figures of rooms into the records of their lives, for other services, and ranks the lives by them. Of the
-//! gateways that hold a live, one writes ([`Room::is_counted_here`]); while gateways disagree on which, the store
-//! refuses the second write, and a check finds figures that nobody wrote. What could not be written is tried again.
+//! Writes the figures of rooms into the records of their lives, for other services, and ranks the
+//! lives by them. Of the gateways that hold a live, one writes ([`Room::is_counted_here`]); while
+//! gateways disagree on which, the store refuses the second write, and a check finds figures that
+//! nobody wrote. What could not be written is tried again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,9 @@ use crate::presence::figures::Quality;
 use crate::presence::gateways::Gateways;
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
-use crate::store::{Arrived, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult};
+use crate::store::{
+    Arrived, COUNT_EVERY, CountLive, CountReply, Figures, Peaks, Store, StoreResult,
+};
 use crate::sync::events::count_events::CountEvents;
 
 /// How often the recorder takes what is due.
@@ -27,7 +30,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Writes under way at a time.
 const AT_A_TIME: usize = 64;
 
-/// The wait before a new peak is written, in ms: a little more than the time between two renewals of a lease.
+/// The wait before a new peak is written, in ms: a little more than the time between two renewals
+/// of a lease.
 const SURE: Millis = 2_500;
 
 pub struct CountsRecorder {
@@ -72,7 +76,8 @@ impl CountsRecorder {
             room.counting.settled(now);
             is_due && room.end().is_none()
         };
-        let writes = stream::iter(rooms.into_iter().filter(is_due)).map(|room| async move { self.write(&room).await });
+        let writes = stream::iter(rooms.into_iter().filter(is_due))
+            .map(|room| async move { self.write(&room).await });
         let written: Vec<Option<_>> = writes.buffer_unordered(AT_A_TIME).collect().await;
         let written: Vec<(LiveId, Figures)> = written.into_iter().flatten().collect();
         if !written.is_empty()
@@ -93,7 +98,13 @@ impl CountsRecorder {
         let (figures, arrived) = room.totals();
         room.note_peaks();
         let peaks = room.sure_peaks();
-        let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures, peaks, arrived };
+        let wish = CountLive {
+            live: live.clone(),
+            epoch: room.record.epoch,
+            figures,
+            peaks,
+            arrived,
+        };
         let reply = self.store.count_live(&wish).await;
         let why = match &reply {
             Ok(CountReply::Counted) => "written",
@@ -110,7 +121,9 @@ impl CountsRecorder {
         match reply {
             Ok(CountReply::Counted) => {
                 room.note_peaks_told(peaks);
-                self.events.iter().for_each(|events| events.changed(&live, room.record.epoch));
+                self.events
+                    .iter()
+                    .for_each(|events| events.changed(&live, room.record.epoch));
                 return Some((live, figures));
             }
             Ok(CountReply::Same) => {}
@@ -131,12 +144,28 @@ impl CountsRecorder {
     }
 }
 
-/// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the last write was a
-/// moment ago, answers after which time the figures may be written.
-pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Duration>> {
+/// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the
+/// last write was a moment ago, answers after which time the figures may be written.
+pub(super) async fn count_nobody(
+    store: &dyn Store,
+    live: &LiveId,
+    epoch: Epoch,
+) -> StoreResult<Option<Duration>> {
     let (figures, peaks, arrived) = (Figures::default(), Peaks::default(), Arrived::default());
-    match store.count_live(&CountLive { live: live.clone(), epoch, figures, peaks, arrived }).await? {
-        CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await.map(|()| None),
+    match store
+        .count_live(&CountLive {
+            live: live.clone(),
+            epoch,
+            figures,
+            peaks,
+            arrived,
+        })
+        .await?
+    {
+        CountReply::Counted => store
+            .rank_lives(&[(live.clone(), figures)])
+            .await
+            .map(|()| None),
         CountReply::Early(left) => Ok(Some(left)),
         _ => Ok(None),
     }

@@ -1,8 +1,10 @@
-//! Puts what happened into the stream of events. A record notes its events first, see [`crate::store::Events`]; whoever
-//! looks at a record with pending events appends all of them, in their order, and settles them.
+//! Puts what happened into the stream of events. A record notes its events first, see
+//! [`crate::store::Events`]; whoever looks at a record with pending events appends all of them, in
+//! their order, and settles them.
 //!
-//! What could not be appended stays pending. The walk looks at each open or closing live once per `check-every`, and a
-//! close is finished only when its events are in the stream, so an event is never lost with its gateway.
+//! What could not be appended stays pending. The walk looks at each open or closing live once per
+//! `check-every`, and a close is finished only when its events are in the stream, so an event is
+//! never lost with its gateway.
 
 pub mod count_events;
 pub mod fan_events;
@@ -18,11 +20,25 @@ pub(crate) async fn announce<'a>(
     records: impl IntoIterator<Item = &'a LiveRecord>,
     kept: u64,
 ) -> StoreResult<()> {
-    let noted: Vec<_> = records.into_iter().filter(|record| !record.events.pending.is_empty()).collect();
-    let events: Vec<Event> =
-        noted.iter().flat_map(|record| record.events.pending.iter().map(|pending| event_of(record, pending))).collect();
+    let noted: Vec<_> = records
+        .into_iter()
+        .filter(|record| !record.events.pending.is_empty())
+        .collect();
+    let events: Vec<Event> = noted
+        .iter()
+        .flat_map(|record| {
+            record
+                .events
+                .pending
+                .iter()
+                .map(|pending| event_of(record, pending))
+        })
+        .collect();
     let mut left = events.as_slice();
-    while let Some((some, later)) = left.split_at_checked(one_append(left)).filter(|(some, _)| !some.is_empty()) {
+    while let Some((some, later)) = left
+        .split_at_checked(one_append(left))
+        .filter(|(some, _)| !some.is_empty())
+    {
         store.append_events(some, kept).await?;
         left = later;
     }
@@ -34,7 +50,11 @@ pub(crate) async fn announce<'a>(
 }
 
 /// As [`announce`] for one record. What fails is left to the walk.
-pub(crate) async fn announce_or_leave(store: &(impl Events + ?Sized), record: &LiveRecord, kept: u64) {
+pub(crate) async fn announce_or_leave(
+    store: &(impl Events + ?Sized),
+    record: &LiveRecord,
+    kept: u64,
+) {
     if let Err(why) = announce(store, [record], kept).await {
         tracing::warn!(live_id = %record.live, error = %why, "events were not written; the walk will write them");
     }
@@ -58,7 +78,12 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
     if let Value::Object(more) = more {
         data.extend(more);
     }
-    Event { id, kind, live: record.live.clone(), data: Value::Object(data).to_string() }
+    Event {
+        id,
+        kind,
+        live: record.live.clone(),
+        data: Value::Object(data).to_string(),
+    }
 }
 
 /// What every event begins with.
@@ -70,5 +95,8 @@ fn head(id: &str, (kind, live): (&str, &LiveId), (epoch, at): (u64, u64)) -> Map
         ("epoch", json!(epoch)),
         ("at", json!(at)),
     ];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

@@ -1,9 +1,10 @@
-//! Asks a source of fans outside the store, in a loop of its own, so that a slow or broken source holds up nothing
-//! else: not who leaves, not the store's checks.
+//! Asks a source of fans outside the store, in a loop of its own, so that a slow or broken source
+//! holds up nothing else: not who leaves, not the store's checks.
 //!
-//! The loop makes batches of the users whose fan check is due, and asks with a bounded number of calls at a time. A
-//! failed call's users are asked about again after a jittered wait; while the source is down, a circuit breaker lets
-//! one call try from time to time. Nobody is turned away meanwhile: known answers stay, unknown users are viewers.
+//! The loop makes batches of the users whose fan check is due, and asks with a bounded number of
+//! calls at a time. A failed call's users are asked about again after a jittered wait; while the
+//! source is down, a circuit breaker lets one call try from time to time. Nobody is turned away
+//! meanwhile: known answers stay, unknown users are viewers.
 
 mod breaker;
 mod waiting;
@@ -25,7 +26,10 @@ use crate::presence::Rooms;
 use crate::store::fans::{FanAnswers, FanError, FanLookup};
 
 /// The users of a failed call are asked about again.
-const BACKOFF: Backoff = Backoff { first: 250, longest: 4_000 };
+const BACKOFF: Backoff = Backoff {
+    first: 250,
+    longest: 4_000,
+};
 
 pub struct FanAsker {
     pub rooms: Arc<Rooms>,
@@ -66,7 +70,8 @@ impl FanAsker {
                     self.take_in(&mut work, asked);
                 }
                 () = self.rooms.to_ask.wait(), if !woken => woken = true,
-                // After a quiet time the round comes at once; in a busy time, once per flush interval.
+                // After a quiet time the round comes at once; in a busy time, once per flush
+                // interval.
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + millis(self.flush);
@@ -98,7 +103,9 @@ impl FanAsker {
             calls.spawn(async move {
                 let started = clock.now();
                 let answers = source.ask(&batch.streamer, &batch.users).await;
-                metrics.fan_source_seconds.observe((clock.now() - started) as f64 / 1_000.0);
+                metrics
+                    .fan_source_seconds
+                    .observe((clock.now() - started) as f64 / 1_000.0);
                 Metrics::count_result(
                     &metrics.fan_source_calls,
                     answers.as_ref().map_or_else(FanError::label, |_| "ok"),
@@ -138,7 +145,10 @@ impl FanAsker {
         self.metrics.fans_checked(answers.iter().flatten().copied());
         let known: std::collections::HashMap<_, _> = batch.users.iter().zip(answers).collect();
         for (Place { room, place, .. }, users) in &batch.parts {
-            let answers = users.iter().map(|user| known.get(user).copied().copied().flatten()).collect();
+            let answers = users
+                .iter()
+                .map(|user| known.get(user).copied().copied().flatten())
+                .collect();
             room.fans_answered(*place, users, &answers, now);
             if room.is_dirty(*place) && room.end().is_none() {
                 self.rooms.flush(room, *place);
@@ -154,7 +164,13 @@ impl FanAsker {
             // A slice that is queued already takes them along.
             if place.room.end().is_none() && place.room.queue_ask(place.place) {
                 let wait = BACKOFF.jittered(place.tries, rand::random());
-                work.retries.insert(Place { tries: place.tries + 1, ..place }, Duration::from_millis(wait));
+                work.retries.insert(
+                    Place {
+                        tries: place.tries + 1,
+                        ..place
+                    },
+                    Duration::from_millis(wait),
+                );
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The fan check: which users follow the streamer, asked in batches, never one by one.
 //!
-//! The flusher asks the store before it adds a user to the set. When the answers for a small slice expire, upkeep asks
-//! again, for many such slices in one call; the flusher does so for large ones. Unknown is not no: while the source is
-//! away, known answers are kept and unknown users wait as viewers. With `--fan-source token` the seats ask the viewers'
-//! tokens instead, and no check is ever due. A source elsewhere is asked by [`super::fan_asker`].
+//! The flusher asks the store before it adds a user to the set. When the answers for a small slice
+//! expire, upkeep asks again, for many such slices in one call; the flusher does so for large ones.
+//! Unknown is not no: while the source is away, known answers are kept and unknown users wait as
+//! viewers. With `--fan-source token` the seats ask the viewers' tokens instead, and no check is
+//! ever due. A source elsewhere is asked by [`super::fan_asker`].
 
 use std::sync::Arc;
 
@@ -49,8 +50,10 @@ impl FanCheck {
     }
 
     async fn renew_some(&self, expired: Vec<Expired>) {
-        let asked: Vec<_> =
-            expired.iter().map(|(room, _, fans)| (room.record.streamer.clone(), fans.users.clone())).collect();
+        let asked: Vec<_> = expired
+            .iter()
+            .map(|(room, _, fans)| (room.record.streamer.clone(), fans.users.clone()))
+            .collect();
         let answers = self.source.ask_each(&asked).await;
         let now = self.clock.now();
         for ((room, place, fans), answer) in expired.into_iter().zip(answers) {

@@ -1,12 +1,13 @@
-//! Works on the jobs that bring a status to the followers of its author, or take it from them: a pass of 1,000
-//! followers at a time, job after job in turn, so that a status reaches its first thousand at once however large the
-//! others are. Between its writes it rests for as long as they took, so that joins find Redis free at least half of the
-//! time.
+//! Works on the jobs that bring a status to the followers of its author, or take it from them: a
+//! pass of 1,000 followers at a time, job after job in turn, so that a status reaches its first
+//! thousand at once however large the others are. Between its writes it rests for as long as they
+//! took, so that joins find Redis free at least half of the time.
 //!
-//! What has a job decides nothing by itself: before each pass the worker looks whether the status stands. A job that
-//! adds ends when it does not. A job that removes begins when no write of one that adds can still arrive: those are
-//! refused 5 s after the look. So it waits until no such job is left, whose passes that failed are repeated after
-//! [`NO_WRITE_AFTER`], and at most that long: the job may be one of a gateway that is gone. So no status comes back.
+//! What has a job decides nothing by itself: before each pass the worker looks whether the status
+//! stands. A job that adds ends when it does not. A job that removes begins when no write of one
+//! that adds can still arrive: those are refused 5 s after the look. So it waits until no such job
+//! is left, whose passes that failed are repeated after [`NO_WRITE_AFTER`], and at most that long:
+//! the job may be one of a gateway that is gone. So no status comes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
-use crate::store::{Edge, FanoutTask, StatusState, Store, StoreResult, TakenJob, Timeline, states_of};
+use crate::store::{
+    Edge, FanoutTask, StatusState, Store, StoreResult, TakenJob, Timeline, states_of,
+};
 use crate::sync::feeds::Feeds;
 
 /// Followers of a pass.
@@ -28,10 +31,11 @@ const TOGETHER: usize = 250;
 const MOST_JOBS: usize = 64;
 /// How often a gateway looks for jobs of others.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long a look at the status is good for: then the pass ends, and the next one looks again. Together with the
-/// longest call, it is shorter than the time after which writes are refused.
+/// How long a look at the status is good for: then the pass ends, and the next one looks again.
+/// Together with the longest call, it is shorter than the time after which writes are refused.
 const FRESH: Duration = Duration::from_secs(2);
-/// This long after a look, no write that the look allowed can arrive any more. A pass that failed is repeated then.
+/// This long after a look, no write that the look allowed can arrive any more. A pass that failed
+/// is repeated then.
 const NO_WRITE_AFTER: Duration = Duration::from_secs(6);
 /// How long a job waits for the change that it tells of, which comes just after the job.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,7 +59,8 @@ struct Active {
     since: Instant,
     /// No pass before then.
     not_before: Instant,
-    /// Whether this gateway has seen that the status stands, or, if the job removes it, that it does not.
+    /// Whether this gateway has seen that the status stands, or, if the job removes it, that it
+    /// does not.
     is_due: bool,
     /// When this gateway saw first that the status stands no longer.
     fell: Option<Instant>,
@@ -80,7 +85,12 @@ impl Fanout {
             if more_wait && jobs.len() <= MOST_JOBS / 2 {
                 next_look = Instant::now();
             }
-            let wake = jobs.iter().map(|job: &Active| job.not_before).min().unwrap_or(next_look).min(next_look);
+            let wake = jobs
+                .iter()
+                .map(|job: &Active| job.not_before)
+                .min()
+                .unwrap_or(next_look)
+                .min(next_look);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -91,8 +101,12 @@ impl Fanout {
                 more_wait = self.take(&worker, &mut jobs).await;
                 next_look = Instant::now() + LOOK_EVERY;
             }
-            let Some(place) = jobs.iter().position(|job| job.not_before <= Instant::now()) else { continue };
-            let Some(mut job) = jobs.remove(place) else { continue };
+            let Some(place) = jobs.iter().position(|job| job.not_before <= Instant::now()) else {
+                continue;
+            };
+            let Some(mut job) = jobs.remove(place) else {
+                continue;
+            };
             let next = tokio::select! {
                 () = stop.cancelled() => return,
                 next = self.pass(&worker, &mut job) => next,
@@ -115,8 +129,8 @@ impl Fanout {
         }
     }
 
-    /// Takes jobs; the new ones come first. True if there were as many as this gateway has places, so that more may
-    /// wait.
+    /// Takes jobs; the new ones come first. True if there were as many as this gateway has places,
+    /// so that more may wait.
     async fn take(&self, worker: &GatewayId, jobs: &mut VecDeque<Active>) -> bool {
         let places = MOST_JOBS.saturating_sub(jobs.len());
         let taken = match self.store.take_fanouts(worker, places).await {
@@ -128,35 +142,51 @@ impl Fanout {
         };
         let is_full = taken.jobs.len() >= places;
         self.metrics.fanout_jobs.set(taken.unfinished as i64);
-        self.metrics.fanout_lag_seconds.set(taken.oldest.as_secs() as i64);
+        self.metrics
+            .fanout_lag_seconds
+            .set(taken.oldest.as_secs() as i64);
         let now = Instant::now();
         for taken in taken.jobs.into_iter().rev() {
             // This gateway may have it already, if it did not say so for long.
             jobs.retain(|job| job.taken.id != taken.id);
-            jobs.push_front(Active { taken, since: now, not_before: now, is_due: false, fell: None });
+            jobs.push_front(Active {
+                taken,
+                since: now,
+                not_before: now,
+                is_due: false,
+                fell: None,
+            });
         }
         is_full
     }
 
     /// Does a job for the next followers.
     async fn pass(&self, worker: &GatewayId, active: &mut Active) -> StoreResult<Next> {
-        // The writes of this pass are refused 5 s after this moment. The job is kept later, so the writes of a worker
-        // that is stopped anywhere below are refused before another takes the job over.
+        // The writes of this pass are refused 5 s after this moment. The job is kept later, so the
+        // writes of a worker that is stopped anywhere below are refused before another takes the
+        // job over.
         let looked = Instant::now();
         if !self.store.keep_fanout(worker, &active.taken).await? {
             return Ok(Next::Lost);
         }
         let job = active.taken.job.clone();
-        let state = states_of(self.store.as_ref(), std::slice::from_ref(&job.entry.id)).await.pop();
+        let state = states_of(self.store.as_ref(), std::slice::from_ref(&job.entry.id))
+            .await
+            .pop();
         let state = state.unwrap_or(Ok(StatusState::Unknown))?;
         let is_first = active.taken.done_to.is_none() && !active.is_due;
         let is_early = is_first && active.since.elapsed() < PATIENCE;
         match (job.task, state) {
             (FanoutTask::Add, StatusState::Stands(_)) => {}
-            (FanoutTask::Add, StatusState::Unknown) | (FanoutTask::Remove, StatusState::Stands(_)) if is_early => {
+            (FanoutTask::Add, StatusState::Unknown)
+            | (FanoutTask::Remove, StatusState::Stands(_))
+                if is_early =>
+            {
                 return Ok(Next::Wait(LOOK_AGAIN));
             }
-            (FanoutTask::Add, _) | (FanoutTask::Remove, StatusState::Stands(_)) => return Ok(Next::Done),
+            (FanoutTask::Add, _) | (FanoutTask::Remove, StatusState::Stands(_)) => {
+                return Ok(Next::Done);
+            }
             (FanoutTask::Remove, _) => {
                 let fell = *active.fell.get_or_insert_with(Instant::now);
                 let may_come_back = fell.elapsed() < NO_WRITE_AFTER;
@@ -170,12 +200,17 @@ impl Fanout {
         }
         active.is_due = true;
         let author = job.entry.id.author();
-        let page = self.store.follow_page(author, Edge::Followers, active.taken.done_to.as_ref(), PASS).await?;
+        let page = self
+            .store
+            .follow_page(author, Edge::Followers, active.taken.done_to.as_ref(), PASS)
+            .await?;
         let mut followers = page.chunks(TOGETHER);
         for together in followers.by_ref() {
             let began = Instant::now();
-            let to: Vec<Timeline> =
-                together.iter().map(|follower| Timeline::of_follower(follower.user.clone(), &job.entry.id)).collect();
+            let to: Vec<Timeline> = together
+                .iter()
+                .map(|follower| Timeline::of_follower(follower.user.clone(), &job.entry.id))
+                .collect();
             match job.task {
                 FanoutTask::Add => self.store.add_to_timelines(&job.entry, &to, looked).await?,
                 FanoutTask::Remove => self.store.remove_from_timelines(&job.entry.id, &to).await?,
@@ -191,12 +226,20 @@ impl Fanout {
             return Ok(Next::Done);
         }
         // The job's next turn may come late: whoever takes it over meanwhile goes on from here.
-        Ok(if self.store.keep_fanout(worker, &active.taken).await? { Next::Again } else { Next::Lost })
+        Ok(if self.store.keep_fanout(worker, &active.taken).await? {
+            Next::Again
+        } else {
+            Next::Lost
+        })
     }
 
-    /// Whether followers read the status from its author's own timeline. Decided by the job that adds it.
+    /// Whether followers read the status from its author's own timeline. Decided by the job that
+    /// adds it.
     async fn is_pulled(&self, active: &Active) -> StoreResult<bool> {
-        let (author, at) = (active.taken.job.entry.id.author(), active.taken.job.entry.at);
+        let (author, at) = (
+            active.taken.job.entry.id.author(),
+            active.taken.job.entry.at,
+        );
         let since = self.store.pulled_since(author).await?;
         if active.taken.job.task == FanoutTask::Remove {
             return Ok(since.is_some_and(|since| since <= at));

@@ -1,9 +1,10 @@
-//! Tells the followers of a user what the user does: that a live opened or ended, an announcement, and that it was
-//! deleted. The author's own timelines change at once. The followers' are many: a job is noted in the store, and
-//! [`super::fanout`] works on it.
+//! Tells the followers of a user what the user does: that a live opened or ended, an announcement,
+//! and that it was deleted. The author's own timelines change at once. The followers' are many: a
+//! job is noted in the store, and [`super::fanout`] works on it.
 //!
-//! A job is noted before the change that it tells of, or the change says by itself that it must be told: so a gateway
-//! that dies between the two leaves nothing untold. Also follows and unfollows come here, and whoever reads a feed.
+//! A job is noted before the change that it tells of, or the change says by itself that it must be
+//! told: so a gateway that dies between the two leaves nothing untold. Also follows and unfollows
+//! come here, and whoever reads a feed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use tokio::sync::Notify;
 use crate::base::clock::Clock;
 use crate::base::ids::{PostId, UserId};
 use crate::store::{
-    Content, Entry, FanoutTask, Job, LiveRecord, MAX_TIMELINE, MIN_TIMELINE, Post, ShownStatus, StatusId, StatusPage,
-    StatusState, Store, StoreResult, Timeline, View, forget_author, merge_author, refill, states_of, status_page,
-    take_back, withdraw, withdraw_live,
+    Content, Entry, FanoutTask, Job, LiveRecord, MAX_TIMELINE, MIN_TIMELINE, Post, ShownStatus,
+    StatusId, StatusPage, StatusState, Store, StoreResult, Timeline, View, forget_author,
+    merge_author, refill, states_of, status_page, take_back, withdraw, withdraw_live,
 };
 
 /// How long, and for how many users, this gateway remembers that it filled their timelines again.
@@ -45,8 +46,16 @@ pub enum Deleted {
 
 impl Feeds {
     pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
-        let filled = moka::sync::Cache::builder().time_to_live(FILLED.0).max_capacity(FILLED.1).build();
-        Self { store, clock, filled, jobs: Notify::new() }
+        let filled = moka::sync::Cache::builder()
+            .time_to_live(FILLED.0)
+            .max_capacity(FILLED.1)
+            .build();
+        Self {
+            store,
+            clock,
+            filled,
+            jobs: Notify::new(),
+        }
     }
 
     /// Waits until jobs were noted on this gateway.
@@ -56,11 +65,16 @@ impl Feeds {
 
     /// Notes a job; the worker here is told once the change is made that the job tells of.
     async fn note(&self, task: FanoutTask, entry: &Entry) -> StoreResult<()> {
-        self.store.enqueue_fanout(&Job { task, entry: entry.clone() }).await
+        self.store
+            .enqueue_fanout(&Job {
+                task,
+                entry: entry.clone(),
+            })
+            .await
     }
 
-    /// A live opened, whose streamer had so many followers before, if that is known. If the store fails, the next walk
-    /// finds that the live was not announced.
+    /// A live opened, whose streamer had so many followers before, if that is known. If the store
+    /// fails, the next walk finds that the live was not announced.
     pub async fn opened(&self, record: &LiveRecord, followers: Option<u64>) {
         if let Err(error) = self.announce(record, followers).await {
             tracing::debug!(live_id = %record.live, %error, "a live was not announced; the walk will do it");
@@ -68,7 +82,10 @@ impl Feeds {
     }
 
     async fn announce(&self, record: &LiveRecord, followers: Option<u64>) -> StoreResult<()> {
-        let (entry, on_air) = (Entry::of_live(record), Timeline::OnAir(record.streamer.clone()));
+        let (entry, on_air) = (
+            Entry::of_live(record),
+            Timeline::OnAir(record.streamer.clone()),
+        );
         if record.terms.invisible {
             return self.withdraw_ended(&on_air).await;
         }
@@ -83,7 +100,8 @@ impl Feeds {
             StoreResult::Ok(has_followers)
         };
         let ((), had_followers) = tokio::try_join!(self.withdraw_ended(&on_air), noted)?;
-        // After the note: it says that the live was announced. Whoever follows from now on finds it there.
+        // After the note: it says that the live was announced. Whoever follows from now on finds it
+        // there.
         let (store, entries) = (self.store.as_ref(), std::slice::from_ref(&entry));
         store.add_entries(&on_air, entries).await?;
         let noted_late = async {
@@ -101,12 +119,20 @@ impl Feeds {
         Ok(self.store.follower_count(author).await? > 0)
     }
 
-    /// Withdraws what ended unnoticed: an epoch whose record was lost before its close, an entry that came late.
+    /// Withdraws what ended unnoticed: an epoch whose record was lost before its close, an entry
+    /// that came late.
     async fn withdraw_ended(&self, on_air: &Timeline) -> StoreResult<()> {
-        let known = self.store.read_timelines(&[(on_air.clone(), None)], MAX_TIMELINE).await.pop();
+        let known = self
+            .store
+            .read_timelines(&[(on_air.clone(), None)], MAX_TIMELINE)
+            .await
+            .pop();
         let known = known.unwrap_or_else(|| Ok(Vec::new()))?;
         let statuses: Vec<StatusId> = known.iter().map(|entry| entry.id.clone()).collect();
-        for (entry, state) in known.iter().zip(states_of(self.store.as_ref(), &statuses).await) {
+        for (entry, state) in known
+            .iter()
+            .zip(states_of(self.store.as_ref(), &statuses).await)
+        {
             if state == Ok(StatusState::Over) {
                 withdraw(self.store.as_ref(), entry).await?;
             }
@@ -126,42 +152,88 @@ impl Feeds {
         self.jobs.notify_one();
     }
 
-    /// Announces those of these open lives that are not on air: a gateway died before it did, or the store lost some.
+    /// Announces those of these open lives that are not on air: a gateway died before it did, or
+    /// the store lost some.
     pub async fn announce_missing(&self, open: &[LiveRecord]) {
-        let on_air = |record: &LiveRecord| (Timeline::OnAir(record.streamer.clone()), Entry::of_live(record).id);
-        let open: Vec<&LiveRecord> = open.iter().filter(|record| !record.terms.invisible).collect();
-        let listed = self.store.are_on_timelines(&open.iter().copied().map(on_air).collect::<Vec<_>>()).await;
-        let missing = open.into_iter().zip(listed).filter(|(_, listed)| *listed == Ok(false));
-        stream::iter(missing).for_each_concurrent(AT_A_TIME, |(record, _)| self.opened(record, None)).await;
+        let on_air = |record: &LiveRecord| {
+            (
+                Timeline::OnAir(record.streamer.clone()),
+                Entry::of_live(record).id,
+            )
+        };
+        let open: Vec<&LiveRecord> = open
+            .iter()
+            .filter(|record| !record.terms.invisible)
+            .collect();
+        let listed = self
+            .store
+            .are_on_timelines(&open.iter().copied().map(on_air).collect::<Vec<_>>())
+            .await;
+        let missing = open
+            .into_iter()
+            .zip(listed)
+            .filter(|(_, listed)| *listed == Ok(false));
+        stream::iter(missing)
+            .for_each_concurrent(AT_A_TIME, |(record, _)| self.opened(record, None))
+            .await;
     }
 
     /// Makes an announcement now. `None` if its author has no profile.
-    pub async fn post(&self, author: &UserId, text: String, data: Option<String>) -> StoreResult<Option<ShownStatus>> {
+    pub async fn post(
+        &self,
+        author: &UserId,
+        text: String,
+        data: Option<String>,
+    ) -> StoreResult<Option<ShownStatus>> {
         if self.store.profile(author).await?.is_none() {
             return Ok(None);
         }
         let at = self.clock.unix();
-        let entry = Entry { at, id: StatusId::of_post(author.clone(), PostId::random()) };
+        let entry = Entry {
+            at,
+            id: StatusId::of_post(author.clone(), PostId::random()),
+        };
         let post = Post { at, text, data };
         self.note(FanoutTask::Add, &entry).await?;
         self.store.put_post(&entry.id, &post).await?;
         self.look_for_jobs();
-        Ok(Some(ShownStatus { entry, content: Content::Post(post) }))
+        Ok(Some(ShownStatus {
+            entry,
+            content: Content::Post(post),
+        }))
     }
 
     /// Deletes an announcement of this user.
     pub async fn delete(&self, user: &UserId, status: &StatusId) -> StoreResult<Deleted> {
-        let known = self.store.posts(std::slice::from_ref(status)).await.pop().unwrap_or(Ok(None))?;
+        let known = self
+            .store
+            .posts(std::slice::from_ref(status))
+            .await
+            .pop()
+            .unwrap_or(Ok(None))?;
         match known {
             // The status of a live is nobody's to delete: the live can be closed.
             None if status.live().is_some() => return Ok(Deleted::Another),
             None => return Ok(Deleted::Absent),
             Some(_) if status.author() != user => return Ok(Deleted::Another),
-            Some(post) => self.note(FanoutTask::Remove, &Entry { at: post.at, id: status.clone() }).await?,
+            Some(post) => {
+                self.note(
+                    FanoutTask::Remove,
+                    &Entry {
+                        at: post.at,
+                        id: status.clone(),
+                    },
+                )
+                .await?
+            }
         }
         let was_there = self.store.drop_post(status).await?;
         self.look_for_jobs();
-        Ok(if was_there { Deleted::Done } else { Deleted::Absent })
+        Ok(if was_there {
+            Deleted::Done
+        } else {
+            Deleted::Absent
+        })
     }
 
     /// A user follows an author now.
@@ -178,10 +250,17 @@ impl Feeds {
     }
 
     /// A page of what a user sees.
-    pub async fn page(&self, view: View<'_>, after: Option<&Entry>, limit: usize) -> StoreResult<StatusPage> {
+    pub async fn page(
+        &self,
+        view: View<'_>,
+        after: Option<&Entry>,
+        limit: usize,
+    ) -> StoreResult<StatusPage> {
         let store = self.store.as_ref();
         let page = status_page(store, view, after, limit).await?;
-        let (View::Feed(user) | View::Home(user)) = view else { return Ok(page) };
+        let (View::Feed(user) | View::Home(user)) = view else {
+            return Ok(page);
+        };
         if after.is_some() || self.filled.contains_key(user) || !self.is_short(user).await? {
             return Ok(page);
         }
@@ -194,7 +273,10 @@ impl Feeds {
     /// Whether a user's timelines have so few entries that they may lack some.
     async fn is_short(&self, user: &UserId) -> StoreResult<bool> {
         let (home, feed) = (Timeline::Home(user.clone()), Timeline::Feed(user.clone()));
-        let (home, feed) = tokio::try_join!(self.store.timeline_len(&home), self.store.timeline_len(&feed))?;
+        let (home, feed) = tokio::try_join!(
+            self.store.timeline_len(&home),
+            self.store.timeline_len(&feed)
+        )?;
         Ok(home.min(feed) < MIN_TIMELINE)
     }
 }

@@ -1,11 +1,11 @@
-//! The flusher brings the state in memory to the store: dirty slices take turns, each with one job at a time and one
-//! call in flight.
+//! The flusher brings the state in memory to the store: dirty slices take turns, each with one job
+//! at a time and one call in flight.
 //!
-//! A slice is dirty when a fan check is due, when the store must note who was seen, or when its desired state is
-//! unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a
-//! time, which bounds the calls that wait for the store. A slice that must be sent or read as a whole waits for its
-//! time under the [`ResyncLimit`]. A job that fails leaves the slice queued; the next attempt starts from the state at
-//! that time.
+//! A slice is dirty when a fan check is due, when the store must note who was seen, or when its
+//! desired state is unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most
+//! [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait for the store. A
+//! slice that must be sent or read as a whole waits for its time under the [`ResyncLimit`]. A job
+//! that fails leaves the slice queued; the next attempt starts from the state at that time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::sync::mend::Mender;
 use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::streamer_timeout::StreamerTimeout;
 
-/// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they wait for a node that
-/// hangs, and the slices on other nodes must not wait behind them.
+/// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they
+/// wait for a node that hangs, and the slices on other nodes must not wait behind them.
 pub const MAX_JOBS: usize = 128;
 
 /// A job that takes this long is waiting for a node that hangs.
@@ -46,14 +46,15 @@ const SLOW: Duration = Duration::from_millis(500);
 /// The most jobs at a time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
 
-/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush interval up to 32 times
-/// as much.
+/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush
+/// interval up to 32 times as much.
 const MAX_RETRY: Millis = 2_000;
 
 /// The same for the last flush, in ms: little time is left, and the store may be back any moment.
 const LAST_RETRY: Millis = 250;
 
-/// How long a slice that needs a new entry waits for this gateway's lease before it looks again, in ms.
+/// How long a slice that needs a new entry waits for this gateway's lease before it looks again, in
+/// ms.
 const REGISTER_WAIT: Millis = 500;
 
 /// Why a job did not do all it could.
@@ -91,8 +92,8 @@ pub struct Flusher {
 type Attempt = ((Audience, usize), u32);
 
 impl Flusher {
-    /// Runs until told to stop, and then until everything is flushed. It retries until the last slice succeeds, so the
-    /// caller that stops the flusher gives it a deadline.
+    /// Runs until told to stop, and then until everything is flushed. It retries until the last
+    /// slice succeeds, so the caller that stops the flusher gives it a deadline.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
         let mut pending: VecDeque<Attempt> = VecDeque::new();
@@ -112,17 +113,24 @@ impl Flusher {
                 }
             }
             while jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
-                let Some(next) = pending.pop_front() else { break };
+                let Some(next) = pending.pop_front() else {
+                    break;
+                };
                 let (this, slow) = (self.clone(), slow.clone());
                 jobs.spawn(async move {
                     let ((audience, place), _) = &next;
                     let slice = &audience.slices()[*place].id;
                     let span = tracing::debug_span!("flush", set = %slice.set, slice = slice.index);
-                    let outcome = slow.watch(this.job(audience, *place)).instrument(span).await;
+                    let outcome = slow
+                        .watch(this.job(audience, *place))
+                        .instrument(span)
+                        .await;
                     (next, outcome)
                 });
             }
-            self.metrics.flush_queue.set((pending.len() + retries.len()) as i64);
+            self.metrics
+                .flush_queue
+                .set((pending.len() + retries.len()) as i64);
             self.metrics.flush_in_flight.set(jobs.len() as i64);
 
             let is_idle = jobs.is_empty() && pending.is_empty() && retries.is_empty();
@@ -132,7 +140,8 @@ impl Flusher {
             tokio::select! {
                 () = stop.cancelled(), if !stopping => {}
                 Some(done) = jobs.join_next(), if !jobs.is_empty() => {
-                    // A job that panicked has lost its slice's turn. That is a bug, and the wiring stops the process.
+                    // A job that panicked has lost its slice's turn. That is a bug, and the wiring
+                    // stops the process.
                     let Ok((((audience, place), tries), outcome)) = done else { return };
                     let slice = &audience.slices()[place];
                     let (wait, tries) = match outcome {
@@ -155,7 +164,8 @@ impl Flusher {
                 }
                 () = slow.more() => {}
                 () = self.rooms.to_flush.wait(), if !woken => woken = true,
-                // After a quiet time the round comes at once; in a busy time, once per flush interval.
+                // After a quiet time the round comes at once; in a busy time, once per flush
+                // interval.
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + if stopping { 0 } else { flush };
@@ -186,7 +196,9 @@ impl Flusher {
                 }
             }
         }
-        self.metrics.flush_seconds.observe((self.clock.now() - started) as f64 / 1_000.0);
+        self.metrics
+            .flush_seconds
+            .observe((self.clock.now() - started) as f64 / 1_000.0);
         outcome
     }
 
@@ -198,30 +210,40 @@ impl Flusher {
         };
         let own = self.gateways.own.incarnation();
         let context = TurnContext {
-            known_open: self.clock.now().saturating_sub(audience.confirmed_open_at()) < millis(self.lease),
+            known_open: self
+                .clock
+                .now()
+                .saturating_sub(audience.confirmed_open_at())
+                < millis(self.lease),
             limit: audience.call_limit(self.gateways.removals_a_call()),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
         while !audience.has_ended() {
             let now = self.clock.now();
             if self.gateways.own.incarnation().number != own.number {
-                // The gateway was buried meanwhile: nothing more may be registered under the old id.
+                // The gateway was buried meanwhile: nothing more may be registered under the old
+                // id.
                 return Ok(Some(now));
             }
             if slice.lock().registers_next() && !self.may_register() {
                 return Ok(Some(now + REGISTER_WAIT));
             }
-            // The guard lives in this statement only: the lock is free again before the step is taken.
+            // The guard lives in this statement only: the lock is free again before the step is
+            // taken.
             let step = slice.lock().next_step(&mut turn);
             match step {
                 Step::CheckRecord => self.keep(audience).await?,
-                Step::Call(draft) => turn.note_verdict(self.apply((audience, place), (&own.id, &draft)).await?),
+                Step::Call(draft) => {
+                    turn.note_verdict(self.apply((audience, place), (&own.id, &draft)).await?)
+                }
                 // No call can be made before this step, so the wait holds nothing up.
-                Step::Reassert | Step::ReadBack => match self.resync_limit.at(slice, self.clock.now()) {
-                    None if step == Step::Reassert => self.reassert(audience, place).await?,
-                    None => self.read_back(audience, place, &own.id).await?,
-                    Some(at) => return Ok(Some(at)),
-                },
+                Step::Reassert | Step::ReadBack => {
+                    match self.resync_limit.at(slice, self.clock.now()) {
+                        None if step == Step::Reassert => self.reassert(audience, place).await?,
+                        None => self.read_back(audience, place, &own.id).await?,
+                        Some(at) => return Ok(Some(at)),
+                    }
+                }
                 Step::Over => self.fence_says_over(audience).await?,
                 Step::GiveUp => {
                     let what = "members keep changing that only this gateway may change";
@@ -234,21 +256,26 @@ impl Flusher {
         if let Audience::Room(room) = audience {
             self.record_attendance(room, place).await;
             if room.unrecorded.waiting(place) > 0 && room.end().is_none() {
-                return Err(StoreError::Lost("a part of the store that keeps attendance".to_owned()).into());
+                return Err(StoreError::Lost(
+                    "a part of the store that keeps attendance".to_owned(),
+                )
+                .into());
             }
         }
         if let Audience::Platform(platform) = audience {
             self.note_seen(platform, place).await?;
         }
         slice.lock().end_turn();
-        // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to itself.
+        // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to
+        // itself.
         if audience.is_dirty(place) && !audience.has_ended() {
             self.rooms.flush(audience, place);
         }
         Ok(None)
     }
 
-    /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
+    /// Asks who of the new and the expired are fans. What has no answer is asked again with the
+    /// next turn.
     async fn check_fans(&self, room: &Room, place: usize) -> Result<(), FanError> {
         // Only users who wait now: users who join during the check have the next turn.
         let mut waiting = room.due_in_turn(place);
@@ -261,7 +288,8 @@ impl Flusher {
             }
             match self.fans.ask(&room.record.streamer, &users).await {
                 Ok(answers) => {
-                    all_known = room.fans_answered(place, &users, &answers, self.clock.now()) && all_known;
+                    all_known =
+                        room.fans_answered(place, &users, &answers, self.clock.now()) && all_known;
                 }
                 Err(why) => {
                     room.return_unchecked(place, &users);
@@ -269,11 +297,15 @@ impl Flusher {
                 }
             }
         }
-        if all_known { Ok(()) } else { Err(FanError::Partly) }
+        if all_known {
+            Ok(())
+        } else {
+            Err(FanError::Partly)
+        }
     }
 
-    /// Some users came and went, so no change of the set says when they were here last. Notes that of users online in
-    /// the store, and of streamers for their timeouts.
+    /// Some users came and went, so no change of the set says when they were here last. Notes that
+    /// of users online in the store, and of streamers for their timeouts.
     async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
         loop {
             let seen = platform.take_seen(place);
@@ -281,10 +313,14 @@ impl Flusher {
                 return Ok(());
             }
             if *platform.set() == OnlineSet::Streamers {
-                seen.iter().for_each(|(streamer, at)| self.streamer_timeout.left(streamer, Some(*at)));
+                seen.iter()
+                    .for_each(|(streamer, at)| self.streamer_timeout.left(streamer, Some(*at)));
                 continue;
             }
-            let told: Vec<_> = seen.iter().map(|(user, at)| (user.clone(), self.unix(*at))).collect();
+            let told: Vec<_> = seen
+                .iter()
+                .map(|(user, at)| (user.clone(), self.unix(*at)))
+                .collect();
             if let Err(why) = self.store.note_seen(&told, Duration::ZERO).await {
                 platform.note_seen(place, seen);
                 return Err(why);
@@ -292,13 +328,18 @@ impl Flusher {
         }
     }
 
-    /// Tells the store which fans come. Those for whom a part of it is away wait, and the others do not.
+    /// Tells the store which fans come. Those for whom a part of it is away wait, and the others do
+    /// not.
     async fn record_attendance(&self, room: &Room, place: usize) {
         let mut waiting = room.unrecorded.waiting(place);
         while waiting > 0 {
             let users = room.unrecorded.take(place);
             waiting = waiting.saturating_sub(users.len().max(1));
-            let missed = match self.store.note_attendance(&room.record.live_epoch(), &users).await {
+            let missed = match self
+                .store
+                .note_attendance(&room.record.live_epoch(), &users)
+                .await
+            {
                 Ok(missed) => missed,
                 Err(_) => users,
             };
@@ -317,12 +358,16 @@ impl Flusher {
 
     /// The Unix time of a moment on this gateway's clock.
     fn unix(&self, at: Millis) -> UnixMillis {
-        self.clock.unix().saturating_sub(self.clock.now().saturating_sub(at))
+        self.clock
+            .unix()
+            .saturating_sub(self.clock.now().saturating_sub(at))
     }
 
     /// Whether this gateway may make entries now.
     fn may_register(&self) -> bool {
-        self.gateways.own.may_register(self.clock.now(), self.lease_refresh * 5 / 2)
+        self.gateways
+            .own
+            .may_register(self.clock.now(), self.lease_refresh * 5 / 2)
     }
 
     async fn apply(
@@ -331,16 +376,20 @@ impl Flusher {
         (own, draft): (&GatewayId, &Draft),
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
-        // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
+        // Before they are in the set: whoever was in it is in the attendance, even if this gateway
+        // dies now.
         if let Audience::Room(room) = audience {
             room.unrecorded.add(place, &draft.fans);
             self.record_attendance(room, place).await;
         }
-        // The gateway may have been frozen, or buried, since it was asked whether it may make entries.
+        // The gateway may have been frozen, or buried, since it was asked whether it may make
+        // entries.
         let present = self.gateways.own.incarnation().id == *own;
         if !present || (draft.follows.is_none() && !self.may_register()) {
             slice.lock().failed(draft);
-            return Err(StoreError::Lost("the lease, before an entry was made".to_owned()));
+            return Err(StoreError::Lost(
+                "the lease, before an entry was made".to_owned(),
+            ));
         }
         let left = audience.left(place, &draft.leaves);
         let telling = audience.telling(place, draft);
@@ -353,7 +402,11 @@ impl Flusher {
             known: slice.newest_size(),
             joins: draft.joins.clone(),
             fans: draft.fans.clone(),
-            since: audience.since(place, draft.joins.iter().chain(&draft.fans), self.clock.unix()),
+            since: audience.since(
+                place,
+                draft.joins.iter().chain(&draft.fans),
+                self.clock.unix(),
+            ),
             lives: telling.lives.clone(),
             leaves: draft.leaves.clone(),
             left: left.as_deref().map(|left| self.unix_times(left)),
@@ -378,7 +431,8 @@ impl Flusher {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by(draft.len() as u64);
                 audience.note_left_told(place, &draft.leaves, left.as_deref());
-                self.rooms.note_size(audience, place, view.size, self.clock.now());
+                self.rooms
+                    .note_size(audience, place, view.size, self.clock.now());
                 if slice.id.set == OnlineSet::Streamers {
                     let heard = left.unwrap_or_default();
                     let gone = draft.leaves.iter().zip(heard);
@@ -397,24 +451,31 @@ impl Flusher {
             // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {
                 self.gateways.own.doubt();
-                audience.room().iter().for_each(|room| self.outbox.doubt(&room.record.live));
+                audience
+                    .room()
+                    .iter()
+                    .for_each(|room| self.outbox.doubt(&room.record.live));
             }
             ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Old | ApplyReply::Late(_) => {}
         }
         Ok(verdict)
     }
 
-    /// Has the gateways that want to know told who came to lives and who left them, as the store knows by now.
+    /// Has the gateways that want to know told who came to lives and who left them, as the store
+    /// knows by now.
     fn pass_on(&self, moved: Vec<(LiveId, UserId)>, anybody: bool) {
         if anybody {
             self.rooms.anybody_moved();
         }
-        // This gateway has no room of these lives, so it does not know whether anybody listens there.
+        // This gateway has no room of these lives, so it does not know whether anybody listens
+        // there.
         let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
         for (live, user) in self.rooms.moved(moved) {
             elsewhere.entry(live).or_default().push(user);
         }
-        elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(&live, &users));
+        elsewhere
+            .into_iter()
+            .for_each(|(live, users)| self.outbox.moved(&live, &users));
     }
 
     /// Makes sure that the epoch is still open. The platform's always is, and has no record.
@@ -428,11 +489,14 @@ impl Flusher {
     async fn fence_says_over(&self, audience: &Audience) -> StoreResult<()> {
         match audience {
             Audience::Room(room) => self.keeper.fence_says_over(room).await,
-            Audience::Platform(_) => Err(StoreError::Nonsense("a fence ends a set of the platform".to_owned())),
+            Audience::Platform(_) => Err(StoreError::Nonsense(
+                "a fence ends a set of the platform".to_owned(),
+            )),
         }
     }
 
-    /// Sends everybody again after the entry was lost, if the record says that the epoch is still open.
+    /// Sends everybody again after the entry was lost, if the record says that the epoch is still
+    /// open.
     async fn reassert(&self, audience: &Audience, place: usize) -> StoreResult<()> {
         self.keep(audience).await?;
         if !audience.has_ended() && audience.slices()[place].lock().reassert() {
@@ -450,18 +514,25 @@ impl Flusher {
         }
     }
 
-    /// The store lost in which lives users are, or has it wrong. So this gateway no longer knows who moved.
+    /// The store lost in which lives users are, or has it wrong. So this gateway no longer knows
+    /// who moved.
     fn forget_moves(&self, audience: &Audience, place: usize) {
         if let Audience::Platform(platform) = audience {
             platform.forget_moves(place);
         }
     }
 
-    /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
-    async fn read_back(&self, audience: &Audience, place: usize, own: &GatewayId) -> StoreResult<()> {
+    /// Reads what the store holds for this gateway in the slice; the next calls settle the
+    /// difference.
+    async fn read_back(
+        &self,
+        audience: &Audience,
+        place: usize,
+        own: &GatewayId,
+    ) -> StoreResult<()> {
         let slice = &audience.slices()[place];
-        // The entry first: a call that is applied while the pages are read changes its number, and the store then
-        // refuses the next call.
+        // The entry first: a call that is applied while the pages are read changes its number, and
+        // the store then refuses the next call.
         let reading = self.store.read_slice(&slice.id, own).await?;
         let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
         let held = self.store.held_members(&slice.id, own).await?;

@@ -1,6 +1,7 @@
-//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan,
-//! sockets of the user that asked for friends look again whom the user follows, and the user's timelines follow. The
-//! walk tells the gateways, too, once it has finished a change that was left.
+//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the
+//! user is a fan, sockets of the user that asked for friends look again whom the user follows, and
+//! the user's timelines follow. The walk tells the gateways, too, once it has finished a change
+//! that was left.
 
 use std::sync::Arc;
 
@@ -32,8 +33,14 @@ impl Follows {
         Ok(changed)
     }
 
-    /// Tells of a change that the store made, or may have made. A change that it makes later is told by the walk.
-    fn tell_of(&self, changed: StoreResult<bool>, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+    /// Tells of a change that the store made, or may have made. A change that it makes later is
+    /// told by the walk.
+    fn tell_of(
+        &self,
+        changed: StoreResult<bool>,
+        user: &UserId,
+        streamer: &UserId,
+    ) -> StoreResult<bool> {
         if !changed.as_ref().is_err_and(StoreError::did_nothing) {
             self.tell(user, streamer);
         }

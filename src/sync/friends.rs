@@ -1,9 +1,11 @@
-//! Tells viewers which of their friends are in the live with them ([`crate::presence::friends_here`]). Reads whom a
-//! viewer follows once, and again after a change of it. Reads where those users are when they move: the gateway on
-//! which they do publishes it after the store knows. So the cost follows joins, leaves and follows, not time. What one
-//! user has read by joining again and again is bounded: beyond it, that user's answers come later.
+//! Tells viewers which of their friends are in the live with them
+//! ([`crate::presence::friends_here`]). Reads whom a viewer follows once, and again after a change
+//! of it. Reads where those users are when they move: the gateway on which they do publishes it
+//! after the store knows. So the cost follows joins, leaves and follows, not time. What one user
+//! has read by joining again and again is bounded: beyond it, that user's answers come later.
 //!
-//! What is read because messages may have been missed is spread over time, as everything that is read after an outage.
+//! What is read because messages may have been missed is spread over time, as everything that is
+//! read after an outage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,15 +66,25 @@ impl FriendsTask {
             }
             let now = self.clock.now();
             let mut rooms = self.rooms.to_befriend.take();
-            rooms.iter().for_each(|room| drop(later.remove(&room.record.live_epoch())));
+            rooms
+                .iter()
+                .for_each(|room| drop(later.remove(&room.record.live_epoch())));
             let due = later.extract_if(.., |_, (at, _)| *at <= now);
             rooms.extend(due.map(|(_, (_, room))| room));
             let served = stream::iter(rooms).map(|room| async {
                 let again = self.serve(&room).await;
                 again.map(|at| (room.record.live_epoch(), (at, room)))
             });
-            later.extend(served.buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect::<Vec<_>>().await);
-            self.metrics.friends_followed.set(self.rooms.follows.kept() as i64);
+            later.extend(
+                served
+                    .buffer_unordered(AT_A_TIME)
+                    .filter_map(std::future::ready)
+                    .collect::<Vec<_>>()
+                    .await,
+            );
+            self.metrics
+                .friends_followed
+                .set(self.rooms.follows.kept() as i64);
         }
     }
 
@@ -123,7 +135,11 @@ impl FriendsTask {
 
     fn pace(&self, now: Millis) -> Pace {
         let from = self.doubts_from.load(Ordering::Relaxed);
-        if now < from { Pace::From(from) } else { Pace::Free }
+        if now < from {
+            Pace::From(from)
+        } else {
+            Pace::Free
+        }
     }
 
     /// Does some work; `Err` has what is left of it.
@@ -145,7 +161,9 @@ impl FriendsTask {
                 Ok(known) => {
                     self.note_read(users.len());
                     let (roster, own) = (self.gateways.roster(), self.gateways.id());
-                    let seen = known.iter().map(|words| sighting(&room.record.live, words, (&roster, &own)));
+                    let seen = known
+                        .iter()
+                        .map(|words| sighting(&room.record.live, words, (&roster, &own)));
                     room.friends.looked(users.iter().zip(seen));
                     Ok(())
                 }
@@ -189,7 +207,10 @@ impl FriendsTask {
                 return Err(why);
             }
         };
-        let read = FollowsRead { users: users.into(), partial };
+        let read = FollowsRead {
+            users: users.into(),
+            partial,
+        };
         recent.end(user, reading, &read, self.clock.now());
         self.note_read(read.users.len());
         Ok(read)
@@ -200,24 +221,41 @@ impl FriendsTask {
             self.rooms.publish(room);
         }
         let message = self.outbox.friends_asked();
-        self.store.publish(&Channel::Live(room.record.live.clone()), message).await?;
+        self.store
+            .publish(&Channel::Live(room.record.live.clone()), message)
+            .await?;
         self.metrics.words_sent.inc();
         Ok(())
     }
 
     /// Has what is in doubt wait for as long as so many users are worth.
     fn note_read(&self, users: usize) {
-        let from = self.doubts_from.load(Ordering::Relaxed).max(self.clock.now());
-        self.doubts_from.store(from + users as u64 / DOUBTED_PER_MS, Ordering::Relaxed);
+        let from = self
+            .doubts_from
+            .load(Ordering::Relaxed)
+            .max(self.clock.now());
+        self.doubts_from
+            .store(from + users as u64 / DOUBTED_PER_MS, Ordering::Relaxed);
     }
 }
 
 /// What these words say of whether a user is in a live.
-fn sighting(live: &LiveId, words: &[(GatewayId, LiveId)], (roster, own): (&Roster, &GatewayId)) -> Sighting {
-    let mut says = words.iter().filter(|(_, there)| there == live).map(|(gateway, _)| gateway);
+fn sighting(
+    live: &LiveId,
+    words: &[(GatewayId, LiveId)],
+    (roster, own): (&Roster, &GatewayId),
+) -> Sighting {
+    let mut says = words
+        .iter()
+        .filter(|(_, there)| there == live)
+        .map(|(gateway, _)| gateway);
     let is_living = |gateway: &GatewayId| gateway == own || roster.counts(gateway);
     if says.clone().any(is_living) {
         return Sighting::Here;
     }
-    if says.any(|gateway| roster.is_unknown(gateway)) { Sighting::Unsure } else { Sighting::Gone }
+    if says.any(|gateway| roster.is_unknown(gateway)) {
+        Sighting::Unsure
+    } else {
+        Sighting::Gone
+    }
 }

@@ -1,5 +1,6 @@
-//! Writes what a back end says about an open live to its clients. The HTTP API calls it. The script that writes also
-//! publishes that the record changed, so every gateway with a room of the live reads it at once.
+//! Writes what a back end says about an open live to its clients. The HTTP API calls it. The script
+//! that writes also publishes that the record changed, so every gateway with a room of the live
+//! reads it at once.
 
 use std::sync::Arc;
 
@@ -20,11 +21,21 @@ impl InfoWriter {
     /// Writes the information about this epoch; `None` clears it. Answers what is written now.
     ///
     /// # Errors
-    /// The epoch is over, or the store failed: then the information may have been written all the same.
-    pub async fn write(&self, record: &LiveRecord, json: Option<Arc<str>>) -> Result<Info, LiveError> {
+    /// The epoch is over, or the store failed: then the information may have been written all the
+    /// same.
+    pub async fn write(
+        &self,
+        record: &LiveRecord,
+        json: Option<Arc<str>>,
+    ) -> Result<Info, LiveError> {
         let LiveRecord { live, epoch, .. } = record;
         let message = self.outbox.record_changed();
-        let wish = WriteInfo { live: live.clone(), epoch: *epoch, json: json.clone(), message };
+        let wish = WriteInfo {
+            live: live.clone(),
+            epoch: *epoch,
+            json: json.clone(),
+            message,
+        };
         let mut reply = self.store.write_info(&wish).await?;
         let room = self.rooms.of_epoch(record);
         if let (InfoReply::Absent, Some(room)) = (&reply, &room) {

@@ -1,5 +1,5 @@
-//! Tells the store that this gateway holds a live open, and learns whether it still is. Ends the room if the epoch is
-//! over. The flusher and the checker call it.
+//! Tells the store that this gateway holds a live open, and learns whether it still is. Ends the
+//! room if the epoch is over. The flusher and the checker call it.
 
 use std::sync::Arc;
 
@@ -20,14 +20,24 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Tells the store that this gateway holds the live open. A record that the store lost is written again.
+    /// Tells the store that this gateway holds the live open. A record that the store lost is
+    /// written again.
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
         let now = self.clock.now();
         let peaks = room.sure_peaks();
         let info = room.info.newest().info.clone();
         let (removals, known) = (room.bans.last(), info.version);
-        let told = LiveRecord { peaks, removals, info, ..room.record.clone() };
-        let removals = match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
+        let told = LiveRecord {
+            peaks,
+            removals,
+            info,
+            ..room.record.clone()
+        };
+        let removals = match self
+            .store
+            .keep_live(&told, &self.outbox.live_doubted())
+            .await?
+        {
             Standing::Over(record) => return self.lives.let_go(room, record).await,
             Standing::Open { removals, info } => {
                 if info > known {
@@ -39,7 +49,9 @@ impl Keeper {
                 tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
                 // The store lost the bans with the record.
                 if room.record.terms.attendance {
-                    self.store.begin_attendance(&room.record.live_epoch(), &room.record.attended()).await?;
+                    self.store
+                        .begin_attendance(&room.record.live_epoch(), &room.record.attended())
+                        .await?;
                 }
                 self.rooms.publish(room);
                 room.counting.require(now);
@@ -62,8 +74,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Handles a fence that says that the epoch is over. Usually the record says so too. If the store lost the record's
-    /// close but kept the fence, the live is closed once more, since its slices accept nobody.
+    /// Handles a fence that says that the epoch is over. Usually the record says so too. If the
+    /// store lost the record's close but kept the fence, the live is closed once more, since its
+    /// slices accept nobody.
     pub async fn fence_says_over(&self, room: &Arc<Room>) -> StoreResult<()> {
         self.keep(room).await?;
         if room.end().is_none() {
@@ -71,7 +84,9 @@ impl Keeper {
                 live_id = %room.record.live, epoch = %room.record.epoch,
                 "a fence is ahead of the live's record; closing the live"
             );
-            self.lives.close_quietly(&room.record, CloseReason::Requested).await?;
+            self.lives
+                .close_quietly(&room.record, CloseReason::Requested)
+                .await?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Renews this gateway's lease each `lease-refresh`. The lease alone says that the gateway lives. With each renewal the
-//! gateway looks at all leases ([`crate::presence::gateways`]).
+//! Renews this gateway's lease each `lease-refresh`. The lease alone says that the gateway lives.
+//! With each renewal the gateway looks at all leases ([`crate::presence::gateways`]).
 //!
-//! A gateway that finds itself buried registers everything again under a new id ([`crate::presence::own_lease`]). A
-//! lost lease begins again under the same id; the store may have lost anything with it, so everything is checked at
-//! once.
+//! A gateway that finds itself buried registers everything again under a new id
+//! ([`crate::presence::own_lease`]). A lost lease begins again under the same id; the store may
+//! have lost anything with it, so everything is checked at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,13 +41,16 @@ impl LeaseKeeper {
             let asked = self.clock.now();
             number += 1;
             let wait = self.renew(&mut held, number).await;
-            // An attempt that took much longer than a call may take tells only that the process stood still meanwhile.
+            // An attempt that took much longer than a call may take tells only that the process
+            // stood still meanwhile.
             let took = Duration::from_millis(self.clock.now().saturating_sub(asked));
             if took <= SLOWEST_CALL + self.refresh {
                 self.gateways.own.note_attempt(self.clock.now());
             }
             let late = self.gateways.own_lease_is_late(self.clock.now());
-            self.gateways.own.set_out_of_touch(late || *self.store.health().borrow() == Health::Down);
+            self.gateways
+                .own
+                .set_out_of_touch(late || *self.store.health().borrow() == Health::Down);
             if std::mem::replace(&mut was_late, late) != late {
                 self.rooms.count_all();
                 self.report(late);
@@ -63,9 +66,13 @@ impl LeaseKeeper {
         if !late {
             tracing::info!("this gateway renewed its lease");
         } else if self.gateways.own.was_ever_renewed() {
-            tracing::warn!("this gateway has not renewed its lease in time, so its counts are partial");
+            tracing::warn!(
+                "this gateway has not renewed its lease in time, so its counts are partial"
+            );
         } else {
-            tracing::warn!("this gateway has no lease: its counts are partial, and its fans are not in the store");
+            tracing::warn!(
+                "this gateway has no lease: its counts are partial, and its fans are not in the store"
+            );
         }
     }
 
@@ -74,7 +81,12 @@ impl LeaseKeeper {
         let asked = self.clock.now();
         let own = self.gateways.own.incarnation();
         let burials = self.gateways.burials(asked);
-        let renewal = RenewLease { gateway: own.id.clone(), held: *held, number, burials };
+        let renewal = RenewLease {
+            gateway: own.id.clone(),
+            held: *held,
+            number,
+            burials,
+        };
         let leases = match self.store.renew_lease(&renewal).await {
             Ok(LeaseReply::Renewed(leases)) => leases,
             Ok(LeaseReply::Dead) => {
@@ -107,7 +119,9 @@ impl LeaseKeeper {
         let were_unproven = self.gateways.own.are_peers_unproven();
         let is_anew = held.is_none() && own.number > 1;
         *held = Some(leases.own);
-        let change = self.gateways.looked(&own.id, &leases, (asked, self.clock.now()));
+        let change = self
+            .gateways
+            .looked(&own.id, &leases, (asked, self.clock.now()));
         if was_lost || is_anew {
             self.gateways.doubt();
         }
@@ -115,7 +129,11 @@ impl LeaseKeeper {
             self.rooms.count_all();
         }
         for gateway in &change.died {
-            if renewal.burials.iter().any(|burial| burial.gateway == *gateway) {
+            if renewal
+                .burials
+                .iter()
+                .any(|burial| burial.gateway == *gateway)
+            {
                 tracing::warn!(gateway_id = %gateway, "a gateway has not renewed its lease; it is buried");
                 self.metrics.buried.inc();
             }
@@ -123,7 +141,13 @@ impl LeaseKeeper {
         if change.roster {
             self.checks.roster_changed(&self.gateways.roster());
         }
-        let due = self.gateways.next_look().unwrap_or(Millis::MAX).saturating_sub(self.clock.now());
-        self.refresh.mul_f64(rand::random_range(0.9..1.0)).min(Duration::from_millis(due.max(20)))
+        let due = self
+            .gateways
+            .next_look()
+            .unwrap_or(Millis::MAX)
+            .saturating_sub(self.clock.now());
+        self.refresh
+            .mul_f64(rand::random_range(0.9..1.0))
+            .min(Duration::from_millis(due.max(20)))
     }
 }

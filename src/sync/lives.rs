@@ -1,6 +1,8 @@
-//! Opens, finds, closes and describes lives. Sessions, the HTTP API, the checks and the walk call it.
+//! Opens, finds, closes and describes lives. Sessions, the HTTP API, the checks and the walk call
+//! it.
 //!
-//! A caller that goes away does not stop an open or a close half way: both run in a task of their own.
+//! A caller that goes away does not stop an open or a close half way: both run in a task of their
+//! own.
 
 mod closing;
 mod opening;
@@ -18,15 +20,17 @@ use tracing::Instrument;
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::presence::Room;
-use crate::store::{CloseReason, LiveRecord, LiveState, PastLive, StoreError, StoreResult, Summary};
+use crate::store::{
+    CloseReason, LiveRecord, LiveState, PastLive, StoreError, StoreResult, Summary,
+};
 
 pub(crate) use closing::{finish_in_store, leave_channel};
 pub use parts::LivesParts;
 pub(crate) use parts::known_record;
 pub use types::{LiveError, LiveView, OpenWish, Opened};
 
-/// How long, and for how many lives, this gateway remembers that a live is not open. It bounds what clients that ask
-/// for lives that do not exist can cost the store.
+/// How long, and for how many lives, this gateway remembers that a live is not open. It bounds what
+/// clients that ask for lives that do not exist can cost the store.
 const NOT_OPEN: (Duration, u64) = (Duration::from_secs(1), 10_000);
 
 /// What a look-up tells everybody who waits for it: the room of an open live.
@@ -41,8 +45,15 @@ pub struct Lives {
 
 impl Lives {
     pub fn new(parts: LivesParts) -> Self {
-        let not_open = moka::sync::Cache::builder().time_to_live(NOT_OPEN.0).max_capacity(NOT_OPEN.1).build();
-        Self { parts: Arc::new(parts), look_ups: DashMap::new(), not_open }
+        let not_open = moka::sync::Cache::builder()
+            .time_to_live(NOT_OPEN.0)
+            .max_capacity(NOT_OPEN.1)
+            .build();
+        Self {
+            parts: Arc::new(parts),
+            look_ups: DashMap::new(),
+            not_open,
+        }
     }
 
     pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
@@ -60,7 +71,8 @@ impl Lives {
         if self.not_open.contains_key(live) {
             return Err(LiveError::NotOpen(live.clone()));
         }
-        // A look-up that was under way may have read the record before the live was opened; a second one has not.
+        // A look-up that was under way may have read the record before the live was opened; a
+        // second one has not.
         let found = match self.look_up(live).await {
             (Err(LiveError::NotOpen(_)), false) => self.look_up(live).await.0,
             (found, _) => found,
@@ -71,8 +83,8 @@ impl Lives {
         found
     }
 
-    /// All callers that come while a look-up is under way share its result, even a failure. No result is kept. Returns
-    /// whether this caller began the look-up, too.
+    /// All callers that come while a look-up is under way share its result, even a failure. No
+    /// result is kept. Returns whether this caller began the look-up, too.
     async fn look_up(&self, live: &LiveId) -> (FoundRoom, bool) {
         let cell = self.look_ups.entry(live.clone()).or_default().clone();
         let mut began = false;
@@ -81,13 +93,14 @@ impl Lives {
             self.parts.load(live)
         };
         let found = cell.get_or_init(load).await.clone();
-        self.look_ups.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
+        self.look_ups
+            .remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
         (found, began)
     }
 
-    /// Closes the latest epoch of a live, for good: [`LiveError::NotOpen`] if the caller means another one. Closing a
-    /// closed live returns its record. If the store fails, a later walk over the open lives, or another close, finishes
-    /// a close that has begun.
+    /// Closes the latest epoch of a live, for good: [`LiveError::NotOpen`] if the caller means
+    /// another one. Closing a closed live returns its record. If the store fails, a later walk over
+    /// the open lives, or another close, finishes a close that has begun.
     pub async fn close(
         &self,
         live: &LiveId,
@@ -107,9 +120,16 @@ impl Lives {
     }
 
     /// Closes this epoch of a live: [`LiveError::NotOpen`] if another one has begun since.
-    pub async fn close_epoch(&self, record: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+    pub async fn close_epoch(
+        &self,
+        record: &LiveRecord,
+        reason: CloseReason,
+    ) -> Result<LiveRecord, LiveError> {
         let (parts, record) = (self.parts.clone(), record.clone());
-        carry_out(&self.parts.tasks, async move { parts.close(&record, reason).await }).await
+        carry_out(&self.parts.tasks, async move {
+            parts.close(&record, reason).await
+        })
+        .await
     }
 
     /// Closes this epoch if it is still open. For closes that the gateway itself begins.
@@ -131,13 +151,17 @@ impl Lives {
         self.parts.let_go(room, record).await
     }
 
-    /// Looks at a record that changed, and ends the live's room here if the live is over. Returns the number of the
-    /// last removal if the live goes on.
+    /// Looks at a record that changed, and ends the live's room here if the live is over. Returns
+    /// the number of the last removal if the live goes on.
     pub async fn record_changed(&self, live: &LiveId) -> StoreResult<Option<u64>> {
         let parts = &self.parts;
-        let Some(room) = parts.rooms.get(live) else { return Ok(None) };
+        let Some(room) = parts.rooms.get(live) else {
+            return Ok(None);
+        };
         // A missing record is not a close: a check writes it again.
-        let Some(record) = parts.store.load_live(live).await? else { return Ok(None) };
+        let Some(record) = parts.store.load_live(live).await? else {
+            return Ok(None);
+        };
         let is_same_epoch = record.epoch == room.record.epoch;
         match record.state {
             _ if record.epoch < room.record.epoch => {}
@@ -157,8 +181,9 @@ impl Lives {
         known_record(self.parts.store.as_ref(), &self.parts.rooms, live).await
     }
 
-    /// The records of lives with their counts, see [`LiveRecord::counted`]: exact for lives that this gateway has a
-    /// room of, a few seconds old for others. `None` for a live that was never opened.
+    /// The records of lives with their counts, see [`LiveRecord::counted`]: exact for lives that
+    /// this gateway has a room of, a few seconds old for others. `None` for a live that was never
+    /// opened.
     ///
     /// # Errors
     /// If the store cannot tell about any of them.
@@ -166,9 +191,14 @@ impl Lives {
         self.parts.counted(lives).await
     }
 
-    /// Up to `limit` past lives of a streamer, newest first, after the given one: as long as their records would be
-    /// kept.
-    pub async fn past(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>> {
+    /// Up to `limit` past lives of a streamer, newest first, after the given one: as long as their
+    /// records would be kept.
+    pub async fn past(
+        &self,
+        streamer: &UserId,
+        after: Option<&PastLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<Summary>> {
         let parts = &self.parts;
         let mut lives = parts.store.past_lives(streamer, after, limit).await?;
         let oldest = parts.clock.unix().saturating_sub(millis(parts.closed_ttl));
@@ -180,16 +210,30 @@ impl Lives {
         let parts = &self.parts;
         if let Some(room) = parts.rooms.get(live) {
             let (record, figures) = parts.as_of_room(&room);
-            return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans, room: Some(room) });
+            return Ok(LiveView {
+                record,
+                viewers: figures.viewers,
+                fans: figures.fans,
+                room: Some(room),
+            });
         }
-        let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
+        let record = parts
+            .store
+            .load_live(live)
+            .await?
+            .ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
         let (mut viewers, mut fans) = (0, 0);
         if record.state == LiveState::Open {
             let slices = parts.read_slices(&record).await?;
             viewers = slices.iter().map(|(_, reading)| reading.size.card).sum();
             fans = slices.iter().map(|(_, reading)| reading.size.fans).sum();
         }
-        Ok(LiveView { record, viewers, fans, room: None })
+        Ok(LiveView {
+            record,
+            viewers,
+            fans,
+            room: None,
+        })
     }
 }
 
@@ -200,6 +244,8 @@ async fn carry_out<T: Send + 'static>(
 ) -> Result<T, LiveError> {
     match tasks.spawn(work.in_current_span()).await {
         Ok(done) => done,
-        Err(_) => Err(LiveError::Store(StoreError::Lost("the task that carried it out ended".to_owned()))),
+        Err(_) => Err(LiveError::Store(StoreError::Lost(
+            "the task that carried it out ended".to_owned(),
+        ))),
     }
 }

@@ -1,8 +1,9 @@
-//! Repairs slices in doubt: another program wrote to them, or the store lost writes. Whom no gateway holds is removed,
-//! whom a gateway holds and the slice lacks is put back, and then the doubt ends. The checks and the walk call it.
+//! Repairs slices in doubt: another program wrote to them, or the store lost writes. Whom no
+//! gateway holds is removed, whom a gateway holds and the slice lacks is put back, and then the
+//! doubt ends. The checks and the walk call it.
 //!
-//! Several gateways may repair the same slice at the same time. What each does is right at any moment, and the doubt
-//! ends only if nobody has written past the scripts since the repair began.
+//! Several gateways may repair the same slice at the same time. What each does is right at any
+//! moment, and the doubt ends only if nobody has written past the scripts since the repair began.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::presence::gateways::Gateways;
 use crate::store::{HeldFrom, MAX_BATCH, Settled, SliceSize, Store, StoreError, StoreResult};
 use crate::sync::sweep::Sweeper;
 
-/// After so many repairs in a row, of which each found something, another program writes all the time. The next look at
-/// the slice goes on.
+/// After so many repairs in a row, of which each found something, another program writes all the
+/// time. The next look at the slice goes on.
 const MOST_REPAIRS: u32 = 3;
 
-/// A doubt that has just begun is repaired after this time, in ms. By then all gateways that hold the slice have heard
-/// of it, and look at what they hold.
+/// A doubt that has just begun is repaired after this time, in ms. By then all gateways that hold
+/// the slice have heard of it, and look at what they hold.
 const UNTIL_HEARD: Millis = 1_000;
 
 pub struct Mender {
@@ -29,12 +30,19 @@ pub struct Mender {
 }
 
 impl Mender {
-    /// Repairs a slice if it is in doubt, or if it is older than the size `known` here. Returns after which time, in
-    /// ms, it may be repaired; 0 if the slice is in no doubt, or may be repaired at any time.
-    pub async fn mend(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Millis> {
+    /// Repairs a slice if it is in doubt, or if it is older than the size `known` here. Returns
+    /// after which time, in ms, it may be repaired; 0 if the slice is in no doubt, or may be
+    /// repaired at any time.
+    pub async fn mend(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        known: SliceSize,
+    ) -> StoreResult<Millis> {
         for _ in 0..MOST_REPAIRS {
             let Some(compared) = self.store.compare(slice, epoch, known).await? else {
-                // Without an open fence of this epoch there is no doubt to end; strays go all the same.
+                // Without an open fence of this epoch there is no doubt to end; strays go all the
+                // same.
                 self.repair(slice, epoch).await?;
                 return Ok(0);
             };
@@ -48,7 +56,9 @@ impl Mender {
             if self.repair(slice, epoch).await? > 0 {
                 continue;
             }
-            if let Settled::Settled(size) = self.store.settle(slice, epoch, compared.surplus).await? {
+            if let Settled::Settled(size) =
+                self.store.settle(slice, epoch, compared.surplus).await?
+            {
                 tracing::info!(set = %slice.set, slice = slice.index, "a slice is in doubt no longer");
                 self.sweeper.note_size(slice, size);
             }
@@ -68,10 +78,21 @@ impl Mender {
                 cursor = searched.next;
             }
         }
-        let found = self.store.survey(std::slice::from_ref(slice)).await.into_iter().next();
-        let Some(survey) = found.transpose()? else { return Ok(wrong) };
+        let found = self
+            .store
+            .survey(std::slice::from_ref(slice))
+            .await
+            .into_iter()
+            .next();
+        let Some(survey) = found.transpose()? else {
+            return Ok(wrong);
+        };
         let roster = self.gateways.roster();
-        for part in survey.parts.iter().filter(|part| !roster.dead.contains(&part.gateway)) {
+        for part in survey
+            .parts
+            .iter()
+            .filter(|part| !roster.dead.contains(&part.gateway))
+        {
             for group in slice.set.groups() {
                 wrong += self.put_back(slice, epoch, &part.gateway, *group).await?;
             }
@@ -83,11 +104,21 @@ impl Mender {
     }
 
     /// Puts those of a group back whom a gateway holds and the slice lacks. Returns how many.
-    async fn put_back(&self, slice: &SliceId, epoch: Epoch, gateway: &GatewayId, group: Group) -> StoreResult<u64> {
+    async fn put_back(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        gateway: &GatewayId,
+        group: Group,
+    ) -> StoreResult<u64> {
         let mut put_back = 0;
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            let from = HeldFrom { group, cursor: from, most: MAX_BATCH };
+            let from = HeldFrom {
+                group,
+                cursor: from,
+                most: MAX_BATCH,
+            };
             let page = self.store.put_back(slice, epoch, gateway, from).await?;
             if page.put_back > 0 {
                 self.metrics.drifted("missing", page.put_back);
@@ -121,14 +152,19 @@ impl Mender {
         Ok(())
     }
 
-    /// Does what the failure of a call on a slice asks for. If the store answered nonsense, another program may have
-    /// put keys in the place of the slice's, and no call is answered as long as they are there: this removes them. The
-    /// checks find that the slice lacks what was there. True if there were such keys.
+    /// Does what the failure of a call on a slice asks for. If the store answered nonsense, another
+    /// program may have put keys in the place of the slice's, and no call is answered as long as
+    /// they are there: this removes them. The checks find that the slice lacks what was there. True
+    /// if there were such keys.
     pub async fn heal(&self, slice: &SliceId, why: &StoreError) -> bool {
         if !matches!(why, StoreError::Nonsense(_)) {
             return false;
         }
-        match self.store.drop_foreign_keys(slice, &self.gateways.id()).await {
+        match self
+            .store
+            .drop_foreign_keys(slice, &self.gateways.id())
+            .await
+        {
             Ok(keys) if keys.is_empty() => false,
             Ok(keys) => {
                 tracing::warn!(set = %slice.set, slice = slice.index, ?keys, "removed keys that another program wrote");

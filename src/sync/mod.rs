@@ -1,5 +1,6 @@
-//! The loops that bring this gateway's state to the store and the store's state back, and what the loops share. Their
-//! state lies in `presence`; their messages to other gateways go through `peers`.
+//! The loops that bring this gateway's state to the store and the store's state back, and what the
+//! loops share. Their state lies in `presence`; their messages to other gateways go through
+//! `peers`.
 
 pub mod attendance;
 pub mod catch_up;

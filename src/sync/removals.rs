@@ -1,6 +1,8 @@
-//! Removes a user from a live on every gateway, and bans the user for a time if asked to. The HTTP API calls it.
+//! Removes a user from a live on every gateway, and bans the user for a time if asked to. The HTTP
+//! API calls it.
 //!
-//! Joins are checked against the room's memory ([`crate::presence::bans`]); [`super::catch_up`] keeps that up to date.
+//! Joins are checked against the room's memory ([`crate::presence::bans`]); [`super::catch_up`]
+//! keeps that up to date.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,9 @@ use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
-use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
+use crate::store::{
+    Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult,
+};
 use crate::sync::catch_up::{CatchUp, active_bans};
 use crate::sync::events::announce_or_leave;
 use crate::sync::keep::Keeper;
@@ -45,8 +49,9 @@ pub struct Remover {
 }
 
 impl Remover {
-    /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
-    /// lasts. After an error of the store's the user may have been removed all the same.
+    /// Removes a user from an open live, whether or not the user is there, and refuses the user's
+    /// joins while a ban lasts. After an error of the store's the user may have been removed all
+    /// the same.
     pub async fn remove(
         &self,
         record: LiveRecord,
@@ -58,16 +63,32 @@ impl Remover {
             return Err(RemoveError::Streamer(live.clone()));
         }
         let message = self.outbox.record_changed();
-        let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
+        let wish = RemoveUser {
+            live: live.clone(),
+            epoch: record.epoch,
+            user: user.clone(),
+            ban,
+            message,
+        };
         let ask = || self.store.remove_user(&wish);
-        let reply = self.ask_store(live, ask, |reply| *reply == RemoveReply::Absent).await.map_err(LiveError::from)?;
+        let reply = self
+            .ask_store(live, ask, |reply| *reply == RemoveReply::Absent)
+            .await
+            .map_err(LiveError::from)?;
         let (number, banned_until, is_told) = match reply {
-            RemoveReply::Done { number, until, is_told } => (number, until, is_told),
+            RemoveReply::Done {
+                number,
+                until,
+                is_told,
+            } => (number, until, is_told),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
             RemoveReply::Over => return Err(LiveError::NotOpen(live.clone()).into()),
             RemoveReply::Absent => return Err(LiveError::NeverOpened(live.clone()).into()),
         };
-        Metrics::count(&self.metrics.removals, if ban.is_some() { "banned" } else { "removed" });
+        Metrics::count(
+            &self.metrics.removals,
+            if ban.is_some() { "banned" } else { "removed" },
+        );
         let ban_s = ban.map_or(0, |ban| ban.as_secs());
         tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
         if !is_told {
@@ -76,16 +97,27 @@ impl Remover {
         }
         self.carry_out_here(&record, number).await;
         self.announce(live).await;
-        Ok(Removed { epoch: record.epoch, banned_until })
+        Ok(Removed {
+            epoch: record.epoch,
+            banned_until,
+        })
     }
 
     /// Ends a ban ahead of its time. True if there was one.
     pub async fn lift(&self, record: &LiveRecord, user: &UserId) -> Result<bool, LiveError> {
         let live = &record.live;
         let message = self.outbox.record_changed();
-        let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
+        let wish = LiftBan {
+            live: live.clone(),
+            epoch: record.epoch,
+            user: user.clone(),
+            message,
+        };
         let ask = || self.store.lift_ban(&wish);
-        let number = match self.ask_store(live, ask, |reply| *reply == LiftReply::Absent).await? {
+        let number = match self
+            .ask_store(live, ask, |reply| *reply == LiftReply::Absent)
+            .await?
+        {
             LiftReply::Lifted { number } => number,
             LiftReply::NotBanned => return Ok(false),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
@@ -98,25 +130,43 @@ impl Remover {
     }
 
     /// Up to `limit` active bans of an open live, soonest end first, after the given one.
-    pub async fn bans(&self, record: &LiveRecord, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
+    pub async fn bans(
+        &self,
+        record: &LiveRecord,
+        after: Option<&Ban>,
+        limit: usize,
+    ) -> Result<Vec<Ban>, LiveError> {
         let live = &record.live;
-        let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
+        let Some(now) = self
+            .store
+            .removals_since(live, record.epoch, record.removals)
+            .await?
+        else {
             return Err(LiveError::NotOpen(live.clone()));
         };
         Ok(active_bans(self.store.as_ref(), live, now.at, (after.cloned(), limit)).await?)
     }
 
-    /// The epoch of an open live that a removal is for: `judged`, which the caller was found to own, or that of now.
-    pub async fn open_record(&self, live: &LiveId, judged: Option<LiveRecord>) -> Result<LiveRecord, LiveError> {
+    /// The epoch of an open live that a removal is for: `judged`, which the caller was found to
+    /// own, or that of now.
+    pub async fn open_record(
+        &self,
+        live: &LiveId,
+        judged: Option<LiveRecord>,
+    ) -> Result<LiveRecord, LiveError> {
         let record = match judged {
             Some(record) => record,
             None => known_record(self.store.as_ref(), &self.rooms, live).await?,
         };
-        if record.state == LiveState::Open { Ok(record) } else { Err(LiveError::NotOpen(live.clone())) }
+        if record.state == LiveState::Open {
+            Ok(record)
+        } else {
+            Err(LiveError::NotOpen(live.clone()))
+        }
     }
 
-    /// Asks the store. If the store has lost the record of a live that is open here, the record is written again and
-    /// the store asked once more.
+    /// Asks the store. If the store has lost the record of a live that is open here, the record is
+    /// written again and the store asked once more.
     async fn ask_store<R, F: Future<Output = StoreResult<R>>>(
         &self,
         live: &LiveId,
@@ -136,9 +186,13 @@ impl Remover {
     /// Writes the events of the live. If the gateway dies first, or the store fails, the walk does.
     async fn announce(&self, live: &LiveId) {
         match self.store.load_live(live).await {
-            Ok(Some(record)) => announce_or_leave(self.store.as_ref(), &record, self.events_kept).await,
+            Ok(Some(record)) => {
+                announce_or_leave(self.store.as_ref(), &record, self.events_kept).await
+            }
             Ok(None) => {}
-            Err(why) => tracing::debug!(live_id = %live, error = %why, "the events of a removal are left to the walk"),
+            Err(why) => {
+                tracing::debug!(live_id = %live, error = %why, "the events of a removal are left to the walk")
+            }
         }
     }
 

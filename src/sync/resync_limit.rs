@@ -1,4 +1,5 @@
-//! How fast this gateway sends and reads again what the store lost, or may hold otherwise: all slices share one rate.
+//! How fast this gateway sends and reads again what the store lost, or may hold otherwise: all
+//! slices share one rate.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use crate::base::ids::OnlineSet;
 use crate::base::rate_limiter::RateLimiter;
 use crate::presence::Slice;
 
-/// The most members per second that this gateway sends or reads again because the store lost them or may hold others. A
-/// member costs Redis about 2 µs, so one gateway takes at most a twentieth of the time of a Redis that has just come
-/// back. A user of the platform counts twice: the call also takes out when the user was seen. Ordinary joins and leaves
-/// do not count and do not wait.
+/// The most members per second that this gateway sends or reads again because the store lost them
+/// or may hold others. A member costs Redis about 2 µs, so one gateway takes at most a twentieth of
+/// the time of a Redis that has just come back. A user of the platform counts twice: the call also
+/// takes out when the user was seen. Ordinary joins and leaves do not count and do not wait.
 pub const RESYNC_RATE: u32 = 20_000;
 
 /// How far a burst after a quiet time may exceed the rate, as a time at the rate.
@@ -28,7 +29,8 @@ impl Default for ResyncLimit {
 }
 
 impl ResyncLimit {
-    /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps its time.
+    /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps
+    /// its time.
     pub fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
         let each = match slice.id.set {
             OnlineSet::Live(_) => 1,
@@ -36,7 +38,9 @@ impl ResyncLimit {
             // They are few, and a live must not end because they waited.
             OnlineSet::Streamers => return None,
         };
-        slice.lock().resync_at(now, |users| self.book(users.saturating_mul(each)))
+        slice
+            .lock()
+            .resync_at(now, |users| self.book(users.saturating_mul(each)))
     }
 
     /// Reserves a time for that many users, and answers how long it is until then, in ms.

@@ -1,7 +1,8 @@
-//! Notes users as seen without a socket, for platforms that see HTTP requests only. A user is written at most once a
-//! minute: within the minute, a further sign of life tells nothing new. The store sees to that over all gateways. A
-//! gateway remembers the times that the store has, and does not ask while it knows the answer. After every doubt it
-//! asks again, because the store may have lost them.
+//! Notes users as seen without a socket, for platforms that see HTTP requests only. A user is
+//! written at most once a minute: within the minute, a further sign of life tells nothing new. The
+//! store sees to that over all gateways. A gateway remembers the times that the store has, and does
+//! not ask while it knows the answer. After every doubt it asks again, because the store may have
+//! lost them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,19 +26,28 @@ pub struct SeenUsers {
     apart: Duration,
     /// How often [`Self::forget`] was called.
     forgotten: AtomicU64,
-    /// The time that the store has, and the value of `forgotten` when the store was asked. With a value from before, it
-    /// does not count.
+    /// The time that the store has, and the value of `forgotten` when the store was asked. With a
+    /// value from before, it does not count.
     written: Cache<UserId, (UnixMillis, u64)>,
 }
 
 impl SeenUsers {
     pub fn new(store: Arc<dyn Store>, clock: Clock, apart: Duration) -> Self {
-        let written = Cache::builder().max_capacity(MOST).time_to_live(apart).build();
-        Self { store, clock, apart, forgotten: AtomicU64::new(0), written }
+        let written = Cache::builder()
+            .max_capacity(MOST)
+            .time_to_live(apart)
+            .build();
+        Self {
+            store,
+            clock,
+            apart,
+            forgotten: AtomicU64::new(0),
+            written,
+        }
     }
 
-    /// Notes that the store may have lost times, or was told to forget them, so that users of the last minute are
-    /// written again.
+    /// Notes that the store may have lost times, or was told to forget them, so that users of the
+    /// last minute are written again.
     pub fn forget(&self) {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
@@ -48,15 +58,24 @@ impl SeenUsers {
         // Before the store is asked: it may lose meanwhile what it answers.
         let forgotten = self.forgotten.load(Ordering::Acquire);
         let is_due = |user: &UserId| {
-            let known = self.written.get(user).filter(|(_, when)| *when == forgotten);
+            let known = self
+                .written
+                .get(user)
+                .filter(|(_, when)| *when == forgotten);
             known.is_none_or(|(at, _)| at.saturating_add(millis(self.apart)) <= now)
         };
-        let due: Vec<(UserId, UnixMillis)> = users.into_iter().filter(is_due).map(|user| (user, now)).collect();
+        let due: Vec<(UserId, UnixMillis)> = users
+            .into_iter()
+            .filter(is_due)
+            .map(|user| (user, now))
+            .collect();
         if due.is_empty() {
             return Ok(());
         }
         let unchanged = self.store.note_seen(&due, self.apart).await?;
-        due.into_iter().chain(unchanged).for_each(|(user, at)| self.written.insert(user, (at, forgotten)));
+        due.into_iter()
+            .chain(unchanged)
+            .for_each(|(user, at)| self.written.insert(user, (at, forgotten)));
         Ok(())
     }
 }
@@ -73,12 +92,21 @@ mod tests {
         let store = Arc::new(MemoryStore::new(clock));
         let apart = Duration::from_secs(3);
         let [here, there] = [(); 2].map(|()| SeenUsers::new(store.clone(), clock, apart));
-        let users = |names: &[&str]| names.iter().map(|name| UserId::parse(name).unwrap()).collect::<Vec<_>>();
-        let last_seen = async |users: &[UserId]| store.presence_of(users).await.unwrap()[0].last_seen;
+        let users = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| UserId::parse(name).unwrap())
+                .collect::<Vec<_>>()
+        };
+        let last_seen =
+            async |users: &[UserId]| store.presence_of(users).await.unwrap()[0].last_seen;
         let (u1, u2) = (users(&["u1"]), users(&["u2"]));
         here.note(users(&["u1", "u1"])).await.unwrap();
         // Whoever writes the user once more brings the user back.
-        store.forget_seen(u1[0].slice_index(64), UnixMillis::MAX).await.unwrap();
+        store
+            .forget_seen(u1[0].slice_index(64), UnixMillis::MAX)
+            .await
+            .unwrap();
         here.note(users(&["u1", "u2"])).await.unwrap();
         assert_eq!(last_seen(&u1).await, None);
         here.forget();
@@ -89,7 +117,10 @@ mod tests {
         while last_seen(&u2).await == Some(first) {
             there.note(u2.clone()).await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
-            assert!(clock.unix() < first + 60_000, "the user is never written again");
+            assert!(
+                clock.unix() < first + 60_000,
+                "the user is never written again"
+            );
         }
         let next = last_seen(&u2).await.unwrap();
         assert!(next >= first + 3_000, "after {} ms", next - first);
@@ -106,6 +137,10 @@ mod tests {
         seen.forget();
         seen.written.insert(user.clone(), (clock.unix(), asked));
         seen.note(vec![user.clone()]).await.unwrap();
-        assert!(store.presence_of(&[user]).await.unwrap()[0].last_seen.is_some());
+        assert!(
+            store.presence_of(&[user]).await.unwrap()[0]
+                .last_seen
+                .is_some()
+        );
     }
 }

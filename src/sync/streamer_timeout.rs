@@ -1,8 +1,8 @@
-//! Closes the lives whose streamer has been gone for too long: for the time that the live was opened with, or, if its
-//! streamer opened it, for `streamer-timeout`.
+//! Closes the lives whose streamer has been gone for too long: for the time that the live was
+//! opened with, or, if its streamer opened it, for `streamer-timeout`.
 //!
-//! The time is counted on this gateway's own clock, from when it saw or heard that the streamer is gone. The task looks
-//! a few times before the time is up, to find streamers who came back.
+//! The time is counted on this gateway's own clock, from when it saw or heard that the streamer is
+//! gone. The task looks a few times before the time is up, to find streamers who came back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,9 +49,13 @@ impl StreamerTimeout {
         for (live, absence) in self.absent_streamers.looks_due(now) {
             let next = match self.settle(&live, &absence, now).await {
                 Ok(None) => None,
-                // The store was away: a gateway to which the streamer is connected has a lease's time to say so.
+                // The store was away: a gateway to which the streamer is connected has a lease's
+                // time to say so.
                 Ok(Some(_)) if absence.failed => Some((now + millis(self.lease), false)),
-                Ok(Some(timeout)) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
+                Ok(Some(timeout)) => Some((
+                    (absence.since + timeout).min(now + timeout.div_ceil(6)),
+                    false,
+                )),
                 Err(why) => {
                     tracing::debug!(live_id = %live, error = %why, "could not look for a streamer, will try again");
                     Some((now + millis(self.lease) / 3, true))
@@ -61,11 +65,21 @@ impl StreamerTimeout {
         }
     }
 
-    /// Looks at one live, and closes it if its streamer has been gone for too long. Answers the live's timeout, in ms,
-    /// if the streamer is still gone and the live still open.
-    async fn settle(&self, live: &LiveId, absence: &Absence, now: Millis) -> StoreResult<Option<Millis>> {
-        let record = self.store.load_live(live).await?.filter(|record| record.state == LiveState::Open);
-        let Some((record, timeout)) = record.and_then(|record| self.timeout_of(&record).map(|time| (record, time)))
+    /// Looks at one live, and closes it if its streamer has been gone for too long. Answers the
+    /// live's timeout, in ms, if the streamer is still gone and the live still open.
+    async fn settle(
+        &self,
+        live: &LiveId,
+        absence: &Absence,
+        now: Millis,
+    ) -> StoreResult<Option<Millis>> {
+        let record = self
+            .store
+            .load_live(live)
+            .await?
+            .filter(|record| record.state == LiveState::Open);
+        let Some((record, timeout)) =
+            record.and_then(|record| self.timeout_of(&record).map(|time| (record, time)))
         else {
             return Ok(None);
         };
@@ -73,7 +87,9 @@ impl StreamerTimeout {
             return Ok(None);
         }
         if absence.since + timeout <= now && !absence.failed {
-            self.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
+            self.lives
+                .close_quietly(&record, CloseReason::StreamerTimeout)
+                .await?;
             return Ok(None);
         }
         Ok(Some(timeout))
@@ -94,8 +110,9 @@ impl StreamerTimeout {
         self.store.is_member(&slice, Group::All, streamer).await
     }
 
-    /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer left this gateway,
-    /// and the store knows. Without a time at which the streamer was last heard, the whole timeout begins now.
+    /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer
+    /// left this gateway, and the store knows. Without a time at which the streamer was last heard,
+    /// the whole timeout begins now.
     pub fn left(&self, streamer: &UserId, heard: Option<Millis>) {
         let of_streamer = self.rooms.of_streamer(streamer).into_iter();
         let lives: Vec<LiveId> = of_streamer
@@ -104,8 +121,11 @@ impl StreamerTimeout {
             .collect();
         if !lives.is_empty() {
             let now = self.clock.now();
-            let silent = heard.map_or(0, |heard| now.saturating_sub(heard).min(millis(self.silence)));
-            self.absent_streamers.left(&lives, now.saturating_sub(silent));
+            let silent = heard.map_or(0, |heard| {
+                now.saturating_sub(heard).min(millis(self.silence))
+            });
+            self.absent_streamers
+                .left(&lives, now.saturating_sub(silent));
             self.outbox.streamer_gone(&lives, silent);
         }
     }

@@ -1,5 +1,6 @@
-//! Removes users from a slice whom no living gateway holds: the members of dead gateways, and strays whom no gateway
-//! holds. The walk, which begins at once after a burial, and the checks call it.
+//! Removes users from a slice whom no living gateway holds: the members of dead gateways, and
+//! strays whom no gateway holds. The walk, which begins at once after a burial, and the checks call
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// Sweeps the dead gateways among those with an entry in a slice, and notes the unknown ones. A sweep that fails
-    /// does not keep the others from being made.
+    /// Sweeps the dead gateways among those with an entry in a slice, and notes the unknown ones. A
+    /// sweep that fails does not keep the others from being made.
     pub async fn sweep_dead(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
         let roster = self.gateways.roster();
         let own = self.gateways.id();
@@ -35,8 +36,8 @@ impl Sweeper {
             if roster.dead.contains(gateway) {
                 result = both(result, self.sweep(slice, gateway).await);
             } else if roster.is_unknown(gateway) && *gateway != own {
-                // This includes former ids of this gateway: if such a burial was lost, perhaps nobody else buries the
-                // id again.
+                // This includes former ids of this gateway: if such a burial was lost, perhaps
+                // nobody else buries the id again.
                 self.gateways.note_unlisted(gateway, self.clock.now());
             }
         }
@@ -47,7 +48,12 @@ impl Sweeper {
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
         self.compare(slice).await?;
         let mut released = 0;
-        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), self.last_heard(gateway));
+        let mut calls = self.store.sweeps(
+            slice,
+            gateway,
+            self.gateways.removals_a_call(),
+            self.last_heard(gateway),
+        );
         let result = loop {
             match calls.try_next().await {
                 Ok(Some(swept)) => {
@@ -76,10 +82,12 @@ impl Sweeper {
         result
     }
 
-    /// Begins a doubt if the store came back with an older slice than this gateway knows. Otherwise the sweep would
-    /// give the older slice a newer version.
+    /// Begins a doubt if the store came back with an older slice than this gateway knows. Otherwise
+    /// the sweep would give the older slice a newer version.
     async fn compare(&self, slice: &SliceId) -> StoreResult<()> {
-        let Some((audience, place)) = self.place_of(slice) else { return Ok(()) };
+        let Some((audience, place)) = self.place_of(slice) else {
+            return Ok(());
+        };
         let known = audience.slices()[place].newest_size();
         if let Some(compared) = self.store.compare(slice, audience.epoch(), known).await? {
             self.note_size(slice, compared.size);
@@ -87,21 +95,40 @@ impl Sweeper {
         Ok(())
     }
 
-    /// When a dead gateway gave its last sign of life: the last renewal of its lease. It cannot be later than a lease
-    /// before its burial, whatever the clock of the store says.
+    /// When a dead gateway gave its last sign of life: the last renewal of its lease. It cannot be
+    /// later than a lease before its burial, whatever the clock of the store says.
     fn last_heard(&self, gateway: &GatewayId) -> UnixMillis {
         let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
         let silent = self.clock.now().saturating_sub(buried_at) + millis(self.lease);
         let latest = self.clock.unix().saturating_sub(silent);
-        self.gateways.renewed_at(gateway).map_or(latest, |renewed| renewed.min(latest))
+        self.gateways
+            .renewed_at(gateway)
+            .map_or(latest, |renewed| renewed.min(latest))
     }
 
-    /// Removes strays from a group of a slice: one page from `cursor` on, and further pages while there certainly are
-    /// more.
-    pub async fn drop_strays(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<Searched> {
-        let mut searched = Searched { strays: 0, next: Some(cursor) };
+    /// Removes strays from a group of a slice: one page from `cursor` on, and further pages while
+    /// there certainly are more.
+    pub async fn drop_strays(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+    ) -> StoreResult<Searched> {
+        let mut searched = Searched {
+            strays: 0,
+            next: Some(cursor),
+        };
         while let Some(cursor) = searched.next {
-            let page = self.store.strays(slice, group, cursor, self.gateways.removals_a_call(), Strays::Drop).await?;
+            let page = self
+                .store
+                .strays(
+                    slice,
+                    group,
+                    cursor,
+                    self.gateways.removals_a_call(),
+                    Strays::Drop,
+                )
+                .await?;
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
                 tracing::warn!(
@@ -120,8 +147,8 @@ impl Sweeper {
         Ok(searched)
     }
 
-    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote to a set of the
-    /// platform.
+    /// Gateways hear of sizes of slices of lives only. So each is told that another program wrote
+    /// to a set of the platform.
     pub(super) fn tell_platform(&self, slice: &SliceId) {
         if slice.live().is_none() {
             self.outbox.doubt_platform();
@@ -131,7 +158,8 @@ impl Sweeper {
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
     pub(super) fn note_size(&self, slice: &SliceId, size: SliceSize) {
         if let Some((audience, place)) = self.place_of(slice) {
-            self.rooms.note_size(&audience, place, size, self.clock.now());
+            self.rooms
+                .note_size(&audience, place, size, self.clock.now());
         }
     }
 
@@ -139,7 +167,12 @@ impl Sweeper {
     fn place_of(&self, slice: &SliceId) -> Option<(Audience, usize)> {
         let audience = match slice.live() {
             Some(live) => Audience::Room(self.rooms.get(live)?),
-            None => Audience::Platform(self.rooms.platforms().find(|platform| *platform.set() == slice.set)?.clone()),
+            None => Audience::Platform(
+                self.rooms
+                    .platforms()
+                    .find(|platform| *platform.set() == slice.set)?
+                    .clone(),
+            ),
         };
         let place = audience.place_of(slice)?;
         Some((audience, place))

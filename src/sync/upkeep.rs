@@ -1,5 +1,6 @@
-//! What rooms need from time to time: renews fan checks, has due rooms checked, and evicts idle rooms. Also reacts to
-//! the store's health and doubts. The schedule is in [`crate::presence::checks`].
+//! What rooms need from time to time: renews fan checks, has due rooms checked, and evicts idle
+//! rooms. Also reacts to the store's health and doubts. The schedule is in
+//! [`crate::presence::checks`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,8 +25,8 @@ use crate::sync::seen::SeenUsers;
 /// A room that nobody has used for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Slices that came into doubt are looked at after a time in this range, in ms. By then all gateways that hold them
-/// have heard of the doubt.
+/// Slices that came into doubt are looked at after a time in this range, in ms. By then all
+/// gateways that hold them have heard of the doubt.
 const LOOK_AT_DOUBT: Range<Millis> = 500..1_500;
 
 /// Calls under way at a time; checks beyond that wait for a moment.
@@ -58,8 +59,9 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         self.checks.platform_checked();
         let mut calls = JoinSet::new();
-        // At most one task each, which looks at many ended lives. Checks do not wait for it, nor do first looks for
-        // those that are made again, which may take long: a part of the store is away.
+        // At most one task each, which looks at many ended lives. Checks do not wait for it, nor do
+        // first looks for those that are made again, which may take long: a part of the store is
+        // away.
         let (mut looks, mut retries) = (JoinSet::new(), JoinSet::new());
         let mut due: VecDeque<Arc<Room>> = VecDeque::new();
         let mut ended: Vec<EndedLive> = Vec::new();
@@ -91,7 +93,10 @@ impl Upkeep {
             if std::mem::replace(&mut known, present) != present {
                 self.note_health(present);
             }
-            while let Some(done) = [&mut calls, &mut looks, &mut retries].into_iter().find_map(JoinSet::try_join_next) {
+            while let Some(done) = [&mut calls, &mut looks, &mut retries]
+                .into_iter()
+                .find_map(JoinSet::try_join_next)
+            {
                 // A call that panicked is a bug, and the wiring stops the process.
                 if done.is_err() {
                     return;
@@ -113,12 +118,15 @@ impl Upkeep {
                             self.checks.file_next_look(room);
                         }
                     }
-                    Due::Check(room) => due.extend((room.end().is_none() && room.check.take(now)).then_some(room)),
+                    Due::Check(room) => {
+                        due.extend((room.end().is_none() && room.check.take(now)).then_some(room))
+                    }
                     Due::Ended(live) => ended.push(live),
                     Due::EndedAgain(of) => retried.push(of),
                 }
             }
-            // While the store is away a check learns nothing; every room is checked when the store is back.
+            // While the store is away a check learns nothing; every room is checked when the store
+            // is back.
             if present == Health::Down {
                 due.drain(..).for_each(|room| self.checks.checked(&room));
             }
@@ -127,7 +135,10 @@ impl Upkeep {
                 looks.spawn(async move { checker.check_ended(ended).await });
             }
             if present == Health::Up && !retried.is_empty() && retries.is_empty() {
-                let lives = retried.drain(..).filter_map(|of| self.checks.take_retried(&of)).collect();
+                let lives = retried
+                    .drain(..)
+                    .filter_map(|of| self.checks.take_retried(&of))
+                    .collect();
                 let checker = self.checker.clone();
                 retries.spawn(async move { checker.check_ended(lives).await });
             }
@@ -166,8 +177,8 @@ impl Upkeep {
         }
     }
 
-    /// Has slices that came into doubt looked at soon. All gateways that hold them hear of it at the same time, and one
-    /// of them is enough.
+    /// Has slices that came into doubt looked at soon. All gateways that hold them hear of it at
+    /// the same time, and one of them is enough.
     fn look_at_doubt(&self, audience: &Audience, now: Millis) {
         let at = now + rand::random_range(LOOK_AT_DOUBT);
         match audience {
@@ -176,30 +187,39 @@ impl Upkeep {
         }
     }
 
-    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow and who was seen may lie in any slot.
+    /// Checks the rooms whose keys lie in the doubted slots. Whom viewers follow and who was seen
+    /// may lie in any slot.
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
         self.seen.forget();
         self.rooms.recent_follows.clear();
-        self.rooms.befriend_where(|room| room.friends.doubt_follows());
+        self.rooms
+            .befriend_where(|room| room.friends.doubt_follows());
         let list = doubt.covers(self.store.slot_of_list());
         let mut rooms = self.rooms.all();
         rooms.retain(|room| {
             list || doubt.covers(self.store.slot_of_live(&room.record.live))
-                || room.slices().iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
+                || room
+                    .slices()
+                    .iter()
+                    .any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
         });
         self.checks.doubt(rooms);
-        let mut slices = self.rooms.platforms().flat_map(|platform| platform.slices());
+        let mut slices = self
+            .rooms
+            .platforms()
+            .flat_map(|platform| platform.slices());
         if slices.any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id))) {
             self.checks.platform.by(self.clock.now());
         }
     }
 
-    /// Notes in which slots messages of some gateway do not arrive. Rooms there are checked soon, and often until the
-    /// messages arrive again; then once more, for what the last ones said.
+    /// Notes in which slots messages of some gateway do not arrive. Rooms there are checked soon,
+    /// and often until the messages arrive again; then once more, for what the last ones said.
     fn note_unheard(&self, there: Option<&Doubt>, mut rooms: Vec<Arc<Room>>) {
         rooms.retain(|room| {
-            let is_there = there.is_some_and(|there| there.covers(self.store.slot_of_live(&room.record.live)));
+            let is_there =
+                there.is_some_and(|there| there.covers(self.store.slot_of_live(&room.record.live)));
             let changed = room.check.set_unheard(is_there);
             if changed || is_there {
                 if room.friends.doubt() {
@@ -223,7 +243,10 @@ impl Upkeep {
         }
         let owes = room.owes_peers() || room.counting.queued.is_set();
         let used = room.is_used() || owes || self.rooms.streamers.is_here(&room.record.streamer);
-        if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
+        if !used
+            && now.saturating_sub(room.last_used()) > millis(IDLE)
+            && self.rooms.evict_if_idle(room)
+        {
             leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
             self.checks.recheck_ended(room);
             return false;
@@ -235,9 +258,16 @@ impl Upkeep {
     /// Finds the users whose fan check has expired. Large slices are left to the flusher.
     fn expire_fan_checks(&self, room: &Arc<Room>, now: Millis, expired: &mut Vec<Expired>) {
         let then = now.saturating_sub(millis(self.fan_ttl));
-        let together = if self.checks.takes_fan_turn(room, now) { now } else { then };
+        let together = if self.checks.takes_fan_turn(room, now) {
+            now
+        } else {
+            then
+        };
         for place in 0..room.slices().len() {
-            expired.extend(room.expire_checks(place, then, together).map(|fans| (room.clone(), place, fans)));
+            expired.extend(
+                room.expire_checks(place, then, together)
+                    .map(|fans| (room.clone(), place, fans)),
+            );
             self.rooms.check_fans(room, place);
         }
     }
@@ -267,7 +297,10 @@ mod tests {
         for n in 0..2 * MAX_CALLS {
             open_live(&sessions, &format!("ended{n}")).await;
             let live = LiveId::parse(&format!("ended{n}")).unwrap();
-            lives.close(&live, None, CloseReason::Requested).await.unwrap();
+            lives
+                .close(&live, None, CloseReason::Requested)
+                .await
+                .unwrap();
         }
         let room = open_live(&sessions, "42").await;
         // Only these looks read a record.
@@ -282,7 +315,9 @@ mod tests {
                     tokio::time::sleep(TICK).await;
                 }
             };
-            tokio::time::timeout(Duration::from_secs(30), looks).await.unwrap();
+            tokio::time::timeout(Duration::from_secs(30), looks)
+                .await
+                .unwrap();
         };
         until(&|| calls() >= before + MAX_CALLS as u64).await;
         checks.check_soon(vec![room.clone()]);
@@ -298,7 +333,10 @@ mod tests {
         let (lives, sessions) = (parts.app.lives.clone(), parts.app.sessions.clone());
         let closes = async |live: &str| {
             open_live(&sessions, live).await;
-            lives.close(&LiveId::parse(live).unwrap(), None, CloseReason::Requested).await.unwrap();
+            lives
+                .close(&LiveId::parse(live).unwrap(), None, CloseReason::Requested)
+                .await
+                .unwrap();
         };
         closes("retried").await;
         store.fails_once("load_live", 0);

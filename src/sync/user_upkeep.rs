@@ -1,4 +1,5 @@
-//! What the gateway that walks does for users of the platform: it forgets those who were seen too long ago.
+//! What the gateway that walks does for users of the platform: it forgets those who were seen too
+//! long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,16 +38,26 @@ impl UserUpkeep {
 
     async fn forget_old(&self) -> StoreResult<()> {
         let before = self.clock.unix().saturating_sub(millis(self.remember));
-        let old = Span { from: 0, to: before.saturating_sub(1) };
+        let old = Span {
+            from: 0,
+            to: before.saturating_sub(1),
+        };
         if self.store.count_online(old).await?.seen == 0 {
             return Ok(());
         }
-        forget_before(self.store.as_ref(), before, FORGOTTEN_A_ROUND).await.map(drop)
+        forget_before(self.store.as_ref(), before, FORGOTTEN_A_ROUND)
+            .await
+            .map(drop)
     }
 }
 
-/// Forgets users who were seen before a time, up to about `most`. How many, and whether there may be more.
-pub async fn forget_before(store: &dyn Store, before: u64, most: usize) -> StoreResult<(u64, bool)> {
+/// Forgets users who were seen before a time, up to about `most`. How many, and whether there may
+/// be more.
+pub async fn forget_before(
+    store: &dyn Store,
+    before: u64,
+    most: usize,
+) -> StoreResult<(u64, bool)> {
     let mut forgotten = 0;
     for slice in 1..=USERS_SLICES {
         loop {

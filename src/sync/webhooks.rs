@@ -1,13 +1,14 @@
-//! Sends the events of the stream to a webhook. One gateway at a time is the sender, by a turn in the store; it reads
-//! as the only consumer of a group, and acknowledges what arrived.
+//! Sends the events of the stream to a webhook. One gateway at a time is the sender, by a turn in
+//! the store; it reads as the only consumer of a group, and acknowledges what arrived.
 //!
-//! **Every event is sent until it arrives or is given up**: the next sender reads again what the last one had read and
-//! not acknowledged, before it reads anything new. An event may arrive more than once, with the same id.
+//! **Every event is sent until it arrives or is given up**: the next sender reads again what the
+//! last one had read and not acknowledged, before it reads anything new. An event may arrive more
+//! than once, with the same id.
 //!
-//! **The events of a live arrive in the order of the stream**: a sender sends an event only after the one before it, of
-//! the same live, arrived or was given up. That holds for each sender alone, so a sender that lost its turn without
-//! knowing, such as a paused process, can only repeat: the first arrivals are in order. Only the sender whose turn it
-//! is gives events up.
+//! **The events of a live arrive in the order of the stream**: a sender sends an event only after
+//! the one before it, of the same live, arrived or was given up. That holds for each sender alone,
+//! so a sender that lost its turn without knowing, such as a paused process, can only repeat: the
+//! first arrivals are in order. Only the sender whose turn it is gives events up.
 
 mod backlog;
 mod receiver;
@@ -29,13 +30,16 @@ use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
 use crate::store::{
-    DeadEvent, EntryId, Event, MAX_EVENTS, ReadEvents, ReadFrom, SenderTurn, Store, StoreResult, StreamEvent,
+    DeadEvent, EntryId, Event, MAX_EVENTS, ReadEvents, ReadFrom, SenderTurn, Store, StoreResult,
+    StreamEvent,
 };
 
-/// How long a gateway is the sender after its last look. When it dies, another takes over after this time.
+/// How long a gateway is the sender after its last look. When it dies, another takes over after
+/// this time.
 const TURN: Duration = Duration::from_secs(6);
 
-/// How often the sender looks for new events, and how often the others look whether there is a sender, in ms.
+/// How often the sender looks for new events, and how often the others look whether there is a
+/// sender, in ms.
 const LOOK_EVERY: Millis = 200;
 const TAKE_EVERY: Millis = 2_000;
 
@@ -48,10 +52,12 @@ const LEAST_ATTEMPTS: u32 = 3;
 /// While so many entries wait to be acknowledged, none is read.
 const MOST_UNACKNOWLEDGED: usize = 4_000;
 
-/// A receiver that took an event within this time, in ms, is there: a live that holds back too much is its own fault.
+/// A receiver that took an event within this time, in ms, is there: a live that holds back too much
+/// is its own fault.
 const RECENTLY: Millis = 60_000;
 
-/// A new group begins with the events of the last minute before this gateway's start, since clocks differ.
+/// A new group begins with the events of the last minute before this gateway's start, since clocks
+/// differ.
 const BEFORE_START: UnixMillis = 60_000;
 
 pub struct WebhookSender {
@@ -101,7 +107,10 @@ impl Sending {
     fn start_over(&mut self) {
         // Their outcomes are no news of what is read now.
         self.attempts = JoinSet::new();
-        (self.backlog, self.from) = (Backlog::default(), ReadFrom::Unacknowledged(EntryId::default()));
+        (self.backlog, self.from) = (
+            Backlog::default(),
+            ReadFrom::Unacknowledged(EntryId::default()),
+        );
     }
 }
 
@@ -114,8 +123,15 @@ impl WebhookSender {
                 self.look(&mut state, begin).await;
             }
             self.send_what_is_due(&mut state);
-            let wake = state.backlog.next_at().map_or(state.next_look, |at| at.max(self.clock.now() + 1));
-            let wake = if state.attempts.len() < AT_A_TIME { wake.min(state.next_look) } else { state.next_look };
+            let wake = state
+                .backlog
+                .next_at()
+                .map_or(state.next_look, |at| at.max(self.clock.now() + 1));
+            let wake = if state.attempts.len() < AT_A_TIME {
+                wake.min(state.next_look)
+            } else {
+                state.next_look
+            };
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = state.attempts.join_next(), if !state.attempts.is_empty() => {
@@ -143,8 +159,18 @@ impl WebhookSender {
         if asked >= state.until {
             state.start_over();
         }
-        let count = if state.arrived.len() < MOST_UNACKNOWLEDGED { state.backlog.room() } else { 0 };
-        let request = ReadEvents { gateway: self.gateways.id(), turn: TURN, begin, from: state.from, count };
+        let count = if state.arrived.len() < MOST_UNACKNOWLEDGED {
+            state.backlog.room()
+        } else {
+            0
+        };
+        let request = ReadEvents {
+            gateway: self.gateways.id(),
+            turn: TURN,
+            begin,
+            from: state.from,
+            count,
+        };
         let answer = self.store.read_events(&request).await;
         let lapsed = asked < state.until && state.until <= self.clock.now();
         match answer {
@@ -159,7 +185,11 @@ impl WebhookSender {
                 self.metrics.webhook_waiting.set(0);
                 self.metrics.webhook_oldest_seconds.set(0);
             }
-            Ok(SenderTurn::Mine { events, waiting, lost }) => {
+            Ok(SenderTurn::Mine {
+                events,
+                waiting,
+                lost,
+            }) => {
                 state.until = asked + millis(TURN);
                 let is_full = count > 0 && events.len() == count;
                 state.next_look = if is_full { asked } else { asked + LOOK_EVERY };
@@ -205,13 +235,21 @@ impl WebhookSender {
     fn note_lost(&self, lost: u64) {
         if lost > 0 {
             self.metrics.events_trimmed.inc_by(lost);
-            tracing::warn!(lost, "the stream was trimmed before the webhook had these events; see events-kept");
+            tracing::warn!(
+                lost,
+                "the stream was trimmed before the webhook had these events; see events-kept"
+            );
         }
     }
 
     fn note_oldest(&self, state: &Sending) {
-        let age = state.backlog.oldest().map_or(0, |entry| self.clock.unix().saturating_sub(entry.0));
-        self.metrics.webhook_oldest_seconds.set((age / 1_000) as i64);
+        let age = state
+            .backlog
+            .oldest()
+            .map_or(0, |entry| self.clock.unix().saturating_sub(entry.0));
+        self.metrics
+            .webhook_oldest_seconds
+            .set((age / 1_000) as i64);
     }
 
     fn send_what_is_due(&self, state: &mut Sending) {
@@ -230,11 +268,16 @@ impl WebhookSender {
 
     async fn ended(&self, state: &mut Sending, (entry, event, outcome): Attempt) {
         let now = self.clock.now();
-        Metrics::count_result(&self.metrics.webhooks, outcome.as_ref().err().map_or("delivered", Refusal::label));
+        Metrics::count_result(
+            &self.metrics.webhooks,
+            outcome.as_ref().err().map_or("delivered", Refusal::label),
+        );
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
             let lag = self.clock.unix().saturating_sub(entry.0);
-            self.metrics.webhook_lag_seconds.observe(lag as f64 / 1_000.0);
+            self.metrics
+                .webhook_lag_seconds
+                .observe(lag as f64 / 1_000.0);
             state.arrived.push(entry);
             state.backlog.arrived(&event.live, entry);
             return;
@@ -246,20 +289,42 @@ impl WebhookSender {
         tracing::debug!(event_id = event.id, failures, error = %why, "the webhook did not take an event");
         let is_old = self.clock.unix().saturating_sub(entry.0) >= millis(self.patience);
         if is_old && failures >= LEAST_ATTEMPTS {
-            self.give_up(state, entry, DeadEvent { event, why: why.to_string(), attempts: u64::from(failures) }).await;
+            self.give_up(
+                state,
+                entry,
+                DeadEvent {
+                    event,
+                    why: why.to_string(),
+                    attempts: u64::from(failures),
+                },
+            )
+            .await;
         }
     }
 
-    /// Makes room if lives of which nothing arrives hold back as much as may be held, although the receiver takes the
-    /// events of others. While the receiver takes nothing at all, or is merely slow, reading waits.
+    /// Makes room if lives of which nothing arrives hold back as much as may be held, although the
+    /// receiver takes the events of others. While the receiver takes nothing at all, or is merely
+    /// slow, reading waits.
     async fn give_up_if_crowded(&self, state: &mut Sending) {
         let now = self.clock.now();
-        if state.last_arrival.is_none_or(|at| now.saturating_sub(at) > RECENTLY) {
+        if state
+            .last_arrival
+            .is_none_or(|at| now.saturating_sub(at) > RECENTLY)
+        {
             return;
         }
         if let Some((entry, event, failures)) = state.backlog.most_held_back(now) {
             let why = "its live held back too many events".to_owned();
-            self.give_up(state, entry, DeadEvent { event, why, attempts: u64::from(failures) }).await;
+            self.give_up(
+                state,
+                entry,
+                DeadEvent {
+                    event,
+                    why,
+                    attempts: u64::from(failures),
+                },
+            )
+            .await;
             if state.backlog.room() > 0 {
                 state.next_look = now;
             }
@@ -268,11 +333,19 @@ impl WebhookSender {
 
     async fn give_up(&self, state: &mut Sending, entry: EntryId, dead: DeadEvent) {
         let gateway: GatewayId = self.gateways.id();
-        let buried: StoreResult<bool> = self.store.bury_event((&gateway, entry), &dead, self.kept).await;
+        let buried: StoreResult<bool> = self
+            .store
+            .bury_event((&gateway, entry), &dead, self.kept)
+            .await;
         match buried {
             Ok(true) => {
                 let (event_id, why) = (&dead.event.id, &dead.why);
-                tracing::warn!(event_id, why, attempts = dead.attempts, "gave an event up; see rollcall events list");
+                tracing::warn!(
+                    event_id,
+                    why,
+                    attempts = dead.attempts,
+                    "gave an event up; see rollcall events list"
+                );
                 self.metrics.webhook_dead.inc();
                 state.backlog.gave_up(&dead.event.live, entry);
             }

@@ -1,5 +1,6 @@
-//! A store for unit tests: the embedded store behind a door that can be shut, for all calls or for some. It repeats
-//! members as SSCAN may, its list of open lives lags behind the records, and it counts calls.
+//! A store for unit tests: the embedded store behind a door that can be shut, for all calls or for
+//! some. It repeats members as SSCAN may, its list of open lives lags behind the records, and it
+//! counts calls.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -127,7 +128,9 @@ impl FaultyStore {
 
     /// Another gateway puts a user into the slice that is theirs.
     pub(crate) fn comes(&self, live: &str, user: &str) {
-        self.changes(&LiveId::parse(live).unwrap(), user, |call, user| call.fans.push(user));
+        self.changes(&LiveId::parse(live).unwrap(), user, |call, user| {
+            call.fans.push(user)
+        });
     }
 
     /// Another gateway takes a user out of every live.
@@ -138,11 +141,20 @@ impl FaultyStore {
     }
 
     fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
-        let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse(ELSEWHERE).unwrap());
-        let record = at_once(self.inner.load_live(live)).unwrap().expect("a live");
+        let (user, gateway) = (
+            UserId::parse(user).unwrap(),
+            GatewayId::parse(ELSEWHERE).unwrap(),
+        );
+        let record = at_once(self.inner.load_live(live))
+            .unwrap()
+            .expect("a live");
         let slice = SliceId::of_live(live.clone(), user.slice_index(record.slices), record.slices);
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
-        let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
+        let follows = reading.entry.filter(|_| {
+            reading
+                .fence
+                .is_some_and(|fence| fence.epoch() == record.epoch)
+        });
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
         let mut call = Apply {
             slice,
@@ -229,7 +241,8 @@ impl Store for FaultyStore {
     }
 }
 
-/// Calls that the embedded store answers, unless this one is broken; beside those that are written out.
+/// Calls that the embedded store answers, unless this one is broken; beside those that are written
+/// out.
 macro_rules! answered_by_the_embedded_store {
     (
         $trait:ident {
@@ -315,7 +328,8 @@ answered_by_the_embedded_store! {
             self.inner.differ_from_held(slices).await
         }
 
-        /// Every page begins with the last member of the one before it, and the first comes again at the end.
+        /// Every page begins with the last member of the one before it, and the first comes again
+        /// at the end.
         async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
             self.works("members_page").await?;
             self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
@@ -361,12 +375,24 @@ answered_by_the_embedded_store! {
 impl Checks for FaultyStore {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
         if let Err(why) = self.works("check").await {
-            return lives.iter().map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect();
+            return lives
+                .iter()
+                .map(|_| Checked {
+                    findings: Vec::new(),
+                    complete: Err(why.clone()),
+                })
+                .collect();
         }
         let mut found = self.inner.check(gateway, lives).await;
         for (expected, checked) in lives.iter().zip(&mut found) {
-            if let Some(away) = expected.slices.iter().position(|expected| self.is_away(&expected.slice)) {
-                checked.findings.retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
+            if let Some(away) = expected
+                .slices
+                .iter()
+                .position(|expected| self.is_away(&expected.slice))
+            {
+                checked
+                    .findings
+                    .retain(|found| !matches!(found, Finding::Slice(place, _) if *place == away));
                 checked.complete = Err(lost());
             }
             if expected.listed && self.faults.lock().list_away {

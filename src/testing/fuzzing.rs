@@ -1,5 +1,6 @@
-//! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The fuzzer of `fuzz/`
-//! calls them with bytes that it makes up; a unit test runs them on the corpora in `fuzz/corpus`.
+//! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The
+//! fuzzer of `fuzz/` calls them with bytes that it makes up; a unit test runs them on the corpora
+//! in `fuzz/corpus`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ pub fn jwks(bytes: &[u8]) {
     auth::jwks(bytes);
 }
 
-/// A text message of a client: it is a request, or it is refused; an id that is echoed leaves the answer JSON.
+/// A text message of a client: it is a request, or it is refused; an id that is echoed leaves the
+/// answer JSON.
 pub fn client_message(bytes: &[u8]) {
     session::client_message(bytes);
 }
@@ -64,19 +66,32 @@ pub fn redis_reply(bytes: &[u8]) {
 
 /// Ids: an accepted one is safe in a key.
 pub fn ids(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let is_safe = |more: &[u8]| {
-        let known = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) || more.contains(&byte);
+        let known = |byte: u8| {
+            byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) || more.contains(&byte)
+        };
         (1..=64).contains(&text.len()) && text.bytes().all(known)
     };
     if LiveId::parse(text).is_ok() {
         let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
-        assert!(is_safe(b"") && (stem.len() == text.len() || !stem.ends_with("_slice")), "{text:?} is a live");
+        assert!(
+            is_safe(b"") && (stem.len() == text.len() || !stem.ends_with("_slice")),
+            "{text:?} is a live"
+        );
     }
-    assert!(GatewayId::parse(text).is_err() || is_safe(b""), "{text:?} is a gateway");
+    assert!(
+        GatewayId::parse(text).is_err() || is_safe(b""),
+        "{text:?} is a gateway"
+    );
     if let Ok(user) = UserId::parse(text) {
         assert!(is_safe(b":@"), "{text:?} is a user");
-        assert!((1..=7).contains(&user.slice_index(7)), "{text:?} is in no slice");
+        assert!(
+            (1..=7).contains(&user.slice_index(7)),
+            "{text:?} is in no slice"
+        );
     }
 }
 
@@ -87,9 +102,14 @@ pub fn config_file(bytes: &[u8]) {
 
 /// A message of a peer: what is read is written back alike.
 pub fn peer_message(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     if let Ok(received) = message::read(text) {
-        assert_eq!(message::read(&received.message.text(&received.gateway)), Ok(received));
+        assert_eq!(
+            message::read(&received.message.text(&received.gateway)),
+            Ok(received)
+        );
     }
 }
 
@@ -98,14 +118,20 @@ pub fn token(bytes: &[u8]) {
     thread_local! {
         static TOKENS: Tokens = with_a_secret();
     }
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     TOKENS.with(|tokens| {
         let verified = tokens.verify(text).now_or_never();
-        assert!(verified.is_none_or(|verified| verified.is_err()), "an unsigned token is accepted: {text:?}");
+        assert!(
+            verified.is_none_or(|verified| verified.is_err()),
+            "an unsigned token is accepted: {text:?}"
+        );
     });
 }
 
-/// The first bytes of a connection: the header is the same however they are cut, and no longer than they are.
+/// The first bytes of a connection: the header is the same however they are cut, and no longer than
+/// they are.
 pub fn proxy_header(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(proxy_header::MAX_LENGTH + 64)];
     let mut said = Start::Incomplete;
@@ -117,7 +143,10 @@ pub fn proxy_header(bytes: &[u8]) {
         }
         match said {
             Start::Header { length, client } => {
-                assert!((1..=seen.min(proxy_header::MAX_LENGTH)).contains(&length), "{length} of {seen} bytes");
+                assert!(
+                    (1..=seen.min(proxy_header::MAX_LENGTH)).contains(&length),
+                    "{length} of {seen} bytes"
+                );
                 assert_eq!(client, client.map(|ip| ip.to_canonical()));
             }
             Start::Incomplete => assert!(seen < proxy_header::MAX_LENGTH),
@@ -126,61 +155,97 @@ pub fn proxy_header(bytes: &[u8]) {
     }
 }
 
-/// The lines of `Forwarded` or `X-Forwarded-For` as a client made them up, and what a proxy appends: the proxy's word
-/// holds, or nobody is named.
+/// The lines of `Forwarded` or `X-Forwarded-For` as a client made them up, and what a proxy
+/// appends: the proxy's word holds, or nobody is named.
 pub fn forwarded(bytes: &[u8]) {
     type Elements = fn(&str) -> Option<Vec<&str>>;
     const FORMS: [(Elements, &str, &str); 5] = [
         (plain_elements, "192.0.2.7", "192.0.2.7"),
         (plain_elements, "2001:db8::7", "2001:db8::7"),
         (forwarded_elements, "for=192.0.2.7", "192.0.2.7"),
-        (forwarded_elements, "for=\"[2001:db8::7]:4711\"", "2001:db8::7"),
-        (forwarded_elements, "proto=https;for=\"[2001:db8::7]\";by=\"10.0.0.3\"", "2001:db8::7"),
+        (
+            forwarded_elements,
+            "for=\"[2001:db8::7]:4711\"",
+            "2001:db8::7",
+        ),
+        (
+            forwarded_elements,
+            "proto=https;for=\"[2001:db8::7]\";by=\"10.0.0.3\"",
+            "2001:db8::7",
+        ),
     ];
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let lines: Vec<&str> = text.split('\n').collect();
     let is_trusted = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
     for (elements, appended, address) in FORMS {
         let named = |lines: &[&str]| last_untrusted(lines.iter().copied(), elements, is_trusted);
-        assert!(!named(&lines).is_some_and(is_trusted), "{lines:?} name a trusted proxy");
+        assert!(
+            !named(&lines).is_some_and(is_trusted),
+            "{lines:?} name a trusted proxy"
+        );
         let address = address.parse().ok();
         let on_its_own_line = [lines.as_slice(), &[appended]].concat();
         assert_eq!(named(&on_its_own_line), address, "{on_its_own_line:?}");
         for separator in [",", ", "] {
             let joined = format!("{text}{separator}{appended}");
             let found = named(&joined.split('\n').collect::<Vec<_>>());
-            assert!(found.is_none() || found == address, "{joined:?} names {found:?}");
+            assert!(
+                found.is_none() || found == address,
+                "{joined:?} names {found:?}"
+            );
         }
     }
 }
 
-/// Two values of `Origin`, a line each: what is the same here is the same to a browser, and only a browser's loopback
-/// address is one here.
+/// Two values of `Origin`, a line each: what is the same here is the same to a browser, and only a
+/// browser's loopback address is one here.
 pub fn web_origin(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let (one, other) = text.split_once('\n').unwrap_or((text, text));
     let browsers = |text: &str| Url::parse(text).ok();
     if let (Some(one_read), Some(other_read)) = (WebOrigin::parse(one), WebOrigin::parse(other)) {
         assert!(one_read.is(&one_read) && one_read.is(&other_read) == other_read.is(&one_read));
-        if let (true, Some(one), Some(other)) = (one_read.is(&other_read), browsers(one), browsers(other)) {
+        if let (true, Some(one), Some(other)) =
+            (one_read.is(&other_read), browsers(one), browsers(other))
+        {
             assert_eq!(one.origin(), other.origin());
         }
     }
-    let Some(authority) = Authority::parse(one) else { return };
+    let Some(authority) = Authority::parse(one) else {
+        return;
+    };
     let origin = format!("https://{one}");
-    assert!(WebOrigin::parse(&origin).is_some_and(|origin| origin.is(&origin)), "{origin} is no origin");
+    assert!(
+        WebOrigin::parse(&origin).is_some_and(|origin| origin.is(&origin)),
+        "{origin} is no origin"
+    );
     if let (true, Some(url)) = (authority.is_loopback(), browsers(&origin)) {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let address = host.parse::<IpAddr>();
-        assert!(host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback()), "{url} is elsewhere");
+        assert!(
+            host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback()),
+            "{url} is elsewhere"
+        );
     }
 }
 
 /// Checks tokens with a secret that nobody knows.
 fn with_a_secret() -> Tokens {
-    let path = std::env::temp_dir().join(format!("rollcall-fuzz-{}-{:x}", std::process::id(), rand::random::<u64>()));
-    std::fs::write(&path, format!("{:064x}", rand::random::<u128>())).expect("a file for the secret");
-    let config = Config { jwt_hs256_secret_file: Some(path.clone()), ..Config::default() };
+    let path = std::env::temp_dir().join(format!(
+        "rollcall-fuzz-{}-{:x}",
+        std::process::id(),
+        rand::random::<u64>()
+    ));
+    std::fs::write(&path, format!("{:064x}", rand::random::<u128>()))
+        .expect("a file for the secret");
+    let config = Config {
+        jwt_hs256_secret_file: Some(path.clone()),
+        ..Config::default()
+    };
     let opened = Tokens::open(&config, Arc::default());
     let _ = std::fs::remove_file(path);
     match opened {

@@ -17,10 +17,13 @@ use crate::store::memory::MemoryStore;
 use crate::store::{OpenedBy, Store, Terms};
 use crate::sync::lives::OpenWish;
 
-/// What the handlers of a gateway on a memory store ask. No task of the gateway runs, so nobody would end the absence
-/// of a user who is kept online.
+/// What the handlers of a gateway on a memory store ask. No task of the gateway runs, so nobody
+/// would end the absence of a user who is kept online.
 pub(crate) fn app() -> Arc<AppState> {
-    let config = Config { track_online: false, ..Config::default() };
+    let config = Config {
+        track_online: false,
+        ..Config::default()
+    };
     app_on(&config, Arc::new(MemoryStore::new(Clock::start())))
 }
 
@@ -28,7 +31,11 @@ pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<A
     app_with(config, Verifiers::default(), store)
 }
 
-pub(crate) fn app_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Arc<AppState> {
+pub(crate) fn app_with(
+    config: &Config,
+    verifiers: Verifiers,
+    store: Arc<impl Store + 'static>,
+) -> Arc<AppState> {
     parts_with(config, verifiers, store).app
 }
 
@@ -39,7 +46,14 @@ pub(crate) fn parts_on(config: &Config, store: Arc<impl Store + 'static>) -> Par
 
 fn parts_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Parts {
     let store: Arc<dyn Store> = store;
-    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).unwrap()
+    Parts::new(
+        config,
+        verifiers,
+        &store,
+        &Arc::default(),
+        &TaskTracker::new(),
+    )
+    .unwrap()
 }
 
 /// What the sessions of such a gateway share.
@@ -49,7 +63,11 @@ pub(crate) fn sessions() -> Arc<SessionContext> {
 
 /// A viewer who counts.
 pub(crate) fn viewer(user: &str) -> Identity {
-    Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true }
+    Identity {
+        user: UserId::parse(user).unwrap(),
+        role: Role::Viewer,
+        counted: true,
+    }
 }
 
 /// A viewer's socket that was last heard at 0.
@@ -62,7 +80,13 @@ pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room>
     let live = LiveId::parse(live).unwrap();
     let streamer = UserId::parse("s1").unwrap();
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    let wish = OpenWish { live: live.clone(), streamer, slices: Some(1), by, terms };
+    let wish = OpenWish {
+        live: live.clone(),
+        streamer,
+        slices: Some(1),
+        by,
+        terms,
+    };
     context.lives.open(wish).await.unwrap();
     context.rooms.get(&live).unwrap()
 }

@@ -1,5 +1,6 @@
-//! Everybody can use the pages: axe-core finds nothing serious, in light and dark, on a phone, in English and Chinese;
-//! the keyboard reaches everything; and screen readers are told the figures, but not too often.
+//! Everybody can use the pages: axe-core finds nothing serious, in light and dark, on a phone, in
+//! English and Chinese; the keyboard reaches everything; and screen readers are told the figures,
+//! but not too often.
 
 use serde_json::{Value, json};
 
@@ -16,15 +17,34 @@ const PHONE: (u32, u32) = (320, 640);
 /// Lets axe-core look at the page as it is now.
 async fn has_no_serious_finding(page: &Page, what: &str) {
     page.value(&format!("{AXE};0")).await;
-    let found = page.value("axe.run().then(({violations}) => violations)").await;
-    let is_serious = |finding: &&Value| finding["impact"] == "serious" || finding["impact"] == "critical";
-    let serious: Vec<_> = found.as_array().unwrap().iter().filter(is_serious).collect();
-    let short = |finding: &&Value| format!("{} {} {}", finding["id"], finding["help"], finding["nodes"][0]["html"]);
-    assert!(serious.is_empty(), "{what}: {:#?}", serious.iter().map(short).collect::<Vec<_>>());
+    let found = page
+        .value("axe.run().then(({violations}) => violations)")
+        .await;
+    let is_serious =
+        |finding: &&Value| finding["impact"] == "serious" || finding["impact"] == "critical";
+    let serious: Vec<_> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_serious)
+        .collect();
+    let short = |finding: &&Value| {
+        format!(
+            "{} {} {}",
+            finding["id"], finding["help"], finding["nodes"][0]["html"]
+        )
+    };
+    assert!(
+        serious.is_empty(),
+        "{what}: {:#?}",
+        serious.iter().map(short).collect::<Vec<_>>()
+    );
 }
 
 async fn fits(page: &Page, what: &str) {
-    let wide = page.value("document.documentElement.scrollWidth - innerWidth").await;
+    let wide = page
+        .value("document.documentElement.scrollWidth - innerWidth")
+        .await;
     assert!(wide.as_i64().unwrap() <= 0, "{what}: {wide} px too wide");
 }
 

@@ -1,5 +1,5 @@
-//! Pages of a platform with the client for apps: pages that are left and shown again, pages with a policy of their own,
-//! and the programs of the documents, as their readers run them.
+//! Pages of a platform with the client for apps: pages that are left and shown again, pages with a
+//! policy of their own, and the programs of the documents, as their readers run them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,9 @@ fn programs(document: &str, language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
     let fence = format!("```{language}\n");
     let blocks = text.split(&fence).skip(1);
-    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    blocks
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
 /// A text of the documents with the address of the gateway of a story.
@@ -34,12 +36,21 @@ fn with_address(text: &str, addr: SocketAddr) -> String {
 
 /// What a call of the console was given.
 fn values_of(args: &Value) -> Value {
-    args.as_array().into_iter().flatten().map(|arg| arg["value"].clone()).collect()
+    args.as_array()
+        .into_iter()
+        .flatten()
+        .map(|arg| arg["value"].clone())
+        .collect()
 }
 
 async fn has_viewers(world: &World, wanted: u64, within: Duration) {
     until("the viewers of the live", within, async || {
-        same(world.backend().live("42").await["viewers"].as_u64().unwrap(), wanted)
+        same(
+            world.backend().live("42").await["viewers"]
+                .as_u64()
+                .unwrap(),
+            wanted,
+        )
     })
     .await;
 }
@@ -85,7 +96,8 @@ stories! {
         page.value("globalThis.acks = 0").await;
         page.is("acks > 1 && client.status.state", json!("open")).await;
         has_viewers(&world, 1, Duration::ZERO).await;
-        // The browser may end the connection of a page that it froze; then the client has made another.
+        // The browser may end the connection of a page that it froze; then the client has made
+        // another.
         page.complains_only_of(&["Page entered Back-Forward Cache"]);
     }
 
@@ -124,7 +136,8 @@ stories! {
         streamer.open("42").await;
         let document = programs("docs/client.md", "js");
         assert_eq!(document.len(), 2, "a viewer and a dashboard");
-        // A dashboard shows what a service may see; the token ends with its line, as a program prints it.
+        // A dashboard shows what a service may see; the token ends with its line, as a program
+        // prints it.
         let token = mint(&json!({"sub": "office", "role": "service", "exp": in_seconds(3_600)}));
         site.serves("/my-platform/rollcall-token", "text/plain", &format!("{token}\n"));
         let parts = "const told = globalThis.told = {};

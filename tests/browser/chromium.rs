@@ -1,7 +1,8 @@
-//! Owns Debian's Chromium, one for all tests of this binary, and speaks its DevTools protocol over a pipe.
+//! Owns Debian's Chromium, one for all tests of this binary, and speaks its DevTools protocol over
+//! a pipe.
 //!
-//! The pipe is Chromium's standard input and output, so there is no port, and Chromium ends with the test process,
-//! however that ends.
+//! The pipe is Chromium's standard input and output, so there is no port, and Chromium ends with
+//! the test process, however that ends.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,8 +24,8 @@ const AT_ONCE: usize = 2;
 static CHROMIUM: LazyLock<Chromium> = LazyLock::new(Chromium::start);
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
 
-/// Chromium as root needs no sandbox of its own here: it loads pages of the tests only. The other switches keep it from
-/// asking the network for anything by itself.
+/// Chromium as root needs no sandbox of its own here: it loads pages of the tests only. The other
+/// switches keep it from asking the network for anything by itself.
 const SWITCHES: &str = "--headless=new --remote-debugging-pipe --no-sandbox --disable-gpu --disable-dev-shm-usage \
                         --disable-quic --no-first-run --no-default-browser-check --disable-background-networking \
                         --disable-component-update --disable-sync --hide-scrollbars --force-color-profile=srgb \
@@ -52,7 +53,10 @@ pub struct Turn {
 
 impl Turn {
     pub async fn wait() -> Self {
-        Self { _turn: TURNS.acquire().await.unwrap(), chromium: &CHROMIUM }
+        Self {
+            _turn: TURNS.acquire().await.unwrap(),
+            chromium: &CHROMIUM,
+        }
     }
 }
 
@@ -60,7 +64,9 @@ impl Chromium {
     fn start() -> Self {
         let profile = new_profile();
         // Chromium reads from descriptor 3 and writes to 4.
-        let script = format!("exec chromium {SWITCHES} --user-data-dir=\"$0\" 3<&0 4>&1 0</dev/null 1>/dev/null");
+        let script = format!(
+            "exec chromium {SWITCHES} --user-data-dir=\"$0\" 3<&0 4>&1 0</dev/null 1>/dev/null"
+        );
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).arg(&profile);
         let mut child = command
@@ -80,11 +86,21 @@ impl Chromium {
             locked(&reads.answers).clear();
         });
         let (last_id, process) = (AtomicU64::default(), Mutex::new(child));
-        Self { stdin: Mutex::new(stdin), shared, last_id, _process: process }
+        Self {
+            stdin: Mutex::new(stdin),
+            shared,
+            last_id,
+            _process: process,
+        }
     }
 
     /// Sends a command, to a page or to the browser itself.
-    pub async fn call(&self, session: Option<&str>, method: &str, params: Value) -> Result<Value, Value> {
+    pub async fn call(
+        &self,
+        session: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, Value> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let mut message = json!({"id": id, "method": method, "params": params});
         if let Some(session) = session {
@@ -94,9 +110,13 @@ impl Chromium {
         locked(&self.shared.answers).insert(id, tell);
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        locked(&self.stdin).write_all(&bytes).expect("chromium runs; ./tests/run installs it");
+        locked(&self.stdin)
+            .write_all(&bytes)
+            .expect("chromium runs; ./tests/run installs it");
         let answer = tokio::time::timeout(PATIENCE, told).await;
-        answer.unwrap_or_else(|_| panic!("{method}: no answer in {PATIENCE:?}")).expect("chromium runs")
+        answer
+            .unwrap_or_else(|_| panic!("{method}: no answer in {PATIENCE:?}"))
+            .expect("chromium runs")
     }
 
     /// Begins to keep what the page of this session says.
@@ -106,7 +126,10 @@ impl Chromium {
 
     /// What it said so far.
     pub fn heard(&self, session: &str) -> Vec<Value> {
-        locked(&self.shared.events).get(session).cloned().unwrap_or_default()
+        locked(&self.shared.events)
+            .get(session)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Forgets it.
@@ -117,7 +140,9 @@ impl Chromium {
     /// Sends a command without waiting for its answer.
     pub fn tell(&self, method: &str, params: Value) {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut bytes = json!({"id": id, "method": method, "params": params}).to_string().into_bytes();
+        let mut bytes = json!({"id": id, "method": method, "params": params})
+            .to_string()
+            .into_bytes();
         bytes.push(0);
         let _ = locked(&self.stdin).write_all(&bytes);
     }
@@ -126,9 +151,15 @@ impl Chromium {
 impl Shared {
     fn hear(&self, message: &Value) {
         if let Some(id) = message["id"].as_u64() {
-            let Some(tell) = locked(&self.answers).remove(&id) else { return };
+            let Some(tell) = locked(&self.answers).remove(&id) else {
+                return;
+            };
             let error = &message["error"];
-            let _ = tell.send(if error.is_null() { Ok(message["result"].clone()) } else { Err(error.clone()) });
+            let _ = tell.send(if error.is_null() {
+                Ok(message["result"].clone())
+            } else {
+                Err(error.clone())
+            });
             return;
         }
         let session = message["sessionId"].as_str().unwrap_or_default();
@@ -138,12 +169,15 @@ impl Shared {
     }
 }
 
-/// An empty folder for what Chromium keeps. Nobody is left to remove it when the tests end, so those of earlier runs
-/// are removed here.
+/// An empty folder for what Chromium keeps. Nobody is left to remove it when the tests end, so
+/// those of earlier runs are removed here.
 fn new_profile() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("chromium");
     std::fs::create_dir_all(&folder).unwrap();
-    for old in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
+    for old in std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+    {
         if !Path::new("/proc").join(old.file_name()).exists() {
             let _ = std::fs::remove_dir_all(old.path());
         }

@@ -1,5 +1,5 @@
-//! The client for apps, alone: each test of `client_tests.js` runs in a page of its own, where time is the test's and
-//! the gateway is a fake one; and once with a real gateway.
+//! The client for apps, alone: each test of `client_tests.js` runs in a page of its own, where time
+//! is the test's and the gateway is a fake one; and once with a real gateway.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! What a streamer sees while people come and go, how a live begins and ends on the page, and the list of all lives.
+//! What a streamer sees while people come and go, how a live begins and ends on the page, and the
+//! list of all lives.
 
 use std::time::Duration;
 
@@ -196,7 +197,8 @@ stories! {
         other.comes_to_the_front().await;
         page.is("document.visibilityState", json!("hidden")).await;
         let _crowd = world.crowd("u", 7, "42").await;
-        // The socket of a hidden page is heard from for longer than the gateway waits for the silent.
+        // The socket of a hidden page is heard from for longer than the gateway waits for the
+        // silent.
         let since = Instant::now();
         until("a while goes by", PATIENCE, async || {
             same(since.elapsed() > world.config.timeout * 2, true).map_err(|_| "not yet")
@@ -212,7 +214,11 @@ stories! {
 
 impl World {
     /// Opens live 42 with these fans, and so many more.
-    async fn live_with_fans_of(&self, named: &[&str], more: usize) -> Vec<crate::support::viewer::Viewer> {
+    async fn live_with_fans_of(
+        &self,
+        named: &[&str],
+        more: usize,
+    ) -> Vec<crate::support::viewer::Viewer> {
         self.open("42").await;
         self.follow(named).await;
         self.crowd_follows("u", more).await;

@@ -1,5 +1,5 @@
-//! What the pages must hold: how much they weigh, how soon something can be seen, and how much memory a dashboard takes
-//! that is open for a whole stream.
+//! What the pages must hold: how much they weigh, how soon something can be seen, and how much
+//! memory a dashboard takes that is open for a whole stream.
 
 use std::io::Read;
 
@@ -15,21 +15,25 @@ use crate::support::world::World;
 const WEIGHT: u64 = 155_000;
 const FIRST_PAINT_MS: f64 = 200.0;
 
-/// On a machine that is slow, or too busy for that, the dashboard may take so many times as long as a line of text.
+/// On a machine that is slow, or too busy for that, the dashboard may take so many times as long as
+/// a line of text.
 const BARE_PAINTS: f64 = 3.0;
 
 /// So many paints are tried: a machine that is busy is so for a while.
 const MOST_PAINTS: usize = 30;
 const HEAP: u64 = 50_000_000;
 
-/// A gateway of this story's own, inside the page: it keeps a stream of 6 h, and sends its figures as fast as the page
-/// takes them.
+/// A gateway of this story's own, inside the page: it keeps a stream of 6 h, and sends its figures
+/// as fast as the page takes them.
 pub const FAKE_GATEWAY: &str = include_str!("fake_gateway.js");
 
 /// When something of a page was painted, in ms after it was asked for.
 async fn first_paint(page: &Page) -> f64 {
     let paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";
-    until("something is painted", PATIENCE, async || page.value(paint).await.as_f64().ok_or("nothing")).await
+    until("something is painted", PATIENCE, async || {
+        page.value(paint).await.as_f64().ok_or("nothing")
+    })
+    .await
 }
 
 stories! {
@@ -105,7 +109,8 @@ stories! {
         page.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": FAKE_GATEWAY})).await;
         page.goes_to(format!("http://{}/#user=s1&role=streamer&live=42", world.addr)).await;
         page.shows("#viewers", "1,000").await;
-        // The chart has the whole stream, from one request: the opening, and then the first point of the history.
+        // The chart has the whole stream, from one request: the opening, and then the first point
+        // of the history.
         page.value("document.querySelector('#chart').focus()").await;
         until("the chart goes back to the beginning", PATIENCE, async || {
             page.presses("Home").await;

@@ -1,7 +1,13 @@
-//! The pages and the client for apps, in a real Chromium: what a streamer sees, what a viewer's app does, and what the
-//! pages must hold: no complaint in the console, a weight, a time, a size.
+//! The pages and the client for apps, in a real Chromium: what a streamer sees, what a viewer's app
+//! does, and what the pages must hold: no complaint in the console, a weight, a time, a size.
 
-#![allow(missing_docs, unreachable_pub, dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value
+)]
 
 mod accessibility;
 mod apps;
@@ -43,7 +49,9 @@ const STORY_DEADLINE: Duration = Duration::from_secs(240);
 
 /// Runs one story with its deadline.
 async fn story(told: impl Future<Output = ()>) {
-    tokio::time::timeout(STORY_DEADLINE, Box::pin(told)).await.expect("the story ends before its deadline");
+    tokio::time::timeout(STORY_DEADLINE, Box::pin(told))
+        .await
+        .expect("the story ends before its deadline");
 }
 
 /// Makes a test of a story.

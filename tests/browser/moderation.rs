@@ -29,7 +29,8 @@ stories! {
         let mut rude = world.viewer_in("rude", "42").await;
         let page = streamer_sees("42", world.addr).await;
         page.shows("#bans-note", "Nobody is banned.").await;
-        // No fan, so not in the list: the streamer names the user, and everything is done by keyboard.
+        // No fan, so not in the list: the streamer names the user, and everything is done by
+        // keyboard.
         page.value("document.querySelector('#moderate-open').focus()").await;
         page.presses("Enter").await;
         page.is("document.activeElement.id", json!("moderate-user")).await;

@@ -10,11 +10,16 @@ use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::world::World;
 
-/// What a browser says of a connection that was refused or broke; a page cannot keep it from saying so.
+/// What a browser says of a connection that was refused or broke; a page cannot keep it from saying
+/// so.
 const BROKEN: &[&str] = &["net::ERR_", "WebSocket connection to"];
 
 async fn trust(page: &Page, wanted: &str) {
-    page.is("document.querySelector('#live').dataset.trust", json!(wanted)).await;
+    page.is(
+        "document.querySelector('#live').dataset.trust",
+        json!(wanted),
+    )
+    .await;
 }
 
 stories! {

@@ -1,4 +1,5 @@
-//! Owns a tab: what a person does with it, and what they see. A click is a real one, where the element is.
+//! Owns a tab: what a person does with it, and what they see. A click is a real one, where the
+//! element is.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -25,20 +26,42 @@ pub struct Visitor {
 impl Visitor {
     pub async fn comes() -> Self {
         let turn = Turn::wait().await;
-        let made = turn.chromium.call(None, "Target.createBrowserContext", json!({})).await.unwrap();
-        Self { context: made["browserContextId"].as_str().unwrap().to_owned(), turn: Arc::new(turn) }
+        let made = turn
+            .chromium
+            .call(None, "Target.createBrowserContext", json!({}))
+            .await
+            .unwrap();
+        Self {
+            context: made["browserContextId"].as_str().unwrap().to_owned(),
+            turn: Arc::new(turn),
+        }
     }
 
     /// Opens an empty tab, in front of the others.
     pub async fn tab(&self) -> Page {
         let chromium = self.turn.chromium;
         let wish = json!({"url": "about:blank", "browserContextId": self.context});
-        let target = chromium.call(None, "Target.createTarget", wish).await.unwrap()["targetId"].clone();
+        let target = chromium
+            .call(None, "Target.createTarget", wish)
+            .await
+            .unwrap()["targetId"]
+            .clone();
         let wish = json!({"targetId": target, "flatten": true});
-        let session = chromium.call(None, "Target.attachToTarget", wish).await.unwrap()["sessionId"].clone();
-        let (target, session) = (target.as_str().unwrap().to_owned(), session.as_str().unwrap().to_owned());
+        let session = chromium
+            .call(None, "Target.attachToTarget", wish)
+            .await
+            .unwrap()["sessionId"]
+            .clone();
+        let (target, session) = (
+            target.as_str().unwrap().to_owned(),
+            session.as_str().unwrap().to_owned(),
+        );
         chromium.listen(&session);
-        let page = Page { visitor: self.clone(), target, session };
+        let page = Page {
+            visitor: self.clone(),
+            target,
+            session,
+        };
         for domain in ["Page", "Runtime", "Log", "Network", "Performance"] {
             page.call(&format!("{domain}.enable"), json!({})).await;
         }
@@ -59,14 +82,19 @@ impl Drop for Visitor {
     fn drop(&mut self) {
         if Arc::strong_count(&self.turn) == 1 {
             let context = json!({"browserContextId": self.context});
-            self.turn.chromium.tell("Target.disposeBrowserContext", context);
+            self.turn
+                .chromium
+                .tell("Target.disposeBrowserContext", context);
         }
     }
 }
 
 /// The dashboard of a live of the streamer `s1`, with `--auth off`.
 pub async fn streamer_sees(live: &str, addr: SocketAddr) -> Page {
-    Visitor::comes().await.visits(format!("http://{addr}/#user=s1&role=streamer&live={live}")).await
+    Visitor::comes()
+        .await
+        .visits(format!("http://{addr}/#user=s1&role=streamer&live={live}"))
+        .await
 }
 
 pub struct Page {
@@ -81,25 +109,35 @@ impl Page {
     }
 
     pub async fn call(&self, method: &str, params: Value) -> Value {
-        let answer = self.chromium().call(Some(&self.session), method, params).await;
+        let answer = self
+            .chromium()
+            .call(Some(&self.session), method, params)
+            .await;
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
     pub async fn goes_to(&self, url: impl Display) {
-        let gone = self.call("Page.navigate", json!({"url": url.to_string()})).await;
+        let gone = self
+            .call("Page.navigate", json!({"url": url.to_string()}))
+            .await;
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
         self.is("document.readyState", json!("complete")).await;
     }
 
     /// The value of an expression, awaited if it is a promise.
     pub async fn value(&self, expression: &str) -> Value {
-        self.try_value(expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
+        self.try_value(expression)
+            .await
+            .unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
     async fn try_value(&self, expression: &str) -> Result<Value, String> {
         let wish = json!({"expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true});
         // While a page is left, there is nobody to ask.
-        let answer = self.chromium().call(Some(&self.session), "Runtime.evaluate", wish).await;
+        let answer = self
+            .chromium()
+            .call(Some(&self.session), "Runtime.evaluate", wish)
+            .await;
         let answer = answer.map_err(|error| error.to_string())?;
         match &answer["exceptionDetails"] {
             Value::Null => Ok(answer["result"]["value"].clone()),
@@ -113,7 +151,10 @@ impl Page {
     }
 
     pub async fn is_within(&self, patience: Duration, expression: &str, wanted: Value) {
-        until(expression, patience, async || same(self.try_value(expression).await?, wanted.clone())).await;
+        until(expression, patience, async || {
+            same(self.try_value(expression).await?, wanted.clone())
+        })
+        .await;
     }
 
     /// Waits until an element that can be seen has this text.
@@ -123,10 +164,18 @@ impl Page {
 
     /// Waits until its text contains these words.
     pub async fn mentions(&self, selector: &str, words: &str) {
-        until(&format!("{selector} mentions {words}"), PATIENCE, async || {
-            let text = self.try_value(&visible_text(selector)).await?;
-            if text.as_str().is_some_and(|text| text.contains(words)) { Ok(()) } else { Err(text.to_string()) }
-        })
+        until(
+            &format!("{selector} mentions {words}"),
+            PATIENCE,
+            async || {
+                let text = self.try_value(&visible_text(selector)).await?;
+                if text.as_str().is_some_and(|text| text.contains(words)) {
+                    Ok(())
+                } else {
+                    Err(text.to_string())
+                }
+            },
+        )
         .await;
     }
 
@@ -151,10 +200,18 @@ impl Page {
             const hit = document.elementFromPoint(at.x, at.y);
             return e === hit || e.contains(hit) ? at : null; }})()"
         );
-        let at = until(&format!("{selector} can be clicked"), PATIENCE, async || {
-            let at = self.try_value(&place).await?;
-            if at.is_null() { Err("it cannot".to_owned()) } else { Ok(at) }
-        })
+        let at = until(
+            &format!("{selector} can be clicked"),
+            PATIENCE,
+            async || {
+                let at = self.try_value(&place).await?;
+                if at.is_null() {
+                    Err("it cannot".to_owned())
+                } else {
+                    Ok(at)
+                }
+            },
+        )
         .await;
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({"type": kind, "x": at["x"], "y": at["y"], "button": "left", "clickCount": 1});
@@ -165,7 +222,11 @@ impl Page {
     /// Writes into a field, in place of what is there.
     pub async fn writes(&self, selector: &str, text: &str) {
         self.clicks(selector).await;
-        self.value(&format!("document.querySelector({}).select()", json!(selector))).await;
+        self.value(&format!(
+            "document.querySelector({}).select()",
+            json!(selector)
+        ))
+        .await;
         self.call("Input.insertText", json!({"text": text})).await;
     }
 
@@ -176,7 +237,11 @@ impl Page {
             "(() => {{ const e = document.querySelector({element}); e.value = {value};
             e.dispatchEvent(new Event('change', {{bubbles: true}})); return e.value; }})()"
         );
-        assert_eq!(self.value(&choose).await, value, "{selector} has the option");
+        assert_eq!(
+            self.value(&choose).await,
+            value,
+            "{selector} has the option"
+        );
     }
 
     /// Presses a key, as in `Tab` or `Enter`.
@@ -196,17 +261,28 @@ impl Page {
     }
 
     pub async fn speaks(&self, language: &str) {
-        let agent = self.chromium().call(None, "Browser.getVersion", json!({})).await.unwrap()["userAgent"].clone();
-        self.call("Network.setUserAgentOverride", json!({"userAgent": agent, "acceptLanguage": language})).await;
+        let agent = self
+            .chromium()
+            .call(None, "Browser.getVersion", json!({}))
+            .await
+            .unwrap()["userAgent"]
+            .clone();
+        self.call(
+            "Network.setUserAgentOverride",
+            json!({"userAgent": agent, "acceptLanguage": language}),
+        )
+        .await;
     }
 
     pub async fn is_dark(&self) {
         let features = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
-        self.call("Emulation.setEmulatedMedia", json!({"features": features})).await;
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}))
+            .await;
     }
 
     pub async fn is_as_wide_as(&self, width: u32, height: u32) {
-        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size).await;
     }
 
@@ -217,33 +293,48 @@ impl Page {
 
     pub async fn closes(self) {
         let wish = json!({"targetId": self.target});
-        self.chromium().call(None, "Target.closeTarget", wish).await.unwrap();
+        self.chromium()
+            .call(None, "Target.closeTarget", wish)
+            .await
+            .unwrap();
     }
 
     /// Keeps a picture of the page's beginning, below the target folder.
     pub async fn is_photographed(&self, name: &str) {
         self.value("scrollTo({top: 0, behavior: 'instant'})").await;
-        let picture = self.call("Page.captureScreenshot", json!({"format": "png"})).await;
+        let picture = self
+            .call("Page.captureScreenshot", json!({"format": "png"}))
+            .await;
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("browser");
         std::fs::create_dir_all(&folder).unwrap();
-        let bytes = BASE64.decode(picture["data"].as_str().unwrap().as_bytes()).unwrap();
+        let bytes = BASE64
+            .decode(picture["data"].as_str().unwrap().as_bytes())
+            .unwrap();
         std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();
     }
 
-    /// Everything that the page complained about: exceptions, errors in its console, broken policies, failed requests.
+    /// Everything that the page complained about: exceptions, errors in its console, broken
+    /// policies, failed requests.
     pub fn complaints(&self) -> Vec<String> {
         let text = |event: &Value| {
             let params = &event["params"];
             match event["method"].as_str()? {
                 "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
-                "Runtime.consoleAPICalled" if params["type"] == "error" => Some(params["args"].to_string()),
-                "Log.entryAdded" if params["entry"]["level"] == "error" => {
-                    Some(format!("{} {}", params["entry"]["text"], params["entry"]["url"]))
+                "Runtime.consoleAPICalled" if params["type"] == "error" => {
+                    Some(params["args"].to_string())
                 }
+                "Log.entryAdded" if params["entry"]["level"] == "error" => Some(format!(
+                    "{} {}",
+                    params["entry"]["text"], params["entry"]["url"]
+                )),
                 _ => None,
             }
         };
-        self.chromium().heard(&self.session).iter().filter_map(text).collect()
+        self.chromium()
+            .heard(&self.session)
+            .iter()
+            .filter_map(text)
+            .collect()
     }
 
     pub fn does_not_complain(&self) {
@@ -260,7 +351,10 @@ impl Page {
     /// The events of this kind so far.
     pub fn heard(&self, method: &str) -> Vec<Value> {
         let events = self.chromium().heard(&self.session).into_iter();
-        events.filter(|event| event["method"] == method).map(|event| event["params"].clone()).collect()
+        events
+            .filter(|event| event["method"] == method)
+            .map(|event| event["params"].clone())
+            .collect()
     }
 }
 
@@ -276,5 +370,7 @@ impl Drop for Page {
 /// The text of an element; null unless it can be seen.
 fn visible_text(selector: &str) -> String {
     let element = json!(selector);
-    format!("(e => e?.checkVisibility() ? e.textContent.trim() : null)(document.querySelector({element}))")
+    format!(
+        "(e => e?.checkVisibility() ? e.textContent.trim() : null)(document.querySelector({element}))"
+    )
 }

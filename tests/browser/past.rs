@@ -1,5 +1,5 @@
-//! What a streamer sees of the past: the stream so far on a page that was just opened, the summary after the close, and
-//! the past lives.
+//! What a streamer sees of the past: the stream so far on a page that was just opened, the summary
+//! after the close, and the past lives.
 
 use serde_json::json;
 

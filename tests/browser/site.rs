@@ -1,4 +1,5 @@
-//! Owns the web server of a platform: a few pages at an origin that is not the gateway's, with the policy of a story.
+//! Owns the web server of a platform: a few pages at an origin that is not the gateway's, with the
+//! policy of a story.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,7 +30,11 @@ impl Site {
                 tokio::spawn(answer(connection, serves.clone()));
             }
         });
-        Self { addr, answers, serving }
+        Self {
+            addr,
+            answers,
+            serving,
+        }
     }
 
     pub fn origin(&self) -> String {
@@ -38,8 +43,14 @@ impl Site {
 
     /// Shows a page whose script is this module, under this Content-Security-Policy.
     pub fn shows(&self, path: &str, policy: &str, module: &str) {
-        let page = format!("<!DOCTYPE html><title>An app</title><script type=\"module\">\n{module}\n</script>");
-        self.serves(path, &format!("text/html\r\ncontent-security-policy: {policy}"), &page);
+        let page = format!(
+            "<!DOCTYPE html><title>An app</title><script type=\"module\">\n{module}\n</script>"
+        );
+        self.serves(
+            path,
+            &format!("text/html\r\ncontent-security-policy: {policy}"),
+            &page,
+        );
     }
 
     /// Serves something of this type.
@@ -70,6 +81,11 @@ async fn answer(mut connection: TcpStream, answers: Answers) {
     let path = head.split(' ').nth(1).unwrap_or_default();
     // A browser asks for an icon too.
     let nothing = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
-    let answer = answers.lock().unwrap().get(path).cloned().unwrap_or(nothing);
+    let answer = answers
+        .lock()
+        .unwrap()
+        .get(path)
+        .cloned()
+        .unwrap_or(nothing);
     let _ = connection.write_all(answer.as_bytes()).await;
 }

@@ -1,5 +1,5 @@
-//! A dashboard with a token: where the token is, where it is not, and that it suffices on a public port without the API
-//! of back ends.
+//! A dashboard with a token: where the token is, where it is not, and that it suffices on a public
+//! port without the API of back ends.
 
 use serde_json::{Value, json};
 

@@ -11,7 +11,10 @@ use super::{read, rows};
 
 #[tokio::test]
 async fn the_document_on_http_names_every_route_and_its_scope() {
-    let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    let config = Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        ..Config::default()
+    };
     let gateway = gateway::start(config).await.unwrap();
     let url = format!("http://{}/openapi.json", gateway.addr());
     let document: Value = reqwest::get(url).await.unwrap().json().await.unwrap();
@@ -33,7 +36,11 @@ async fn the_document_on_http_names_every_route_and_its_scope() {
             }
         }
     }
-    assert!(missing.is_empty(), "docs/http.md has no such rows:\n{}", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "docs/http.md has no such rows:\n{}",
+        missing.join("\n")
+    );
 }
 
 #[test]
@@ -42,7 +49,13 @@ fn the_document_on_http_names_every_problem() {
     let named = rows(&text);
     for (status, code, title) in PROBLEMS {
         let cells = [status.as_str().to_owned(), (*title).to_owned()];
-        let there = named.iter().any(|(name, row)| name == code && row.starts_with(&cells));
-        assert!(there, "docs/http.md has no row beginning with\n| `{code}` | {} | {title} |", status.as_str());
+        let there = named
+            .iter()
+            .any(|(name, row)| name == code && row.starts_with(&cells));
+        assert!(
+            there,
+            "docs/http.md has no row beginning with\n| `{code}` | {} | {title} |",
+            status.as_str()
+        );
     }
 }

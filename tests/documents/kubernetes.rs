@@ -1,5 +1,5 @@
-//! The Kubernetes manifests, and the Helm chart that makes them from values: both are valid, and fit the settings. So
-//! are those for the Prometheus Operator, which fit the alerts.
+//! The Kubernetes manifests, and the Helm chart that makes them from values: both are valid, and
+//! fit the settings. So are those for the Prometheus Operator, which fit the alerts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,8 +17,8 @@ const MANIFESTS: &str = "deploy/kubernetes";
 const MONITORING: &str = "deploy/kubernetes/monitoring";
 const CHART: &str = "deploy/helm";
 
-/// The kinds of the Prometheus Operator. Its models leave out fields that they do not know, so these would be missing
-/// in what they print.
+/// The kinds of the Prometheus Operator. Its models leave out fields that they do not know, so
+/// these would be missing in what they print.
 const OF_OPERATOR: &str = r#"
 import json, sys
 from cloudcoil.models.prometheus_operator import v1
@@ -38,15 +38,22 @@ const OF_HELM: &[&str] = &[
 ];
 
 fn documents(yaml: &str) -> Vec<Value> {
-    let all = yaml_serde::Deserializer::from_str(yaml).map(|document| Value::deserialize(document).unwrap());
+    let all = yaml_serde::Deserializer::from_str(yaml)
+        .map(|document| Value::deserialize(document).unwrap());
     all.filter(|document| !document.is_null()).collect()
 }
 
 /// What `kubectl apply -k` applies.
 fn manifests(folder: &str) -> Vec<Value> {
     let mut applied = Vec::new();
-    for file in documents(&read(format!("{folder}/kustomization.yaml")))[0]["resources"].as_array().unwrap() {
-        applied.extend(documents(&read(format!("{folder}/{}", file.as_str().unwrap()))));
+    for file in documents(&read(format!("{folder}/kustomization.yaml")))[0]["resources"]
+        .as_array()
+        .unwrap()
+    {
+        applied.extend(documents(&read(format!(
+            "{folder}/{}",
+            file.as_str().unwrap()
+        ))));
     }
     applied
 }
@@ -54,11 +61,25 @@ fn manifests(folder: &str) -> Vec<Value> {
 /// What Helm installs as the release `name`, with values in YAML over those of the chart.
 fn release(name: &str, values: &str) -> Vec<Value> {
     let mut helm = of_python("helm");
-    documents(&prints(helm.args(["template", name, CHART, "--kube-version", "1.30.0", "--values", "-"]), values))
+    documents(&prints(
+        helm.args([
+            "template",
+            name,
+            CHART,
+            "--kube-version",
+            "1.30.0",
+            "--values",
+            "-",
+        ]),
+        values,
+    ))
 }
 
 fn of_kind<'a>(resources: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    resources.iter().filter(|resource| resource["kind"] == kind).collect()
+    resources
+        .iter()
+        .filter(|resource| resource["kind"] == kind)
+        .collect()
 }
 
 fn only<'a>(resources: &'a [Value], kind: &str) -> &'a Value {
@@ -68,15 +89,22 @@ fn only<'a>(resources: &'a [Value], kind: &str) -> &'a Value {
 }
 
 fn is_valid(file: &Path) {
-    succeeds(of_python("kubernetes-validate").arg("--strict").arg(file), "");
+    succeeds(
+        of_python("kubernetes-validate").arg("--strict").arg(file),
+        "",
+    );
 }
 
 /// The resources are all valid, each by itself.
 fn are_valid(resources: &[Value]) {
     let is_of_operator = |resource: &&Value| resource["apiVersion"] == "monitoring.coreos.com/v1";
-    let (of_operator, others): (Vec<&Value>, Vec<&Value>) = resources.iter().partition(is_of_operator);
+    let (of_operator, others): (Vec<&Value>, Vec<&Value>) =
+        resources.iter().partition(is_of_operator);
     if !of_operator.is_empty() {
-        succeeds(of_python("python").args(["-c", OF_OPERATOR]), &json!(of_operator).to_string());
+        succeeds(
+            of_python("python").args(["-c", OF_OPERATOR]),
+            &json!(of_operator).to_string(),
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     for (number, resource) in others.iter().enumerate() {
@@ -94,41 +122,75 @@ fn has_labels(labels: &Value, wanted: &Value) -> bool {
 
 /// Holds the resources against each other and against the settings.
 fn fit(resources: &[Value]) {
-    let text = only(resources, "ConfigMap")["data"]["rollcall.toml"].as_str().unwrap().to_owned();
+    let text = only(resources, "ConfigMap")["data"]["rollcall.toml"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let config = settings(&text, &[("ROLLCALL_REDIS", "redis://localhost")]);
     let deployment = only(resources, "Deployment");
     let pod = &deployment["spec"]["template"];
     let container = &pod["spec"]["containers"][0];
-    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no number: {value}"));
+    let number = |value: &Value| {
+        value
+            .as_u64()
+            .unwrap_or_else(|| panic!("no number: {value}"))
+    };
     let time = |value: &Value| Duration::from_secs(number(value));
 
     let stop = time(&container["lifecycle"]["preStop"]["sleep"]["seconds"]) + config.drain + SPARE;
-    assert!(time(&pod["spec"]["terminationGracePeriodSeconds"]) >= stop, "a stop takes up to {stop:?}");
+    assert!(
+        time(&pod["spec"]["terminationGracePeriodSeconds"]) >= stop,
+        "a stop takes up to {stop:?}"
+    );
     let startup = &container["startupProbe"];
-    let start = time(&startup["periodSeconds"]) * startup["failureThreshold"].as_u64().unwrap() as u32;
-    assert!(start > config.wait_for_store * 2, "the probe gives up after {start:?}");
+    let start =
+        time(&startup["periodSeconds"]) * startup["failureThreshold"].as_u64().unwrap() as u32;
+    assert!(
+        start > config.wait_for_store * 2,
+        "the probe gives up after {start:?}"
+    );
     // An update stops at a gateway that never gets a lease.
-    assert!(time(&deployment["spec"]["minReadySeconds"]) > config.lease / 2, "the next pod follows too soon");
-    for (probe, path) in
-        [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz?store=ignore")]
-    {
+    assert!(
+        time(&deployment["spec"]["minReadySeconds"]) > config.lease / 2,
+        "the next pod follows too soon"
+    );
+    for (probe, path) in [
+        ("startupProbe", "/healthz"),
+        ("livenessProbe", "/healthz"),
+        ("readinessProbe", "/readyz?store=ignore"),
+    ] {
         assert_eq!(container[probe]["httpGet"]["path"], path, "{probe}");
     }
 
-    assert_eq!(pod["spec"]["enableServiceLinks"], false, "variables of Services look like settings");
-    let ports: Vec<u64> =
-        container["ports"].as_array().unwrap().iter().map(|port| number(&port["containerPort"])).collect();
+    assert_eq!(
+        pod["spec"]["enableServiceLinks"], false,
+        "variables of Services look like settings"
+    );
+    let ports: Vec<u64> = container["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| number(&port["containerPort"]))
+        .collect();
     let listens = [config.listen.port(), config.admin_listen.unwrap().port()].map(u64::from);
     assert_eq!(ports, listens);
     let labels = &pod["metadata"]["labels"];
     let selector = &deployment["spec"]["selector"]["matchLabels"];
     assert!(has_labels(labels, selector), "{labels}");
-    assert_eq!(&only(resources, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], selector);
+    assert_eq!(
+        &only(resources, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        selector
+    );
     for service in of_kind(resources, "Service") {
         assert_eq!(&service["spec"]["selector"], selector);
-        // Operators need the internal port of a gateway that is not ready; viewers do not need such a gateway.
+        // Operators need the internal port of a gateway that is not ready; viewers do not need such
+        // a gateway.
         let is_internal = service["spec"]["ports"][0]["targetPort"] == "admin";
-        assert_eq!(service["spec"]["publishNotReadyAddresses"] == true, is_internal, "{service}");
+        assert_eq!(
+            service["spec"]["publishNotReadyAddresses"] == true,
+            is_internal,
+            "{service}"
+        );
     }
     for policy in of_kind(resources, "NetworkPolicy") {
         assert_eq!(&policy["spec"]["podSelector"]["matchLabels"], selector);
@@ -140,14 +202,30 @@ fn fit(resources: &[Value]) {
         assert!(!admin["from"].as_array().unwrap().is_empty(), "{policy}");
     }
     for monitor in of_kind(resources, "PodMonitor") {
-        assert!(has_labels(labels, &monitor["spec"]["selector"]["matchLabels"]), "{monitor}");
+        assert!(
+            has_labels(labels, &monitor["spec"]["selector"]["matchLabels"]),
+            "{monitor}"
+        );
         assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], "admin");
         has_the_job_of_the_alerts(monitor, labels);
     }
     // A job that finds pods by these would have a name that no alert knows.
-    assert!(!pod["metadata"]["annotations"].to_string().contains("prometheus.io/"), "{pod}");
-    for variable in container["env"].as_array().unwrap().iter().filter(|variable| variable["valueFrom"].is_object()) {
-        assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], pod["spec"]["volumes"][1]["secret"]["secretName"]);
+    assert!(
+        !pod["metadata"]["annotations"]
+            .to_string()
+            .contains("prometheus.io/"),
+        "{pod}"
+    );
+    for variable in container["env"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|variable| variable["valueFrom"].is_object())
+    {
+        assert_eq!(
+            variable["valueFrom"]["secretKeyRef"]["name"],
+            pod["spec"]["volumes"][1]["secret"]["secretName"]
+        );
     }
     let autoscalers = of_kind(resources, "HorizontalPodAutoscaler");
     assert_eq!(
@@ -156,29 +234,52 @@ fn fit(resources: &[Value]) {
         "one thing sets the number of replicas"
     );
     for autoscaler in autoscalers {
-        assert_eq!(autoscaler["spec"]["scaleTargetRef"]["name"], deployment["metadata"]["name"]);
+        assert_eq!(
+            autoscaler["spec"]["scaleTargetRef"]["name"],
+            deployment["metadata"]["name"]
+        );
         let metric = &autoscaler["spec"]["metrics"][0]["pods"];
         assert_eq!(metric["metric"]["name"], "rollcall_sockets");
-        let target: usize = metric["target"]["averageValue"].as_str().unwrap().parse().unwrap();
+        let target: usize = metric["target"]["averageValue"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
         let sockets = config.max_sockets.unwrap();
-        assert!(target * 3 <= sockets * 2, "{target} of {sockets} sockets leave too little room when a gateway dies");
+        assert!(
+            target * 3 <= sockets * 2,
+            "{target} of {sockets} sockets leave too little room when a gateway dies"
+        );
     }
 }
 
 /// Prometheus takes the name of the job from a label of the pods.
 fn has_the_job_of_the_alerts(monitor: &Value, pods: &Value) {
-    let label = monitor["spec"]["jobLabel"].as_str().unwrap_or_else(|| panic!("{monitor}: no jobLabel"));
+    let label = monitor["spec"]["jobLabel"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{monitor}: no jobLabel"));
     let job = pods[label].as_str().unwrap();
     let alerts = read("docs/alerts.yml");
-    let jobs: BTreeSet<&str> = alerts.split("{job=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
-    assert_eq!(jobs, BTreeSet::from([job]), "the jobs of the alerts, and the one of the scrape");
+    let jobs: BTreeSet<&str> = alerts
+        .split("{job=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert_eq!(
+        jobs,
+        BTreeSet::from([job]),
+        "the jobs of the alerts, and the one of the scrape"
+    );
 }
 
 #[test]
 fn the_manifests_are_valid_and_fit_each_other_and_the_settings() {
     let mut kinds = 0;
     for folder in [MANIFESTS, MONITORING] {
-        for file in std::fs::read_dir(root().join(folder)).unwrap().map(|file| file.unwrap().path()) {
+        for file in std::fs::read_dir(root().join(folder))
+            .unwrap()
+            .map(|file| file.unwrap().path())
+        {
             if file.is_file() && !file.ends_with("kustomization.yaml") {
                 kinds += documents(&read(file)).len();
             }
@@ -219,11 +320,17 @@ fn the_chart_alone_makes_the_manifests() {
     succeeds(of_python("helm").args(["lint", "--strict", CHART]), "");
     let name = |resource: &Value| format!("{} {}", resource["kind"], resource["metadata"]["name"]);
     let sorted = |resources: Vec<Value>| {
-        let mut resources: Vec<_> = resources.iter().map(|resource| (name(resource), plain(resource))).collect();
+        let mut resources: Vec<_> = resources
+            .iter()
+            .map(|resource| (name(resource), plain(resource)))
+            .collect();
         resources.sort_by(|a, b| a.0.cmp(&b.0));
         resources
     };
-    assert_eq!(sorted(release("rollcall", "")), sorted(manifests(MANIFESTS)));
+    assert_eq!(
+        sorted(release("rollcall", "")),
+        sorted(manifests(MANIFESTS))
+    );
     let chart = documents(&read(format!("{CHART}/Chart.yaml"))).remove(0);
     for version in ["version", "appVersion"] {
         assert_eq!(chart[version], env!("CARGO_PKG_VERSION"), "{version}");
@@ -291,10 +398,14 @@ extraVolumeMounts: [{ name: certificate, mountPath: /tls, readOnly: true }]
     fit(&resources);
     are_valid(&resources);
     let names = |kind: &str| -> Vec<_> {
-        of_kind(&resources, kind).iter().map(|resource| resource["metadata"]["name"].clone()).collect()
+        of_kind(&resources, kind)
+            .iter()
+            .map(|resource| resource["metadata"]["name"].clone())
+            .collect()
     };
     assert_eq!([names("Deployment"), names("Ingress")], [["eu"], ["eu"]]);
-    let target = &only(&resources, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
+    let target =
+        &only(&resources, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
     assert!(names("Service").contains(&target["name"]), "{target}");
     for resource in &resources {
         assert_eq!(resource["metadata"]["labels"]["team"], "live", "{resource}");
@@ -305,56 +416,133 @@ extraVolumeMounts: [{ name: certificate, mountPath: /tls, readOnly: true }]
     let pod = &template["spec"];
     let container = &pod["containers"][0];
     let image = container["image"].as_str().unwrap();
-    assert!(image.starts_with("registry.example.com/rollcall:2@sha256:0123456789abcdef"), "{image}");
-    assert_eq!(deployment["metadata"]["annotations"], json!({"owner": "live"}));
-    assert_eq!([&template["metadata"]["labels"]["mesh"], &template["metadata"]["annotations"]["c"]], ["on", "d"]);
-    assert_eq!([&pod["priorityClassName"], &pod["nodeSelector"]["e"]], ["viewers", "f"]);
-    assert_eq!(pod["serviceAccountName"], only(&resources, "ServiceAccount")["metadata"]["name"]);
-    let spread: Vec<&Value> = pod["topologySpreadConstraints"].as_array().unwrap().iter().collect();
-    assert!(spread.len() == 1 && spread[0]["topologyKey"] == "topology.kubernetes.io/zone", "{spread:?}");
+    assert!(
+        image.starts_with("registry.example.com/rollcall:2@sha256:0123456789abcdef"),
+        "{image}"
+    );
+    assert_eq!(
+        deployment["metadata"]["annotations"],
+        json!({"owner": "live"})
+    );
+    assert_eq!(
+        [
+            &template["metadata"]["labels"]["mesh"],
+            &template["metadata"]["annotations"]["c"]
+        ],
+        ["on", "d"]
+    );
+    assert_eq!(
+        [&pod["priorityClassName"], &pod["nodeSelector"]["e"]],
+        ["viewers", "f"]
+    );
+    assert_eq!(
+        pod["serviceAccountName"],
+        only(&resources, "ServiceAccount")["metadata"]["name"]
+    );
+    let spread: Vec<&Value> = pod["topologySpreadConstraints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
+    assert!(
+        spread.len() == 1 && spread[0]["topologyKey"] == "topology.kubernetes.io/zone",
+        "{spread:?}"
+    );
     let has = |list: &Value, item: Value| list.as_array().unwrap().contains(&item);
-    assert!(has(&container["env"], json!({"name": "ROLLCALL_LOG", "value": "debug"})), "{container}");
-    assert!(has(&container["envFrom"], json!({"configMapRef": {"name": "more"}})), "{container}");
+    assert!(
+        has(
+            &container["env"],
+            json!({"name": "ROLLCALL_LOG", "value": "debug"})
+        ),
+        "{container}"
+    );
+    assert!(
+        has(
+            &container["envFrom"],
+            json!({"configMapRef": {"name": "more"}})
+        ),
+        "{container}"
+    );
     let mount = json!({"name": "certificate", "mountPath": "/tls", "readOnly": true});
     assert!(has(&container["volumeMounts"], mount), "{container}");
-    assert!(has(&pod["volumes"], json!({"name": "certificate", "secret": {"secretName": "live-tls"}})), "{pod}");
+    assert!(
+        has(
+            &pod["volumes"],
+            json!({"name": "certificate", "secret": {"secretName": "live-tls"}})
+        ),
+        "{pod}"
+    );
 
-    let [public, admin] = of_kind(&resources, "Service")[..] else { panic!("two Services") };
-    assert_eq!([&public["spec"]["type"], &public["spec"]["externalTrafficPolicy"]], ["LoadBalancer", "Local"]);
+    let [public, admin] = of_kind(&resources, "Service")[..] else {
+        panic!("two Services")
+    };
+    assert_eq!(
+        [
+            &public["spec"]["type"],
+            &public["spec"]["externalTrafficPolicy"]
+        ],
+        ["LoadBalancer", "Local"]
+    );
     assert_eq!(
         public["spec"]["ports"][0],
         json!({"name": "public", "port": 443, "targetPort": "public", "nodePort": 30443})
     );
-    assert_eq!([&public["metadata"]["annotations"]["g"], &admin["metadata"]["annotations"]["i"]], ["h", "j"]);
+    assert_eq!(
+        [
+            &public["metadata"]["annotations"]["g"],
+            &admin["metadata"]["annotations"]["i"]
+        ],
+        ["h", "j"]
+    );
     let policy = &only(&resources, "NetworkPolicy")["spec"];
     assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
     for rule in policy["ingress"].as_array().unwrap() {
         assert!(rule["from"].is_array(), "{rule}");
     }
-    assert_eq!(policy["egress"][0]["to"][0]["ipBlock"]["cidr"], "10.9.0.0/16");
+    assert_eq!(
+        policy["egress"][0]["to"][0]["ipBlock"]["cidr"],
+        "10.9.0.0/16"
+    );
 }
 
-/// What the Prometheus Operator gets is what Prometheus would read from the file, with whole addresses of runbooks.
+/// What the Prometheus Operator gets is what Prometheus would read from the file, with whole
+/// addresses of runbooks.
 #[test]
 fn the_chart_installs_the_alerts_of_the_documents() {
-    let values = "prometheusRule: { enabled: true, documents: 'https://git.example.com/rollcall/' }";
+    let values =
+        "prometheusRule: { enabled: true, documents: 'https://git.example.com/rollcall/' }";
     let resources = release("rollcall", values);
     let groups = &only(&resources, "PrometheusRule")["spec"]["groups"];
     let mut given: Value = yaml_serde::from_str(&read("docs/alerts.yml")).unwrap();
     for rule in given["groups"][0]["rules"].as_array_mut().unwrap() {
-        let path = rule["annotations"]["runbook_url"].as_str().unwrap().to_owned();
-        rule["annotations"]["runbook_url"] = json!(format!("https://git.example.com/rollcall/{path}"));
+        let path = rule["annotations"]["runbook_url"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        rule["annotations"]["runbook_url"] =
+            json!(format!("https://git.example.com/rollcall/{path}"));
     }
     assert_eq!(*groups, given["groups"]);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), json!({"groups": groups}).to_string()).unwrap();
-    succeeds(Command::new("promtool").args(["check", "rules"]).arg(file.path()), "");
-    assert!(of_kind(&release("rollcall", ""), "PrometheusRule").is_empty(), "not every cluster has the operator");
+    succeeds(
+        Command::new("promtool")
+            .args(["check", "rules"])
+            .arg(file.path()),
+        "",
+    );
+    assert!(
+        of_kind(&release("rollcall", ""), "PrometheusRule").is_empty(),
+        "not every cluster has the operator"
+    );
 }
 
 #[test]
 fn a_pod_has_no_secrets_that_it_does_not_need() {
-    let resources = release("r", "secret: { files: [], variables: { ROLLCALL_REDIS: null } }");
+    let resources = release(
+        "r",
+        "secret: { files: [], variables: { ROLLCALL_REDIS: null } }",
+    );
     let pod = &only(&resources, "Deployment")["spec"]["template"]["spec"];
     assert!(!pod.to_string().contains("secret"), "{pod}");
 }
@@ -366,25 +554,42 @@ fn the_chart_refuses_wrong_values() {
         ("drain: 60s", "drain"),
         ("settings: { drain: 60s }", "drain"),
         ("settings: { redis: 'redis://u:password@redis' }", "redis"),
-        ("settings: { trusted-proxies: [10.0.0.0/8] }", "trusted-proxies"),
+        (
+            "settings: { trusted-proxies: [10.0.0.0/8] }",
+            "trusted-proxies",
+        ),
         ("settings: { track-online: off }", "track-online"),
         ("settings: { admin-listen: null }", "admin-listen"),
         ("ingress: { enabled: true }", "ingress.host"),
-        ("ingress: { enabled: true, host: a.example.com }", "trusted-proxies"),
+        (
+            "ingress: { enabled: true, host: a.example.com }",
+            "trusted-proxies",
+        ),
         ("service: { type: ExternalName }", "service.type"),
         ("service: { anotations: {} }", "anotations"),
         ("image: { digest: latest }", "digest"),
         ("podLabels: { a: 1 }", "podLabels"),
         ("extraEnv: [{ value: a }]", "extraEnv"),
-        ("prometheusRule: { documents: 'https://git.example.com' }", "documents"),
+        (
+            "prometheusRule: { documents: 'https://git.example.com' }",
+            "documents",
+        ),
         ("networkPolicy: { adminFrom: everybody }", "adminFrom"),
     ] {
         let mut helm = of_python("helm");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), values).unwrap();
-        let output = helm.args(["template", "r"]).arg(root().join(CHART)).arg("--values").arg(file.path()).output();
+        let output = helm
+            .args(["template", "r"])
+            .arg(root().join(CHART))
+            .arg("--values")
+            .arg(file.path())
+            .output();
         let output = output.unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(why), "{values}: {said}");
+        assert!(
+            !output.status.success() && said.contains(why),
+            "{values}: {said}"
+        );
     }
 }

@@ -8,7 +8,9 @@ use super::{all, read, root};
 /// What the target of a heading is called.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
-    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    let kept = kept
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -25,7 +27,11 @@ fn prose(text: &str) -> Vec<&str> {
 
 fn anchors(text: &str) -> BTreeSet<String> {
     let heading = |line: &&str| line.starts_with('#');
-    prose(text).into_iter().filter(heading).map(|line| anchor(line.trim_start_matches('#'))).collect()
+    prose(text)
+        .into_iter()
+        .filter(heading)
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
 }
 
 #[test]
@@ -34,7 +40,11 @@ fn every_link_leads_somewhere() {
     for document in all() {
         let text = read(&document);
         for line in prose(&text) {
-            for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            for link in line
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split(')').next())
+            {
                 if link.contains("://") || link.starts_with("mailto:") {
                     continue;
                 }
@@ -50,5 +60,9 @@ fn every_link_leads_somewhere() {
             }
         }
     }
-    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "links that lead nowhere:\n{}",
+        broken.join("\n")
+    );
 }

@@ -1,10 +1,12 @@
-//! Settings, metrics, codes and keys: each is declared once in the code, and named in the document about it.
+//! Settings, metrics, codes and keys: each is declared once in the code, and named in the document
+//! about it.
 
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
 use rollcall::base::ids::{
-    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
+    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
+    UserId,
 };
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::{exit, metrics, process};
@@ -35,21 +37,34 @@ fn the_document_on_security_has_the_table_of_permissions() {
     let table = permissions::markdown_table();
     let text = read("docs/security.md");
     let found = between(&text, "<!-- permissions -->", "<!-- /permissions -->");
-    assert!(found == Some(table.trim()), "docs/security.md must have, between its markers,\n{table}");
+    assert!(
+        found == Some(table.trim()),
+        "docs/security.md must have, between its markers,\n{table}"
+    );
 }
 
 #[test]
 fn the_document_names_every_metric_with_its_help_and_no_other() {
-    let own = metrics::ALL.iter().map(|(name, kind, help)| (format!("rollcall_{name}"), kind, help));
-    let of_process = process::ALL.iter().map(|(name, kind, help)| ((*name).to_owned(), kind, help));
+    let own = metrics::ALL
+        .iter()
+        .map(|(name, kind, help)| (format!("rollcall_{name}"), kind, help));
+    let of_process = process::ALL
+        .iter()
+        .map(|(name, kind, help)| ((*name).to_owned(), kind, help));
     let right: BTreeMap<String, (String, String)> = own
         .chain(of_process)
         .map(|(name, kind, help)| {
             // `Counter` alone, or of a family, as in `Family<Why, Counter>`.
-            let kind = ["counter", "gauge", "histogram"].into_iter().find(|word| kind.to_lowercase().contains(word));
-            let kind = kind.unwrap_or_else(|| panic!("{name} is of a type that this check does not know"));
+            let kind = ["counter", "gauge", "histogram"]
+                .into_iter()
+                .find(|word| kind.to_lowercase().contains(word));
+            let kind =
+                kind.unwrap_or_else(|| panic!("{name} is of a type that this check does not know"));
             let suffix = if kind == "counter" { "_total" } else { "" };
-            (format!("{name}{suffix}"), (kind.to_owned(), help.trim().to_owned()))
+            (
+                format!("{name}{suffix}"),
+                (kind.to_owned(), help.trim().to_owned()),
+            )
         })
         .collect();
     let text = read("docs/metrics.md");
@@ -58,9 +73,15 @@ fn the_document_names_every_metric_with_its_help_and_no_other() {
         .filter(|(name, _)| name.starts_with("rollcall_") || name.starts_with("process_"))
         .map(|(name, cells)| (name, (cells[0].clone(), cells.last().unwrap().clone())))
         .collect();
-    let table: Vec<String> =
-        right.iter().map(|(name, (kind, help))| format!("| `{name}` | {kind} | … | {help} |")).collect();
-    assert!(named == right, "docs/metrics.md names\n{named:#?}\nright would be\n{}", table.join("\n"));
+    let table: Vec<String> = right
+        .iter()
+        .map(|(name, (kind, help))| format!("| `{name}` | {kind} | … | {help} |"))
+        .collect();
+    assert!(
+        named == right,
+        "docs/metrics.md names\n{named:#?}\nright would be\n{}",
+        table.join("\n")
+    );
 }
 
 #[test]
@@ -68,19 +89,36 @@ fn the_document_on_operations_names_every_exit_code() {
     let text = read("docs/operations.md");
     let table = between(&text, "| exit code | meaning |\n", "\n\n").unwrap();
     let named: Vec<(String, Vec<String>)> = rows(table);
-    let right = exit::CODES.iter().map(|(code, what)| (code.to_string(), vec![(*what).to_owned()]));
+    let right = exit::CODES
+        .iter()
+        .map(|(code, what)| (code.to_string(), vec![(*what).to_owned()]));
     assert_eq!(named, right.collect::<Vec<_>>());
 }
 
 #[test]
 fn the_document_on_audits_names_every_kind_of_finding_and_no_other() {
-    let word = |severity: &Severity| if *severity == Severity::Error { "error" } else { "warning" };
+    let word = |severity: &Severity| {
+        if *severity == Severity::Error {
+            "error"
+        } else {
+            "warning"
+        }
+    };
     let right: BTreeMap<String, Vec<String>> = FindingKind::ALL
         .iter()
-        .map(|(name, severity, what)| ((*name).to_owned(), vec![word(severity).to_owned(), what.trim().to_owned()]))
+        .map(|(name, severity, what)| {
+            (
+                (*name).to_owned(),
+                vec![word(severity).to_owned(), what.trim().to_owned()],
+            )
+        })
         .collect();
     let text = read("docs/audit.md");
-    let is_kind = |cells: &[String]| cells.first().is_some_and(|cell| cell == "error" || cell == "warning");
+    let is_kind = |cells: &[String]| {
+        cells
+            .first()
+            .is_some_and(|cell| cell == "error" || cell == "warning")
+    };
     let named: BTreeMap<String, Vec<String>> = rows(&text)
         .into_iter()
         .filter(|(_, cells)| is_kind(cells))
@@ -95,33 +133,61 @@ fn the_document_on_the_websocket_names_every_code() {
     let rows: BTreeMap<_, _> = rows(&text).into_iter().collect();
     for close in Close::ALL {
         let Some(code) = close.code() else { continue };
-        let cells = rows.get(&code.to_string()).unwrap_or_else(|| panic!("close code {code} has no row"));
-        assert_eq!(cells[0], format!("`{}`", close.label()), "the reason of {code}");
+        let cells = rows
+            .get(&code.to_string())
+            .unwrap_or_else(|| panic!("close code {code} has no row"));
+        assert_eq!(
+            cells[0],
+            format!("`{}`", close.label()),
+            "the reason of {code}"
+        );
     }
     for code in ErrorCode::ALL {
-        assert!(rows.contains_key(code.as_str()), "error code {} has no row", code.as_str());
+        assert!(
+            rows.contains_key(code.as_str()),
+            "error code {} has no row",
+            code.as_str()
+        );
     }
     let known = |name: &&String| {
         let is = |code: &u16| code.to_string() == **name;
-        name.len() == 4 && name.starts_with('4') && !Close::ALL.iter().filter_map(|close| close.code()).any(|c| is(&c))
+        name.len() == 4
+            && name.starts_with('4')
+            && !Close::ALL
+                .iter()
+                .filter_map(|close| close.code())
+                .any(|c| is(&c))
     };
-    assert_eq!(rows.keys().filter(known).collect::<Vec<_>>(), Vec::<&String>::new(), "close codes that are not sent");
+    assert_eq!(
+        rows.keys().filter(known).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "close codes that are not sent"
+    );
 }
 
 #[test]
 fn the_document_on_redis_names_every_key_and_lifetime() {
     let text = read("docs/redis.md");
-    let (live, user) = (LiveId::parse("live_id").unwrap(), UserId::parse("user_id").unwrap());
+    let (live, user) = (
+        LiveId::parse("live_id").unwrap(),
+        UserId::parse("user_id").unwrap(),
+    );
     let gateway = GatewayId::parse("gateway_id").unwrap();
     let only = SliceId::of_live(live.clone(), 1, 1);
     let third = SliceId::of_live(live.clone(), 3, 8);
     let epoch = Epoch(99);
-    let of = LiveEpoch { live: live.clone(), epoch };
+    let of = LiveEpoch {
+        live: live.clone(),
+        epoch,
+    };
     let spell = |key: String| {
-        let key = key.replace("_slice3", "_slice<k>").replace("@99", "@<epoch>");
+        let key = key
+            .replace("_slice3", "_slice<k>")
+            .replace("@99", "@<epoch>");
         let key = key.replace("{p3}", "{p<p>}").replace("{b3}", "{b<b>}");
         let ids = ["live_id", "user_id", "gateway_id", "list_name"];
-        ids.iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
+        ids.iter()
+            .fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
     let keys = Keys::default();
     let keys = [
@@ -144,8 +210,16 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.gateways(&only),
         keys.fence(&only),
         keys.notes(&only).unwrap(),
-        keys.slice(&SliceId { set: OnlineSet::Users, index: 3, of: USERS_SLICES }),
-        keys.slice(&SliceId { set: OnlineSet::Streamers, index: 3, of: STREAMERS_SLICES }),
+        keys.slice(&SliceId {
+            set: OnlineSet::Users,
+            index: 3,
+            of: USERS_SLICES,
+        }),
+        keys.slice(&SliceId {
+            set: OnlineSet::Streamers,
+            index: 3,
+            of: STREAMERS_SLICES,
+        }),
         keys.last_seen(3),
         keys.whereabouts(3),
         keys.last_seen_ids(),
@@ -178,7 +252,10 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let named = rows(&text);
     let changes = Keys::default().changes(3).replace(":3", ":<p>");
     for key in keys.map(spell).into_iter().chain([changes]) {
-        assert!(named.iter().any(|(name, _)| *name == key), "docs/redis.md has no row for `{key}`");
+        assert!(
+            named.iter().any(|(name, _)| *name == key),
+            "docs/redis.md has no row for `{key}`"
+        );
     }
     let lifetimes = [
         (keys::SLICE_TTL, 3_600, "h after"),
@@ -199,23 +276,36 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
 fn no_prefix_has_a_beginning_of_a_key_in_it() {
     let text = read("docs/redis.md");
     let (present, _former) = text.split_once("## Upgrading").unwrap();
-    let named = rows(present).into_iter().filter_map(|(name, _)| Some(name.split_once('<')?.0.to_owned()));
+    let named = rows(present)
+        .into_iter()
+        .filter_map(|(name, _)| Some(name.split_once('<')?.0.to_owned()));
     // Not the fields of hashes, nor the channel of lives, whose brace no prefix has.
-    let beginnings: Vec<String> = named.filter(|name| name.ends_with(':') && !name.contains('{')).collect();
+    let beginnings: Vec<String> = named
+        .filter(|name| name.ends_with(':') && !name.contains('{'))
+        .collect();
     assert!(beginnings.len() > 4, "{beginnings:?}");
     for beginning in beginnings {
         let parsed = KeyPrefix::parse(&format!("app1:{beginning}"));
-        assert!(parsed.is_err(), "src/base/key_prefix.rs must refuse a prefix with {beginning}");
+        assert!(
+            parsed.is_err(),
+            "src/base/key_prefix.rs must refuse a prefix with {beginning}"
+        );
     }
 }
 
 #[test]
 fn the_test_vectors_of_the_document_on_redis_are_right() {
     let text = read("docs/redis.md");
-    let vectors: Vec<_> = rows(&text).into_iter().filter(|(_, cells)| cells.len() == 3).collect();
+    let vectors: Vec<_> = rows(&text)
+        .into_iter()
+        .filter(|(_, cells)| cells.len() == 3)
+        .collect();
     let mut checked = 0;
     for (user, cells) in vectors {
-        let [Ok(_hash), Ok(of_8), Ok(of_256)] = [0, 1, 2].map(|i: usize| cells[i].parse::<u64>()) else { continue };
+        let [Ok(_hash), Ok(of_8), Ok(of_256)] = [0, 1, 2].map(|i: usize| cells[i].parse::<u64>())
+        else {
+            continue;
+        };
         let user = UserId::parse(&user).unwrap();
         let right = [8, 256].map(|n| u64::from(user.slice_index(n)));
         assert_eq!([of_8, of_256], right, "{user}");

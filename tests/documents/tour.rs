@@ -1,5 +1,5 @@
-//! The commands of the README's tour and of its example with a token, as a reader types them. Each answer has the
-//! fields that the document shows, and the same values, save for ids and times.
+//! The commands of the README's tour and of its example with a token, as a reader types them. Each
+//! answer has the fields that the document shows, and the same values, save for ids and times.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -22,11 +22,19 @@ use crate::wait::{PATIENCE, until};
 const PYTHON: &str = "/usr/bin/python3";
 
 /// What differs from one run to the next: only its kind must be the same.
-const VOLATILE: &[&str] =
-    &["epoch", "gateway_id", "session_id", "opened_at", "closed_at", "as_of", "duration_ms", "request_id"];
+const VOLATILE: &[&str] = &[
+    "epoch",
+    "gateway_id",
+    "session_id",
+    "opened_at",
+    "closed_at",
+    "as_of",
+    "duration_ms",
+    "request_id",
+];
 
-/// A command, and what the document shows below it: an answer, or what a WebSocket client hears (`<`) and is told
-/// (`>`).
+/// A command, and what the document shows below it: an answer, or what a WebSocket client hears
+/// (`<`) and is told (`>`).
 struct Step {
     command: String,
     shown: Vec<String>,
@@ -34,12 +42,21 @@ struct Step {
 
 /// The commands in a section of a document, in order.
 fn steps(document: &str, heading: &str) -> Vec<Step> {
-    let section = document.split_once(&format!("\n## {heading}\n")).unwrap().1.split("\n## ").next().unwrap();
+    let section = document
+        .split_once(&format!("\n## {heading}\n"))
+        .unwrap()
+        .1
+        .split("\n## ")
+        .next()
+        .unwrap();
     let mut steps: Vec<Step> = Vec::new();
     for block in section.split("```\n").skip(1).step_by(2) {
         for line in block.lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {
-                (Some(command), _) => steps.push(Step { command: command.to_owned(), shown: Vec::new() }),
+                (Some(command), _) => steps.push(Step {
+                    command: command.to_owned(),
+                    shown: Vec::new(),
+                }),
                 (None, Some(step)) => step.shown.push(line.to_owned()),
                 (None, None) => panic!("{heading}: {line:?} stands before the first command"),
             }
@@ -65,11 +82,15 @@ fn differences(shown: &Value, answer: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in names {
         match (shown_fields.get(name), fields.get(name)) {
-            (Some(_), None) => found.push(format!("{at}: there is no {name}, and the document has one")),
+            (Some(_), None) => found.push(format!(
+                "{at}: there is no {name}, and the document has one"
+            )),
             (None, Some(_)) => found.push(format!("{at}: the document has no {name}")),
             (Some(shown), Some(answer)) if is_volatile(name) => {
                 if std::mem::discriminant(shown) != std::mem::discriminant(answer) {
-                    found.push(format!("{at}: {name} is {answer}, and the document has {shown}"));
+                    found.push(format!(
+                        "{at}: {name} is {answer}, and the document has {shown}"
+                    ));
                 }
             }
             (Some(shown), Some(answer)) => found.extend(differences(shown, answer, name)),
@@ -101,8 +122,16 @@ struct Terminal {
 impl Terminal {
     fn open(command: &str) -> Self {
         let mut bash = Command::new("bash");
-        bash.args(["-c", &format!("exec {}", command.replacen("python3", PYTHON, 1))]);
-        let mut child = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        bash.args([
+            "-c",
+            &format!("exec {}", command.replacen("python3", PYTHON, 1)),
+        ]);
+        let mut child = bash
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let typed = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (tell, heard) = channel();
@@ -114,7 +143,11 @@ impl Terminal {
                 }
             }
         });
-        Self { child, typed, heard }
+        Self {
+            child,
+            typed,
+            heard,
+        }
     }
 
     /// The next message, if one comes soon.
@@ -126,8 +159,8 @@ impl Terminal {
         writeln!(self.typed, "{line}").unwrap();
     }
 
-    /// Goes through what the document shows. A reader takes some time to type, so the gateway knows more by then than
-    /// when a test asks at once: a test types again.
+    /// Goes through what the document shows. A reader takes some time to type, so the gateway knows
+    /// more by then than when a test asks at once: a test types again.
     async fn follows(&mut self, shown: &[String]) {
         let mut typed = None;
         for line in shown {
@@ -136,10 +169,14 @@ impl Terminal {
                 typed = Some(message);
                 continue;
             }
-            let wanted = line.strip_prefix("< ").unwrap_or_else(|| panic!("{line:?} is neither heard nor typed"));
+            let wanted = line
+                .strip_prefix("< ")
+                .unwrap_or_else(|| panic!("{line:?} is neither heard nor typed"));
             let deadline = Instant::now() + PATIENCE;
             loop {
-                let heard = self.hears(PATIENCE).unwrap_or_else(|| panic!("nothing is heard; expected {wanted}"));
+                let heard = self
+                    .hears(PATIENCE)
+                    .unwrap_or_else(|| panic!("nothing is heard; expected {wanted}"));
                 match (compare(wanted, &heard), typed) {
                     (Ok(()), _) => break,
                     (Err(_), Some(message)) if Instant::now() < deadline => {
@@ -162,21 +199,41 @@ impl Drop for Terminal {
 
 /// What a command prints.
 fn prints(command: &str) -> String {
-    let done = Command::new("bash").args(["-c", command]).stdin(Stdio::null()).output().unwrap();
-    assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
+    let done = Command::new("bash")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{command}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// A call that changes nothing may come before the gateway knows what was said a moment ago: it is made again.
+/// A call that changes nothing may come before the gateway knows what was said a moment ago: it is
+/// made again.
 async fn answers_as_shown(command: &str, shown: &[String]) {
-    let patience = if command.contains(" -sX ") { Duration::ZERO } else { PATIENCE };
+    let patience = if command.contains(" -sX ") {
+        Duration::ZERO
+    } else {
+        PATIENCE
+    };
     until(command, patience, async || {
         let printed = prints(command);
         let lines: Vec<&str> = printed.lines().collect();
         if lines.len() != shown.len() {
-            return Err(format!("{} lines, and the document has {}: {printed}", lines.len(), shown.len()));
+            return Err(format!(
+                "{} lines, and the document has {}: {printed}",
+                lines.len(),
+                shown.len()
+            ));
         }
-        lines.iter().zip(shown).try_for_each(|(line, shown)| compare(shown, line))
+        lines
+            .iter()
+            .zip(shown)
+            .try_for_each(|(line, shown)| compare(shown, line))
     })
     .await;
 }
@@ -184,7 +241,9 @@ async fn answers_as_shown(command: &str, shown: &[String]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tour_of_the_readme_answers_as_it_says() {
     let gateway = Program::start(&Config::default()).await;
-    let SocketAddr::V4(addr) = gateway.addr else { panic!("{}", gateway.addr) };
+    let SocketAddr::V4(addr) = gateway.addr else {
+        panic!("{}", gateway.addr)
+    };
     let steps = steps(&read("README.md"), "Five-minute tour");
     assert!(steps.len() >= 7, "the tour has {} commands", steps.len());
     let mut terminals = Vec::new();
@@ -204,8 +263,15 @@ async fn the_tour_of_the_readme_answers_as_it_says() {
     assert_eq!(terminals.len(), 2);
     for terminal in &terminals {
         let mut heard = Vec::new();
-        while !heard.iter().any(|message: &String| message.contains(r#""type":"closed""#)) {
-            heard.push(terminal.hears(PATIENCE).unwrap_or_else(|| panic!("no end is heard: {heard:?}")));
+        while !heard
+            .iter()
+            .any(|message: &String| message.contains(r#""type":"closed""#))
+        {
+            heard.push(
+                terminal
+                    .hears(PATIENCE)
+                    .unwrap_or_else(|| panic!("no end is heard: {heard:?}")),
+            );
         }
     }
 }
@@ -214,7 +280,13 @@ async fn the_tour_of_the_readme_answers_as_it_says() {
 async fn the_example_with_a_token_works_beside_the_gateway_of_the_tour() {
     let tour = Program::start(&Config::default()).await;
     let document = read("README.md");
-    let example = document.split_once("$ head -c 32 /dev/urandom").unwrap().1.split("```").next().unwrap();
+    let example = document
+        .split_once("$ head -c 32 /dev/urandom")
+        .unwrap()
+        .1
+        .split("```")
+        .next()
+        .unwrap();
     let port = free_port().to_string();
     let mut script = "set -euo pipefail\n".to_owned();
     let mut shown = Vec::new();
@@ -225,23 +297,43 @@ async fn the_example_with_a_token_works_beside_the_gateway_of_the_tour() {
         };
         // A reader waits until the gateway says that it listens.
         if command.starts_with("curl") {
-            script += "until curl -s -o /dev/null http://127.0.0.1:8081/healthz; do sleep 0.1; done\n";
+            script +=
+                "until curl -s -o /dev/null http://127.0.0.1:8081/healthz; do sleep 0.1; done\n";
         }
         script += command;
         script += "\n";
     }
-    assert!(script.contains("127.0.0.1:8081") && !script.contains("8080"), "{script}");
-    let script = script.replace("8081", &port).replace("cargo run --release -- ", "rollcall ");
+    assert!(
+        script.contains("127.0.0.1:8081") && !script.contains("8080"),
+        "{script}"
+    );
+    let script = script
+        .replace("8081", &port)
+        .replace("cargo run --release -- ", "rollcall ");
     let folder = tempfile::tempdir().unwrap();
-    let programs = Path::new(env!("CARGO_BIN_EXE_rollcall")).parent().unwrap().display().to_string();
+    let programs = Path::new(env!("CARGO_BIN_EXE_rollcall"))
+        .parent()
+        .unwrap()
+        .display()
+        .to_string();
     let mut bash = Command::new("timeout");
-    bash.args(["60", "bash", "-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
-    bash.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()));
-    let done = tokio::task::spawn_blocking(move || bash.output().unwrap()).await.unwrap();
+    bash.args(["60", "bash", "-c", &script])
+        .current_dir(folder.path())
+        .stdin(Stdio::null());
+    bash.env(
+        "PATH",
+        format!("{programs}:{}", std::env::var("PATH").unwrap()),
+    );
+    let done = tokio::task::spawn_blocking(move || bash.output().unwrap())
+        .await
+        .unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{}: {said}", done.status);
     let printed = String::from_utf8(done.stdout).unwrap();
-    let lines: Vec<&str> = printed.lines().filter(|line| !line.starts_with("listening on ")).collect();
+    let lines: Vec<&str> = printed
+        .lines()
+        .filter(|line| !line.starts_with("listening on "))
+        .collect();
     assert_eq!(lines, shown);
     drop(tour);
 }
@@ -249,7 +341,13 @@ async fn the_example_with_a_token_works_beside_the_gateway_of_the_tour() {
 #[test]
 fn an_answer_differs_by_its_fields_and_by_what_is_the_same_in_each_run() {
     let shown = r#"{"type":"joined","viewers":1,"epoch":7,"closed_at":null}"#;
-    assert_eq!(compare(shown, r#"{"type":"joined","viewers":1,"epoch":9,"closed_at":null}"#), Ok(()));
+    assert_eq!(
+        compare(
+            shown,
+            r#"{"type":"joined","viewers":1,"epoch":9,"closed_at":null}"#
+        ),
+        Ok(())
+    );
     for other in [
         r#"{"type":"joined","viewers":2,"epoch":7,"closed_at":null}"#,
         r#"{"type":"joined","viewers":1,"epoch":"7","closed_at":null}"#,

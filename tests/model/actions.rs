@@ -20,7 +20,8 @@ pub enum Action {
     /// The flusher begins a turn.
     Flush(usize),
     Renew(usize),
-    /// A renewal after a whole lease of looking on: the gateway buries those whose leases stood still.
+    /// A renewal after a whole lease of looking on: the gateway buries those whose leases stood
+    /// still.
     Bury(usize),
     Check(usize),
     Walk(usize),
@@ -61,15 +62,25 @@ pub enum Action {
 }
 
 use Action::{
-    Answer, BackUp, Bury, Check, Close, Come, Cut, Double, Evict, Fail, FailOver, Find, Flush, Freeze, Go, Kill,
-    LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSet, LoseSlice, Mend, Open, Pause, Renew, RollBack,
-    Serve, Thaw, Walk,
+    Answer, BackUp, Bury, Check, Close, Come, Cut, Double, Evict, Fail, FailOver, Find, Flush,
+    Freeze, Go, Kill, LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSet, LoseSlice,
+    Mend, Open, Pause, Renew, RollBack, Serve, Thaw, Walk,
 };
 
 impl Action {
     /// Whether this also happens on a day on which nothing goes wrong.
     pub fn is_ordinary(self) -> bool {
-        matches!(self, Come(..) | Go(..) | Flush(_) | Answer(..) | Renew(_) | Find(_) | Check(_) | LookAgain(_))
+        matches!(
+            self,
+            Come(..)
+                | Go(..)
+                | Flush(_)
+                | Answer(..)
+                | Renew(_)
+                | Find(_)
+                | Check(_)
+                | LookAgain(_)
+        )
     }
 }
 
@@ -97,7 +108,11 @@ impl World {
                 false => self.possible_at(at, users, &mut can),
             }
         }
-        can.extend((0..self.network.len()).filter(|place| !self.network[*place].call.only_reads()).map(Serve));
+        can.extend(
+            (0..self.network.len())
+                .filter(|place| !self.network[*place].call.only_reads())
+                .map(Serve),
+        );
         if self.left.doubles > 0 {
             let doubles = |place: &usize| matches!(self.network[*place].call, Call::Apply { .. });
             can.extend((0..self.network.len()).filter(doubles).map(Double));
@@ -123,10 +138,17 @@ impl World {
     fn possible_at(&self, at: usize, users: usize, can: &mut Vec<Action>) {
         let (gateway, store, left) = (&self.gateways[at], &self.store, &self.left);
         let free = |who| !self.is_busy(at, who);
-        if left.opens > 0 && store.data.record.is_none_or(|record| record.state == State::Closed) {
+        if left.opens > 0
+            && store
+                .data
+                .record
+                .is_none_or(|record| record.state == State::Closed)
+        {
             can.extend([Open(at, true), Open(at, false)]);
         }
-        can.extend((left.closes > 0 && store.is(State::Open) && free(Who::Closer)).then_some(Close(at)));
+        can.extend(
+            (left.closes > 0 && store.is(State::Open) && free(Who::Closer)).then_some(Close(at)),
+        );
         can.extend((left.kills > 0 && self.alive().count() > 1).then_some(Kill(at)));
         can.extend((left.freezes > 0).then_some(Freeze(at)));
         match gateway.cut {
@@ -143,13 +165,22 @@ impl World {
             can.extend((left.burials > 0 && gateway.lease.is_some()).then_some(Bury(at)));
         }
         can.extend((left.walks > 0 && free(Who::Walker) && self.walks()).then_some(Walk(at)));
-        can.extend((free(Who::Reader) && free(Who::Closer) && !gateway.former.is_empty()).then_some(LookAfter(at)));
+        can.extend(
+            (free(Who::Reader) && free(Who::Closer) && !gateway.former.is_empty())
+                .then_some(LookAfter(at)),
+        );
         let Some(room) = &gateway.room else {
             can.extend((store.is(State::Open) && free(Who::Finder)).then_some(Find(at)));
             return;
         };
         if left.moves > 0 {
-            can.extend((0..users).map(|user| if room.seated.contains(&user) { Go(at, user) } else { Come(at, user) }));
+            can.extend((0..users).map(|user| {
+                if room.seated.contains(&user) {
+                    Go(at, user)
+                } else {
+                    Come(at, user)
+                }
+            }));
         }
         can.extend((free(Who::Job) && self.is_dirty(at)).then_some(Flush(at)));
         can.extend((free(Who::Checker) && (room.doubt || left.checks > 0)).then_some(Check(at)));
@@ -190,7 +221,9 @@ impl World {
             }
             Come(at, user) | Go(at, user) => {
                 left.moves -= 1;
-                let Some(room) = &mut self.gateways[at].room else { return };
+                let Some(room) = &mut self.gateways[at].room else {
+                    return;
+                };
                 if matches!(action, Come(..)) {
                     room.seated.insert(user);
                     room.desired.want(&user_id(user), standing(user));
@@ -209,7 +242,10 @@ impl World {
                 self.renew(at, true);
             }
             Check(at) => {
-                let doubts = self.gateways[at].room.as_ref().is_some_and(|room| room.doubt);
+                let doubts = self.gateways[at]
+                    .room
+                    .as_ref()
+                    .is_some_and(|room| room.doubt);
                 left.checks -= u8::from(!doubts);
                 self.check(at);
             }
@@ -234,7 +270,10 @@ impl World {
             }
             Double(place) => {
                 left.doubles -= 1;
-                let twin = Message { awaited: false, ..self.network[place].clone() };
+                let twin = Message {
+                    awaited: false,
+                    ..self.network[place].clone()
+                };
                 self.send(twin);
             }
             Kill(at) => {
@@ -255,7 +294,8 @@ impl World {
                 left.pauses -= 1;
                 self.store.now += PAUSE;
             }
-            LoseSlice | LoseRecord | LoseLeases | LoseAll | LoseSet | BackUp | RollBack | FailOver => self.lose(action),
+            LoseSlice | LoseRecord | LoseLeases | LoseAll | LoseSet | BackUp | RollBack
+            | FailOver => self.lose(action),
         }
     }
 
@@ -282,7 +322,10 @@ impl World {
         if matches!(action, LoseRecord | LoseAll) {
             self.store.lose_record();
         }
-        let rooms = self.gateways.iter_mut().filter_map(|gateway| gateway.room.as_mut());
+        let rooms = self
+            .gateways
+            .iter_mut()
+            .filter_map(|gateway| gateway.room.as_mut());
         if matches!(action, LoseRecord | LoseAll | RollBack) {
             rooms.for_each(|room| room.refuted = false);
         }
@@ -291,7 +334,10 @@ impl World {
         }
         if matches!(action, RollBack | FailOver) {
             // From now on another node answers, so the gateways connect again.
-            self.gateways.iter_mut().filter_map(|gateway| gateway.room.as_mut()).for_each(|room| room.doubt = true);
+            self.gateways
+                .iter_mut()
+                .filter_map(|gateway| gateway.room.as_mut())
+                .for_each(|room| room.doubt = true);
         }
     }
 
@@ -301,7 +347,11 @@ impl World {
             self.forsake(at, who);
         }
         let life = self.gateways[at].life;
-        self.gateways[at] = Gateway { killed: true, life, ..Gateway::default() };
+        self.gateways[at] = Gateway {
+            killed: true,
+            life,
+            ..Gateway::default()
+        };
     }
 
     /// `BusEvent::Lost`.

@@ -39,7 +39,10 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub const ALL: Self = Self { without: Mutation::Nothing, each_minute: true };
+    pub const ALL: Self = Self {
+        without: Mutation::Nothing,
+        each_minute: true,
+    };
 
     pub fn lack(&self, rule: Mutation) -> bool {
         self.without == rule
@@ -73,7 +76,8 @@ pub struct Budget {
     pub cuts: u8,
     /// Renewals.
     pub renewals: u8,
-    /// Times that a gateway has looked on for a whole lease and buries those whose leases stood still.
+    /// Times that a gateway has looked on for a whole lease and buries those whose leases stood
+    /// still.
     pub burials: u8,
     /// Checks without a reason for doubt.
     pub checks: u8,

@@ -1,8 +1,9 @@
-//! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Gateways`].
+//! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real
+//! [`Gateways`].
 //!
-//! The model leaves out time, with one exception: an observer that could look all the while has either seen a count
-//! stand still *for a whole lease* or not. The real observer gets the last look again and again, without a gap that
-//! would make it start over.
+//! The model leaves out time, with one exception: an observer that could look all the while has
+//! either seen a count stand still *for a whole lease* or not. The real observer gets the last look
+//! again and again, without a gap that would make it start over.
 
 use std::time::Duration;
 
@@ -16,12 +17,13 @@ use super::world::{Gateway, Id, Task, Who, Why, World};
 
 const REFRESH: u64 = 2_000;
 
-/// Less than the gap after which an observer starts over. More looks at the same leases would change nothing.
+/// Less than the gap after which an observer starts over. More looks at the same leases would
+/// change nothing.
 const LOOK_EVERY: usize = 2 * REFRESH as usize;
 
 impl World {
-    /// `lease::renew`. With `judges`, a whole lease passes first, and the gateway looks all the while. Meanwhile the
-    /// others may have done anything that leaves no trace.
+    /// `lease::renew`. With `judges`, a whole lease passes first, and the gateway looks all the
+    /// while. Meanwhile the others may have done anything that leaves no trace.
     pub fn renew(&mut self, at: usize, judges: bool) {
         let id = self.id(at);
         if judges {
@@ -31,12 +33,26 @@ impl World {
         let gateway = &mut self.gateways[at];
         gateway.renewals += 1;
         let number = gateway.renewals;
-        let burials = if judges { gateway.burials(id) } else { Vec::new() };
-        let call = Call::Renew { id, held: gateway.lease, number, burials };
+        let burials = if judges {
+            gateway.burials(id)
+        } else {
+            Vec::new()
+        };
+        let call = Call::Renew {
+            id,
+            held: gateway.lease,
+            number,
+            burials,
+        };
         self.call(at, Who::Lease, Why::Renew { asked }, call);
     }
 
-    pub fn hear_lease(&mut self, Task { id, why, answer, .. }: Task) {
+    pub fn hear_lease(
+        &mut self,
+        Task {
+            id, why, answer, ..
+        }: Task,
+    ) {
         let Why::Renew { asked } = why else { return };
         let keeps_id = self.rules.lack(Mutation::NoFinality);
         let gateway = &mut self.gateways[id.at];
@@ -69,12 +85,18 @@ impl Gateway {
     fn observer(&self, own: Id) -> (Gateways, Leases) {
         let leases = Leases {
             own: self.lease.unwrap_or(Lease { born: 0, count: 0 }),
-            living: self.seen.iter().map(|(id, count)| (id.name(), *count)).collect(),
+            living: self
+                .seen
+                .iter()
+                .map(|(id, count)| (id.name(), *count))
+                .collect(),
             dead: self.dead.iter().map(|id| (id.name(), 0)).collect(),
         };
         let liveness = Gateways::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
         liveness.looked(&own.name(), &leases, (0, 0));
-        self.unlisted.iter().for_each(|id| liveness.note_unlisted(&id.name(), 0));
+        self.unlisted
+            .iter()
+            .for_each(|id| liveness.note_unlisted(&id.name(), 0));
         (liveness, leases)
     }
 
@@ -84,8 +106,11 @@ impl Gateway {
         for now in (REFRESH..LEASE).step_by(LOOK_EVERY) {
             liveness.looked(&own.name(), &leases, (now, now));
         }
-        let mut burials: Vec<_> =
-            liveness.burials(LEASE).iter().map(|burial| (Id::of(&burial.gateway), burial.count)).collect();
+        let mut burials: Vec<_> = liveness
+            .burials(LEASE)
+            .iter()
+            .map(|burial| (Id::of(&burial.gateway), burial.count))
+            .collect();
         burials.sort();
         burials
     }
@@ -93,7 +118,8 @@ impl Gateway {
     /// Takes in a look at the leases: an id that is living or dead is no longer unlisted.
     fn look(&mut self, own: Id) {
         let roster = self.roster();
-        self.unlisted.retain(|id| *id != own && roster.is_unknown(&id.name()));
+        self.unlisted
+            .retain(|id| *id != own && roster.is_unknown(&id.name()));
     }
 
     /// The real roster.
@@ -104,9 +130,13 @@ impl Gateway {
         roster
     }
 
-    /// What `walk::look_after_open` does about a gateway that has an entry. True if it must be swept.
+    /// What `walk::look_after_open` does about a gateway that has an entry. True if it must be
+    /// swept.
     pub fn meets(&mut self, at: usize, other: Id) -> bool {
-        let own = Id { at, life: self.life };
+        let own = Id {
+            at,
+            life: self.life,
+        };
         if !self.dead.contains(&other) && !self.seen.contains_key(&other) && other != own {
             self.unlisted.insert(other);
         }

@@ -1,4 +1,5 @@
-//! The model as the checker sees it, and seeded random walks for histories that are too long for the checker.
+//! The model as the checker sees it, and seeded random walks for histories that are too long for
+//! the checker.
 
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -21,10 +22,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Before the first step, each gateway has its lease and has seen the others', the live is open, and each gateway
-    /// has a room.
+    /// Before the first step, each gateway has its lease and has seen the others', the live is
+    /// open, and each gateway has a room.
     pub fn world(&self) -> World {
-        let left = Budget { opens: self.budget.opens + 1, ..self.budget };
+        let left = Budget {
+            opens: self.budget.opens + 1,
+            ..self.budget
+        };
         let mut world = World::new(self.gateways, left, self.rules);
         for _ in 0..2 {
             for at in 0..self.gateways {
@@ -64,8 +68,12 @@ impl Model for Setup {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("is right at every step", |_, world: &World| world.wrong.is_none()),
-            Property::always("comes to rest as promised", |_, world: &World| world.wrong_at_rest().is_none()),
+            Property::always("is right at every step", |_, world: &World| {
+                world.wrong.is_none()
+            }),
+            Property::always("comes to rest as promised", |_, world: &World| {
+                world.wrong_at_rest().is_none()
+            }),
         ]
     }
 }
@@ -84,25 +92,42 @@ pub fn walk(setup: &Setup, mut world: World, seed: u64, steps: usize) -> Result<
     for _ in 0..steps {
         let can = world.possible(setup.users);
         // Ordinary actions are more frequent than faults.
-        let all_day: Vec<Action> = can.iter().filter(|action| action.is_ordinary()).copied().collect();
-        let among = if all_day.is_empty() || rng.random_ratio(1, 3) { &can } else { &all_day };
-        let Some(action) = among.choose(&mut rng) else { break };
+        let all_day: Vec<Action> = can
+            .iter()
+            .filter(|action| action.is_ordinary())
+            .copied()
+            .collect();
+        let among = if all_day.is_empty() || rng.random_ratio(1, 3) {
+            &can
+        } else {
+            &all_day
+        };
+        let Some(action) = among.choose(&mut rng) else {
+            break;
+        };
         way.push(*action);
         world.act(*action);
         if let Some(why) = world.wrong_now() {
             return Err(Found { way, why });
         }
     }
-    world.wrong_at_rest().map_or(Ok(()), |why| Err(Found { way, why }))
+    world
+        .wrong_at_rest()
+        .map_or(Ok(()), |why| Err(Found { way, why }))
 }
 
-/// Shortens a history that goes wrong: leaves out one step, or two, as long as the rest still goes wrong.
+/// Shortens a history that goes wrong: leaves out one step, or two, as long as the rest still goes
+/// wrong.
 pub fn shorten(setup: &Setup, mut found: Found) -> Found {
     loop {
         let steps = found.way.len();
         let pairs = (0..steps).flat_map(|first| (first..steps).map(move |second| [first, second]));
         let shorter = pairs.into_iter().find_map(|gone| {
-            let left = found.way.iter().enumerate().filter(|(place, _)| !gone.contains(place));
+            let left = found
+                .way
+                .iter()
+                .enumerate()
+                .filter(|(place, _)| !gone.contains(place));
             let way: Vec<Action> = left.map(|(_, action)| *action).collect();
             replay(setup, &way).map(|why| Found { way, why })
         });

@@ -1,6 +1,6 @@
-//! Brings a world to rest: faults stop, and everything that repeats in production (retries, renewals, burials, checks,
-//! the walk) takes place. The promises P1, P2 and P4 say what the world must look like then; P7 says that it comes to
-//! rest within a few rounds.
+//! Brings a world to rest: faults stop, and everything that repeats in production (retries,
+//! renewals, burials, checks, the walk) takes place. The promises P1, P2 and P4 say what the world
+//! must look like then; P7 says that it comes to rest within a few rounds.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +26,26 @@ const ROUNDS: usize = 8;
 impl World {
     /// What is wrong with this world once it is at rest, whether late calls arrive or vanish.
     pub fn wrong_at_rest(&self) -> Option<&'static str> {
-        let fates: &[Late] = if self.late() == 0 { &[Late::Vanish] } else { &[Late::Vanish, Late::Arrive] };
-        fates.iter().find_map(|late| self.comes_to_rest(*late).err())
+        let fates: &[Late] = if self.late() == 0 {
+            &[Late::Vanish]
+        } else {
+            &[Late::Vanish, Late::Arrive]
+        };
+        fates
+            .iter()
+            .find_map(|late| self.comes_to_rest(*late).err())
     }
 
     fn comes_to_rest(&self, late: Late) -> Result<(), &'static str> {
         let mut world = self.clone();
-        world.left = Budget { late: 0, ..world.left };
-        for place in (0..world.network.len()).rev().filter(|place| !self.network[*place].awaited) {
+        world.left = Budget {
+            late: 0,
+            ..world.left
+        };
+        for place in (0..world.network.len())
+            .rev()
+            .filter(|place| !self.network[*place].awaited)
+        {
             match late {
                 Late::Arrive => world.serve(place),
                 Late::Vanish => drop(world.network.remove(place)),
@@ -78,7 +90,11 @@ impl World {
         })?;
         each(self, &|world, at| world.renew(at, true))?;
         each(self, &|world, at| {
-            if world.gateways[at].room.as_ref().is_some_and(|room| room.look) {
+            if world.gateways[at]
+                .room
+                .as_ref()
+                .is_some_and(|room| room.look)
+            {
                 world.look_again(at)
             }
         })?;
@@ -89,7 +105,11 @@ impl World {
         })?;
         let each_minute = self.rules.each_minute;
         each(self, &|world, at| {
-            if world.gateways[at].room.as_ref().is_some_and(|room| room.doubt || each_minute) {
+            if world.gateways[at]
+                .room
+                .as_ref()
+                .is_some_and(|room| room.doubt || each_minute)
+            {
                 world.check(at);
             }
         })?;
@@ -107,7 +127,9 @@ impl World {
 
     fn work_off(&mut self, at: usize) -> Result<(), &'static str> {
         for _ in 0..MAX_STEPS {
-            let Some(who) = self.gateways[at].tasks.keys().next().copied() else { return Ok(()) };
+            let Some(who) = self.gateways[at].tasks.keys().next().copied() else {
+                return Ok(());
+            };
             self.hear(at, who);
         }
         Err("a gateway is busy for ever")
@@ -116,18 +138,29 @@ impl World {
     /// Whether a world at rest is as promised.
     fn is_settled(&self) -> Result<(), &'static str> {
         let store = &self.store;
-        let rooms = || self.alive().filter_map(|at| self.gateways[at].room.as_ref().map(|room| (at, room)));
-        let epoch = store.data.record.filter(|record| record.state == State::Open).map(|record| record.epoch);
+        let rooms = || {
+            self.alive()
+                .filter_map(|at| self.gateways[at].room.as_ref().map(|room| (at, room)))
+        };
+        let epoch = store
+            .data
+            .record
+            .filter(|record| record.state == State::Open)
+            .map(|record| record.epoch);
         let (living, _) = store.leases();
         if store.is(State::Closing) {
             return Err("a close was not finished");
         }
-        // Without this rule gateways lose their leases. The model should find the consequences, not this.
+        // Without this rule gateways lose their leases. The model should find the consequences, not
+        // this.
         let is_final = !self.rules.lack(Mutation::NoFinality);
         if is_final && self.alive().any(|at| !living.contains_key(&self.id(at))) {
             return Err("a gateway has no lease");
         }
-        if living.keys().any(|id| self.gateways[id.at].killed || *id != self.id(id.at)) {
+        if living
+            .keys()
+            .any(|id| self.gateways[id.at].killed || *id != self.id(id.at))
+        {
             return Err("a dead gateway has a lease");
         }
         if rooms().any(|(_, room)| Some(room.epoch) != epoch) {
@@ -136,14 +169,20 @@ impl World {
         if rooms().any(|(_, room)| room.desired.is_dirty()) {
             return Err("a desired state is not settled");
         }
-        // The known limits: if the store lost the data that say that the epoch is closed, or that the live exists, the
-        // leftovers of a late call stay until their keys expire.
+        // The known limits: if the store lost the data that say that the epoch is closed, or that
+        // the live exists, the leftovers of a late call stay until their keys expire.
         if epoch.is_none() && store.lost {
             return Ok(());
         }
-        let standings =
-            |seated: &BTreeSet<usize>| seated.iter().map(|user| (*user, standing(*user))).collect::<BTreeSet<_>>();
-        let wanted: BTreeSet<(usize, Standing)> = rooms().flat_map(|(_, room)| standings(&room.seated)).collect();
+        let standings = |seated: &BTreeSet<usize>| {
+            seated
+                .iter()
+                .map(|user| (*user, standing(*user)))
+                .collect::<BTreeSet<_>>()
+        };
+        let wanted: BTreeSet<(usize, Standing)> = rooms()
+            .flat_map(|(_, room)| standings(&room.seated))
+            .collect();
         let members = store.members();
         if !wanted.is_subset(&members) {
             return Err("a fan is missed");
@@ -158,12 +197,17 @@ impl World {
             if self.open_slice() != epoch {
                 return Err("somebody is in a slice of another epoch");
             }
-            let seated = self.gateways[id.at].room.as_ref().map(|room| standings(&room.seated));
+            let seated = self.gateways[id.at]
+                .room
+                .as_ref()
+                .map(|room| standings(&room.seated));
             if seated.unwrap_or_default() != store.held(id) {
                 return Err("a gateway holds other users than its own");
             }
         }
-        if rooms().any(|(at, room)| !room.seated.is_empty() && !store.entries().contains(&self.id(at))) {
+        if rooms()
+            .any(|(at, room)| !room.seated.is_empty() && !store.entries().contains(&self.id(at)))
+        {
             return Err("a gateway has no entry");
         }
         Ok(())
@@ -181,8 +225,14 @@ impl World {
         {
             return Some("an epoch was closed for which nobody asked");
         }
-        for room in self.gateways.iter().filter_map(|gateway| gateway.room.as_ref()) {
-            if room.desired.wanted() != room.seated.len() || room.desired.unsettled() > super::model::USERS {
+        for room in self
+            .gateways
+            .iter()
+            .filter_map(|gateway| gateway.room.as_ref())
+        {
+            if room.desired.wanted() != room.seated.len()
+                || room.desired.unsettled() > super::model::USERS
+            {
                 return Some("a desired remembers what it should not");
             }
         }

@@ -1,6 +1,7 @@
-//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of a slice's turn and takes in
-//! the answers, makes and ends rooms, and closes lives. Each function names the production code that it mirrors.
-//! Between two steps anything may happen, and any time may pass.
+//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of a
+//! slice's turn and takes in the answers, makes and ends rooms, and closes lives. Each function
+//! names the production code that it mirrors. Between two steps anything may happen, and any time
+//! may pass.
 
 use std::collections::BTreeSet;
 
@@ -23,20 +24,31 @@ const FRESH: u64 = 5_000;
 const MAY_BE_LATE: u64 = 5_000;
 
 /// How many users one call changes.
-const LIMIT: CallLimit = CallLimit { users: MAX_BATCH, leaves: 10 };
+const LIMIT: CallLimit = CallLimit {
+    users: MAX_BATCH,
+    leaves: 10,
+};
 
 impl World {
-    // ------------------------------------------------------------------------------------------------------- rooms
+    // --------------------------------------------------------------------------------------- rooms
 
     /// `LivesParts::install`, for a live that was just opened or found.
     pub fn install(&mut self, at: usize, epoch: u64, seen: Option<(Id, &Picture)>) {
-        if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch >= epoch) {
+        if self.gateways[at]
+            .room
+            .as_ref()
+            .is_some_and(|room| room.epoch >= epoch)
+        {
             return;
         }
         self.end_room(at, true);
         let (now, own) = (self.store.now, self.id(at));
         let gateway = &mut self.gateways[at];
-        let number = if self.rules.lack(Mutation::NumbersBeginAnew) { 0 } else { gateway.clock };
+        let number = if self.rules.lack(Mutation::NumbersBeginAnew) {
+            0
+        } else {
+            gateway.clock
+        };
         let mut room = Room {
             epoch,
             desired: DesiredState::numbered_from(number),
@@ -49,7 +61,8 @@ impl World {
             refuted: false,
         };
         if let Some((_, picture)) = seen {
-            let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
+            let in_epoch =
+                picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
             if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
                 room.life = own.life;
                 room.desired.found_entry(number, picture.slice.held);
@@ -58,10 +71,13 @@ impl World {
         gateway.room = Some(room);
     }
 
-    /// `LivesParts::end` and `Room::end_if_idle`. Calls of the room that are under way lose their receiver.
+    /// `LivesParts::end` and `Room::end_if_idle`. Calls of the room that are under way lose their
+    /// receiver.
     pub fn end_room(&mut self, at: usize, closed: bool) {
         let now = self.store.now;
-        let Some(room) = self.gateways[at].room.take() else { return };
+        let Some(room) = self.gateways[at].room.take() else {
+            return;
+        };
         self.gateways[at].former.insert((room.epoch, closed), now);
         for who in [Who::Job, Who::Checker] {
             self.forsake(at, who);
@@ -70,7 +86,9 @@ impl World {
 
     /// `Lives::let_go`.
     pub fn let_go(&mut self, at: usize, record: Record) {
-        let Some(room) = &self.gateways[at].room else { return };
+        let Some(room) = &self.gateways[at].room else {
+            return;
+        };
         let (epoch, registered) = (room.epoch, room.desired.is_registered());
         if record.epoch == epoch && record.state == State::Closing {
             return self.finish(at, epoch);
@@ -81,34 +99,47 @@ impl World {
         }
     }
 
-    // ----------------------------------------------------------------------------------------------------- flusher
+    // ------------------------------------------------------------------------------------- flusher
 
     /// `OwnLease::may_register`.
     fn may_register(&self, at: usize) -> bool {
         let gateway = &self.gateways[at];
-        let Some(renewed) = gateway.renewed else { return false };
+        let Some(renewed) = gateway.renewed else {
+            return false;
+        };
         self.store.now - renewed <= FRESH || !gateway.in_doubt
     }
 
     /// `SliceState::registers_next`, and whether the flusher must wait before it registers.
     pub fn must_wait(&self, at: usize) -> bool {
-        let Some(room) = &self.gateways[at].room else { return true };
+        let Some(room) = &self.gateways[at].room else {
+            return true;
+        };
         let desired = &room.desired;
         let registers = desired.is_dirty() && (desired.must_register() || desired.is_lost());
         // Under a new id, the first step loses what the desired state knows of the store.
-        (registers || (room.life != self.gateways[at].life && desired.is_registered())) && !self.may_register(at)
+        (registers || (room.life != self.gateways[at].life && desired.is_registered()))
+            && !self.may_register(at)
     }
 
     /// `flush::work`, the start of a turn.
     pub fn flush(&mut self, at: usize) {
         let (id, now) = (self.id(at), self.store.now);
         let look = !self.rules.lack(Mutation::NoLookAtRecord);
-        let Some(room) = &mut self.gateways[at].room else { return };
+        let Some(room) = &mut self.gateways[at].room else {
+            return;
+        };
         let knows_open = now - room.touched < LEASE || !look;
         if std::mem::replace(&mut room.life, id.life) != id.life {
             room.desired.lose_entry();
         }
-        let turn = Turn::new(TurnContext { known_open: knows_open, limit: LIMIT }, &room.desired);
+        let turn = Turn::new(
+            TurnContext {
+                known_open: knows_open,
+                limit: LIMIT,
+            },
+            &room.desired,
+        );
         self.go_on(id, turn);
     }
 
@@ -118,7 +149,9 @@ impl World {
             if self.must_wait(id.at) {
                 return;
             }
-            let Some(room) = &mut self.gateways[id.at].room else { return };
+            let Some(room) = &mut self.gateways[id.at].room else {
+                return;
+            };
             let epoch = room.epoch;
             let touch = Call::Touch { epoch };
             let (why, call) = match turn.next(&mut room.desired) {
@@ -127,10 +160,15 @@ impl World {
                     draft.joins.sort();
                     draft.leaves.sort();
                     if draft.follows.is_none() && room.refuted {
-                        self.wrong = Some("a gateway asserted an epoch again of which the record said that it is over");
+                        self.wrong = Some(
+                            "a gateway asserted an epoch again of which the record said that it is over",
+                        );
                     }
                     self.gateways[id.at].clock = draft.number;
-                    (Why::Apply(turn, draft.clone()), self.apply(id, epoch, draft))
+                    (
+                        Why::Apply(turn, draft.clone()),
+                        self.apply(id, epoch, draft),
+                    )
                 }
                 Step::Reassert if self.rules.lack(Mutation::NoLookAtRecord) => {
                     room.desired.reassert();
@@ -146,7 +184,12 @@ impl World {
     }
 
     fn apply(&self, id: Id, epoch: u64, draft: Draft) -> Call {
-        Call::Apply { epoch, id, draft, not_after: self.not_after() }
+        Call::Apply {
+            epoch,
+            id,
+            draft,
+            not_after: self.not_after(),
+        }
     }
 
     /// `Router::not_after`.
@@ -154,13 +197,25 @@ impl World {
         self.store.now + MAY_BE_LATE
     }
 
-    pub fn hear_job(&mut self, Task { id, why, call, answer }: Task) {
+    pub fn hear_job(
+        &mut self,
+        Task {
+            id,
+            why,
+            call,
+            answer,
+        }: Task,
+    ) {
         let now = self.store.now;
-        let Some(room) = &mut self.gateways[id.at].room else { return };
+        let Some(room) = &mut self.gateways[id.at].room else {
+            return;
+        };
         match (why, answer) {
             // `RedisStore::do_apply`: another attempt, now that the time is known.
             (why @ Why::Apply(..), Some(Answer::Applied(ApplyReply::Late(_)))) => {
-                let Call::Apply { epoch, draft, .. } = call else { return };
+                let Call::Apply { epoch, draft, .. } = call else {
+                    return;
+                };
                 let call = self.apply(id, epoch, draft);
                 self.call_as(id, Who::Job, why, call);
             }
@@ -177,11 +232,24 @@ impl World {
             }
             // `flush::read_back`.
             (Why::ReadEntry(turn), Some(Answer::Read(reading))) => {
-                let fenced = reading.fence == Some(Fence::Open(rollcall::base::ids::Epoch(room.epoch)));
+                let fenced =
+                    reading.fence == Some(Fence::Open(rollcall::base::ids::Epoch(room.epoch)));
                 let entry = reading.entry.filter(|_| fenced);
-                self.call_as(id, Who::Job, Why::ReadHeld(turn, entry), Call::ReadHeld { id });
+                self.call_as(
+                    id,
+                    Who::Job,
+                    Why::ReadHeld(turn, entry),
+                    Call::ReadHeld { id },
+                );
             }
-            (Why::ReadHeld(turn, entry), Some(Answer::Held { users, fans, missing })) => {
+            (
+                Why::ReadHeld(turn, entry),
+                Some(Answer::Held {
+                    users,
+                    fans,
+                    missing,
+                }),
+            ) => {
                 let held = HeldMembers {
                     users: users.into_iter().map(user_id).collect(),
                     fans: fans.into_iter().map(user_id).collect(),
@@ -215,34 +283,57 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------------ closes
+    // -------------------------------------------------------------------------------------- closes
 
     /// `LivesParts::close`.
     pub fn close(&mut self, at: usize, epoch: Option<u64>) {
-        let (Some(named), false) = (epoch, self.is_busy(at, Who::Closer)) else { return };
+        let (Some(named), false) = (epoch, self.is_busy(at, Who::Closer)) else {
+            return;
+        };
         let asked = epoch.filter(|_| !self.rules.lack(Mutation::CloseWithoutEpoch));
-        let why = Why::BeginClose { epoch: named, rewritten: false };
+        let why = Why::BeginClose {
+            epoch: named,
+            rewritten: false,
+        };
         self.call(at, Who::Closer, why, Call::BeginClose { epoch: asked });
     }
 
     /// `LivesParts::finish`: the room ends first.
     pub fn finish(&mut self, at: usize, epoch: u64) {
-        if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch == epoch) {
+        if self.gateways[at]
+            .room
+            .as_ref()
+            .is_some_and(|room| room.epoch == epoch)
+        {
             self.end_room(at, true);
         }
         if self.is_busy(at, Who::Closer) {
             self.gateways[at].closes.insert(epoch);
         } else {
-            self.call(at, Who::Closer, Why::CloseSlice { epoch }, Call::CloseSlice { epoch });
+            self.call(
+                at,
+                Who::Closer,
+                Why::CloseSlice { epoch },
+                Call::CloseSlice { epoch },
+            );
         }
     }
 
-    pub fn hear_closer(&mut self, Task { id, why, call, answer }: Task) {
+    pub fn hear_closer(
+        &mut self,
+        Task {
+            id,
+            why,
+            call,
+            answer,
+        }: Task,
+    ) {
         let at = id.at;
         let here = self.gateways[at].room.as_ref().map(|room| room.epoch);
         match (why, answer) {
             (Why::BeginClose { epoch, .. }, Some(Answer::Is(record))) => {
-                let is_other = record.epoch != epoch && !self.rules.lack(Mutation::CloseWithoutEpoch);
+                let is_other =
+                    record.epoch != epoch && !self.rules.lack(Mutation::CloseWithoutEpoch);
                 match record.state {
                     _ if is_other => {}
                     State::Closed if here == Some(record.epoch) => self.end_room(at, true),
@@ -250,15 +341,39 @@ impl World {
                     State::Closing => self.finish(at, record.epoch),
                 }
             }
-            (Why::BeginClose { epoch, rewritten: false }, Some(Answer::Absent)) if here == Some(epoch) => {
-                self.call(at, Who::Closer, Why::Rewrite { epoch }, Call::Touch { epoch });
+            (
+                Why::BeginClose {
+                    epoch,
+                    rewritten: false,
+                },
+                Some(Answer::Absent),
+            ) if here == Some(epoch) => {
+                self.call(
+                    at,
+                    Who::Closer,
+                    Why::Rewrite { epoch },
+                    Call::Touch { epoch },
+                );
             }
             (Why::Rewrite { epoch }, Some(_)) => {
-                let why = Why::BeginClose { epoch, rewritten: true };
-                self.call(at, Who::Closer, why, Call::BeginClose { epoch: Some(epoch) });
+                let why = Why::BeginClose {
+                    epoch,
+                    rewritten: true,
+                };
+                self.call(
+                    at,
+                    Who::Closer,
+                    why,
+                    Call::BeginClose { epoch: Some(epoch) },
+                );
             }
             (Why::CloseSlice { epoch }, Some(_)) => {
-                self.call(at, Who::Closer, Why::FinishClose, Call::FinishClose { epoch });
+                self.call(
+                    at,
+                    Who::Closer,
+                    Why::FinishClose,
+                    Call::FinishClose { epoch },
+                );
             }
             _ => drop(call),
         }
@@ -273,14 +388,20 @@ impl World {
         }
     }
 
-    // -------------------------------------------------------------------------------------------------- any answer
+    // ---------------------------------------------------------------------------------- any answer
 
     /// An answer arrives. A call that the store has not carried out yet is carried out now.
     pub fn hear(&mut self, at: usize, who: Who) {
-        if let Some(place) = self.network.iter().position(|m| m.awaited && m.from == at && m.who == who) {
+        if let Some(place) = self
+            .network
+            .iter()
+            .position(|m| m.awaited && m.from == at && m.who == who)
+        {
             self.serve(place);
         }
-        let Some(task) = self.gateways[at].tasks.remove(&who) else { return };
+        let Some(task) = self.gateways[at].tasks.remove(&who) else {
+            return;
+        };
         match who {
             Who::Job => self.hear_job(task),
             Who::Closer => self.hear_closer(task),
@@ -294,12 +415,16 @@ impl World {
 
     /// An answer is lost or arrives too late.
     pub fn fail(&mut self, at: usize, who: Who) {
-        let Some(task) = self.forsake(at, who) else { return };
+        let Some(task) = self.forsake(at, who) else {
+            return;
+        };
         let gateway = &mut self.gateways[at];
         if let (Who::Reader, Why::LookAfter { epoch, closed }) = (who, &task.why) {
             gateway.former.insert((*epoch, *closed), self.store.now);
         }
-        let Some(room) = &mut gateway.room else { return };
+        let Some(room) = &mut gateway.room else {
+            return;
+        };
         match (who, task.why) {
             (Who::Job, Why::Apply(_, draft)) => room.desired.failed(&draft),
             (Who::Checker, _) => room.doubt = true,
@@ -319,11 +444,24 @@ impl Room {
 
 /// The desired state as if nothing had told it to move on.
 fn stay(desired: &mut DesiredState) {
-    let Some(draft) = desired.clone().next(LIMIT) else { return };
+    let Some(draft) = desired.clone().next(LIMIT) else {
+        return;
+    };
     if draft.follows.is_some() && draft.is_empty() {
         desired.next(LIMIT);
         let (held, held_fans) = (desired.wanted() as u64, desired.wanted_fans() as u64);
-        let view = SliceView { size: SliceSize::default(), held, held_fans, noted: None };
-        desired.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
+        let view = SliceView {
+            size: SliceSize::default(),
+            held,
+            held_fans,
+            noted: None,
+        };
+        desired.answered(
+            &Draft {
+                number: draft.follows.unwrap_or(draft.number),
+                ..draft
+            },
+            &ApplyReply::Done(view),
+        );
     }
 }

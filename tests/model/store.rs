@@ -1,6 +1,6 @@
-//! The store of the model: the real [`Slice`] and [`LeaseTable`], and the record of the live,
-//! whose few transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script is. The store's
-//! clock advances only where a history says so.
+//! The store of the model: the real [`Slice`] and [`LeaseTable`], and the record of the live, whose
+//! few transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script
+//! is. The store's clock advances only where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -9,8 +9,8 @@ use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::{Draft, Standing};
 use rollcall::store::slice::Slice;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable, Leases, MAX_BATCH, RenewLease,
-    SliceSize, SliceView, Strays,
+    Apply, ApplyReply, Burial, Fence, HeldFrom, Lease, LeaseReply, LeaseTable, Leases, MAX_BATCH,
+    RenewLease, SliceSize, SliceView, Strays,
 };
 
 use super::budget::{Mutation, Rules};
@@ -83,7 +83,10 @@ pub enum Call {
 
 impl Call {
     pub fn only_reads(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::ReadHeld { .. } | Self::See { .. })
+        matches!(
+            self,
+            Self::Read { .. } | Self::ReadHeld { .. } | Self::See { .. }
+        )
     }
 }
 
@@ -92,12 +95,20 @@ impl Call {
 pub enum Answer {
     Applied(ApplyReply),
     Read(Reading),
-    Held { users: BTreeSet<usize>, fans: BTreeSet<usize>, missing: BTreeSet<usize> },
+    Held {
+        users: BTreeSet<usize>,
+        fans: BTreeSet<usize>,
+        missing: BTreeSet<usize>,
+    },
     Seen(Picture),
     IsOpen,
     Is(Record),
     Absent,
-    Renewed { own: Lease, living: BTreeMap<Id, u64>, dead: BTreeSet<Id> },
+    Renewed {
+        own: Lease,
+        living: BTreeMap<Id, u64>,
+        dead: BTreeSet<Id>,
+    },
     Dead,
     Done,
 }
@@ -192,11 +203,20 @@ impl Store {
                     let page = self.data.slice.held_page(group, &id.name(), 0);
                     (numbers(&page.users), numbers(&page.missing))
                 });
-                Answer::Held { users: users.0, fans: fans.0, missing: users.1.union(&fans.1).copied().collect() }
+                Answer::Held {
+                    users: users.0,
+                    fans: fans.0,
+                    missing: users.1.union(&fans.1).copied().collect(),
+                }
             }
             Call::See { id } => Answer::Seen(self.see(*id)),
             Call::Touch { epoch } => return self.touch(*epoch),
-            Call::Renew { id, held, number, burials } => self.renew(*id, *held, *number, burials),
+            Call::Renew {
+                id,
+                held,
+                number,
+                burials,
+            } => self.renew(*id, *held, *number, burials),
             Call::Sweep { of } => self.sweep(*of),
             Call::Mend { epoch } => self.mend(*epoch),
             Call::BeginClose { epoch } => return self.begin_close(*epoch),
@@ -207,7 +227,15 @@ impl Store {
     }
 
     fn apply(&mut self, call: &Call, rules: &Rules) -> ApplyReply {
-        let Call::Apply { epoch, id, draft, not_after } = call else { return ApplyReply::Unknown };
+        let Call::Apply {
+            epoch,
+            id,
+            draft,
+            not_after,
+        } = call
+        else {
+            return ApplyReply::Unknown;
+        };
         let mut call = Apply {
             slice: SLICE.clone(),
             epoch: Epoch(*epoch),
@@ -223,15 +251,25 @@ impl Store {
             left: None,
             leaves: draft.leaves.clone(),
         };
-        if rules.lack(Mutation::NoFollows) && self.data.slice.fence() == Some(Fence::Open(call.epoch)) {
+        if rules.lack(Mutation::NoFollows)
+            && self.data.slice.fence() == Some(Fence::Open(call.epoch))
+        {
             call.follows = self.read(*id).entry.or(call.follows);
         }
-        let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { *not_after };
+        let not_after = if rules.lack(Mutation::NoNotAfter) {
+            u64::MAX
+        } else {
+            *not_after
+        };
         match self.data.slice.apply(&call, not_after, self.now) {
             // Versions follow the clock, and the model does not look at them.
-            ApplyReply::Done(view) => {
-                ApplyReply::Done(SliceView { size: SliceSize { version: 0, ..view.size }, ..view })
-            }
+            ApplyReply::Done(view) => ApplyReply::Done(SliceView {
+                size: SliceSize {
+                    version: 0,
+                    ..view.size
+                },
+                ..view
+            }),
             ApplyReply::Late(_) => ApplyReply::Late(0),
             other => other,
         }
@@ -243,7 +281,16 @@ impl Store {
         for group in [Group::All, Group::Fans] {
             slice.strays(group, 0, MAX_BATCH, Strays::Drop, now);
             for part in slice.survey().parts {
-                slice.put_back(epoch, &part.gateway, HeldFrom { group, cursor: 0, most: MAX_BATCH }, now);
+                slice.put_back(
+                    epoch,
+                    &part.gateway,
+                    HeldFrom {
+                        group,
+                        cursor: 0,
+                        most: MAX_BATCH,
+                    },
+                    now,
+                );
             }
         }
         if let Some(compared) = slice.compare(epoch, SliceSize::default(), now) {
@@ -266,38 +313,80 @@ impl Store {
     }
 
     fn see(&self, id: Id) -> Picture {
-        Picture { record: self.data.record, slice: self.read(id) }
+        Picture {
+            record: self.data.record,
+            slice: self.read(id),
+        }
     }
 
-    fn renew(&mut self, id: Id, held: Option<Lease>, number: u64, burials: &[(Id, Option<u64>)]) -> Answer {
-        let burials = burials.iter().map(|(id, count)| Burial { gateway: id.name(), count: *count }).collect();
-        let renewal = RenewLease { gateway: id.name(), held, number, burials };
+    fn renew(
+        &mut self,
+        id: Id,
+        held: Option<Lease>,
+        number: u64,
+        burials: &[(Id, Option<u64>)],
+    ) -> Answer {
+        let burials = burials
+            .iter()
+            .map(|(id, count)| Burial {
+                gateway: id.name(),
+                count: *count,
+            })
+            .collect();
+        let renewal = RenewLease {
+            gateway: id.name(),
+            held,
+            number,
+            burials,
+        };
         match self.data.leases.renew(&renewal, self.now) {
             LeaseReply::Dead => Answer::Dead,
             LeaseReply::Renewed(leases) => Answer::Renewed {
                 own: leases.own,
-                living: leases.living.iter().map(|(id, count)| (Id::of(id), *count)).collect(),
-                dead: leases.dead.iter().map(|(gateway, _)| Id::of(gateway)).collect(),
+                living: leases
+                    .living
+                    .iter()
+                    .map(|(id, count)| (Id::of(id), *count))
+                    .collect(),
+                dead: leases
+                    .dead
+                    .iter()
+                    .map(|(gateway, _)| Id::of(gateway))
+                    .collect(),
             },
         }
     }
 
     /// All leases, as a gateway that does not exist would see them.
     pub fn leases(&self) -> (BTreeMap<Id, u64>, BTreeSet<Id>) {
-        let renewal = RenewLease { gateway: NOBODY.clone(), held: None, number: 1, burials: Vec::new() };
-        let LeaseReply::Renewed(Leases { living, dead, .. }) = self.data.leases.clone().renew(&renewal, self.now)
+        let renewal = RenewLease {
+            gateway: NOBODY.clone(),
+            held: None,
+            number: 1,
+            burials: Vec::new(),
+        };
+        let LeaseReply::Renewed(Leases { living, dead, .. }) =
+            self.data.leases.clone().renew(&renewal, self.now)
         else {
             return Default::default();
         };
-        let living = living.iter().filter(|(id, _)| *id != *NOBODY).map(|(id, count)| (Id::of(id), *count));
-        (living.collect(), dead.iter().map(|(gateway, _)| Id::of(gateway)).collect())
+        let living = living
+            .iter()
+            .filter(|(id, _)| *id != *NOBODY)
+            .map(|(id, count)| (Id::of(id), *count));
+        (
+            living.collect(),
+            dead.iter().map(|(gateway, _)| Id::of(gateway)).collect(),
+        )
     }
 
     fn sweep(&mut self, of: Id) -> Answer {
         if !self.lost_leases && !self.leases().1.contains(&of) {
             self.wrong = Some("a gateway was swept that was not buried");
         }
-        self.data.slice.sweep(&of.name(), MAX_BATCH, self.now, self.now);
+        self.data
+            .slice
+            .sweep(&of.name(), MAX_BATCH, self.now, self.now);
         Answer::Done
     }
 
@@ -305,16 +394,21 @@ impl Store {
     fn touch(&mut self, epoch: u64) -> (Answer, Option<PeerMessage>) {
         match self.data.record.filter(|record| record.epoch >= epoch) {
             None => {
-                self.data.record = Some(Record { epoch, state: State::Open });
+                self.data.record = Some(Record {
+                    epoch,
+                    state: State::Open,
+                });
                 (Answer::IsOpen, Some(PeerMessage::Doubt))
             }
-            Some(record) if record.state != State::Open || record.epoch != epoch => (Answer::Is(record), None),
+            Some(record) if record.state != State::Open || record.epoch != epoch => {
+                (Answer::Is(record), None)
+            }
             Some(_) => (Answer::IsOpen, None),
         }
     }
 
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the lowest epoch. No two lives open within a second,
-    /// so the time in seconds is an epoch that was never used.
+    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the lowest epoch. No two lives
+    /// open within a second, so the time in seconds is an epoch that was never used.
     pub fn open(&mut self) -> Option<u64> {
         let last = match self.data.record {
             Some(record) if record.state != State::Closed => return None,
@@ -324,13 +418,18 @@ impl Store {
         self.now += 1_000;
         let floor = self.data.slice.fence().map_or(0, |fence| fence.epoch().0);
         let epoch = (last.max(floor) + 1).max(self.now / 1_000);
-        self.data.record = Some(Record { epoch, state: State::Open });
+        self.data.record = Some(Record {
+            epoch,
+            state: State::Open,
+        });
         Some(epoch)
     }
 
     /// Mirrors `Records::begin_close`.
     fn begin_close(&mut self, wish: Option<u64>) -> (Answer, Option<PeerMessage>) {
-        let Some(record) = &mut self.data.record else { return (Answer::Absent, None) };
+        let Some(record) = &mut self.data.record else {
+            return (Answer::Absent, None);
+        };
         if wish.is_some_and(|epoch| epoch != record.epoch) || record.state == State::Closed {
             return (Answer::Is(*record), None);
         }
@@ -351,7 +450,11 @@ impl Store {
     /// Mirrors `Records::finish_close`.
     fn finish_close(&mut self, epoch: u64) -> Answer {
         if let Some(record) = &mut self.data.record
-            && *record == (Record { epoch, state: State::Closing })
+            && *record
+                == (Record {
+                    epoch,
+                    state: State::Closing,
+                })
         {
             record.state = State::Closed;
             if self.fenced >= epoch {
@@ -418,26 +521,37 @@ impl Store {
 
     /// Whom a gateway holds, each with the standing.
     pub fn held(&self, id: Id) -> BTreeSet<(usize, Standing)> {
-        let [users, fans] =
-            [Group::All, Group::Fans].map(|group| self.data.slice.held_page(group, &id.name(), 0).users);
+        let [users, fans] = [Group::All, Group::Fans]
+            .map(|group| self.data.slice.held_page(group, &id.name(), 0).users);
         standings(&users, &fans)
     }
 
     /// The members, each with the standing.
     pub fn members(&self) -> BTreeSet<(usize, Standing)> {
-        let [users, fans] = [Group::All, Group::Fans].map(|group| self.data.slice.members_page(group, 0).users);
+        let [users, fans] =
+            [Group::All, Group::Fans].map(|group| self.data.slice.members_page(group, 0).users);
         standings(&users, &fans)
     }
 
     /// The gateways that have an entry.
     pub fn entries(&self) -> Vec<Id> {
-        self.data.slice.read(&NOBODY).gateways.iter().map(Id::of).collect()
+        self.data
+            .slice
+            .read(&NOBODY)
+            .gateways
+            .iter()
+            .map(Id::of)
+            .collect()
     }
 
     /// What is wrong with the slice now.
     pub fn look(&mut self) -> Option<&'static str> {
         let members = self.members();
-        let held: BTreeSet<(usize, Standing)> = self.entries().iter().flat_map(|id| self.held(*id)).collect();
+        let held: BTreeSet<(usize, Standing)> = self
+            .entries()
+            .iter()
+            .flat_map(|id| self.held(*id))
+            .collect();
         self.torn &= members != held;
         if members != held && !self.torn {
             return Some("the slice is not the union of what is held");
@@ -460,6 +574,10 @@ fn numbers(users: &[UserId]) -> BTreeSet<usize> {
 /// The users of a slice, each with the standing. A fan who is no member is told, too.
 fn standings(users: &[UserId], fans: &[UserId]) -> BTreeSet<(usize, Standing)> {
     let (users, fans) = (numbers(users), numbers(fans));
-    let members = users.difference(&fans).map(|user| (*user, Standing::Member));
-    members.chain(fans.iter().map(|user| (*user, Standing::Fan))).collect()
+    let members = users
+        .difference(&fans)
+        .map(|user| (*user, Standing::Member));
+    members
+        .chain(fans.iter().map(|user| (*user, Standing::Fan)))
+        .collect()
 }

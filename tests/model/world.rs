@@ -1,4 +1,5 @@
-//! The state of the model: one slice of one live, its gateways, and the network between them and the store.
+//! The state of the model: one slice of one live, its gateways, and the network between them and
+//! the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -11,8 +12,11 @@ use rollcall::store::{ApplyReply, Lease};
 use super::budget::{Budget, Rules};
 use super::store::{Answer, Call, PeerMessage, Record, State, Store};
 
-static USERS: LazyLock<Vec<UserId>> =
-    LazyLock::new(|| (0..4).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect());
+static USERS: LazyLock<Vec<UserId>> = LazyLock::new(|| {
+    (0..4)
+        .map(|n| UserId::parse(&format!("u{n}")).unwrap())
+        .collect()
+});
 
 /// The most ids that one process uses in a history.
 const LIVES: usize = 32;
@@ -28,7 +32,11 @@ pub fn user_id(user: usize) -> UserId {
 
 /// How a user stands in the live of whom a gateway knows: each second one is a fan.
 pub fn standing(user: usize) -> Standing {
-    if user.is_multiple_of(2) { Standing::Fan } else { Standing::Member }
+    if user.is_multiple_of(2) {
+        Standing::Fan
+    } else {
+        Standing::Member
+    }
 }
 
 pub fn user_number(user: &UserId) -> Option<usize> {
@@ -49,11 +57,15 @@ impl Id {
 
     pub fn of(name: &GatewayId) -> Self {
         let (at, life) = name.as_str()[1..].split_once('-').unwrap();
-        Self { at: at.parse().unwrap(), life: life.parse().unwrap() }
+        Self {
+            at: at.parse().unwrap(),
+            life: life.parse().unwrap(),
+        }
     }
 }
 
-/// The part of a gateway that waits for an answer. Several parts may wait at once, each for one answer.
+/// The part of a gateway that waits for an answer. Several parts may wait at once, each for one
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
     /// `flush::work`.
@@ -191,7 +203,8 @@ pub struct Gateway {
     pub clock: u64,
 }
 
-/// A call on its way. A call that nobody waits for any more is late: it arrives at any time, or never.
+/// A call on its way. A call that nobody waits for any more is late: it arrives at any time, or
+/// never.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     pub from: usize,
@@ -201,13 +214,26 @@ pub struct Message {
 }
 
 impl Message {
-    /// Sorts the network, which has no order, so that equal states are written down in the same way.
+    /// Sorts the network, which has no order, so that equal states are written down in the same
+    /// way.
     fn rank(&self) -> (usize, Who, bool, u8, u64, u64) {
         let (kind, number, time) = match &self.call {
-            Call::Apply { epoch, draft, not_after, .. } => (0, epoch * 1_000 + draft.number, *not_after),
-            Call::Renew { number, held, burials, .. } => {
-                (2, *number, held.map_or(0, |held| held.born) * 4 + burials.len() as u64)
-            }
+            Call::Apply {
+                epoch,
+                draft,
+                not_after,
+                ..
+            } => (0, epoch * 1_000 + draft.number, *not_after),
+            Call::Renew {
+                number,
+                held,
+                burials,
+                ..
+            } => (
+                2,
+                *number,
+                held.map_or(0, |held| held.born) * 4 + burials.len() as u64,
+            ),
             Call::Touch { epoch } => (3, *epoch, 0),
             Call::BeginClose { epoch } => (4, epoch.unwrap_or(0), 0),
             Call::CloseSlice { epoch } => (5, *epoch, 0),
@@ -235,7 +261,13 @@ impl World {
     pub fn new(gateways: usize, left: Budget, rules: Rules) -> Self {
         Self {
             store: Store::default(),
-            gateways: vec![Gateway { life: 1, ..Gateway::default() }; gateways],
+            gateways: vec![
+                Gateway {
+                    life: 1,
+                    ..Gateway::default()
+                };
+                gateways
+            ],
             network: Vec::new(),
             left,
             wrong: None,
@@ -244,7 +276,10 @@ impl World {
     }
 
     pub fn id(&self, at: usize) -> Id {
-        Id { at, life: self.gateways[at].life }
+        Id {
+            at,
+            life: self.gateways[at].life,
+        }
     }
 
     pub fn send(&mut self, message: Message) {
@@ -259,20 +294,43 @@ impl World {
     }
 
     pub fn call_as(&mut self, id: Id, who: Who, why: Why, call: Call) {
-        self.send(Message { from: id.at, who, awaited: true, call: call.clone() });
-        self.gateways[id.at].tasks.insert(who, Task { id, why, call, answer: None });
+        self.send(Message {
+            from: id.at,
+            who,
+            awaited: true,
+            call: call.clone(),
+        });
+        self.gateways[id.at].tasks.insert(
+            who,
+            Task {
+                id,
+                why,
+                call,
+                answer: None,
+            },
+        );
     }
 
     pub fn is_busy(&self, at: usize, who: Who) -> bool {
         self.gateways[at].tasks.contains_key(&who)
     }
 
-    /// The store carries out a call. A gateway that waits gets the answer, and those that listen get the message.
+    /// The store carries out a call. A gateway that waits gets the answer, and those that listen
+    /// get the message.
     pub fn serve(&mut self, place: usize) {
-        let Message { from, who, awaited, call } = self.network.remove(place);
+        let Message {
+            from,
+            who,
+            awaited,
+            call,
+        } = self.network.remove(place);
         let (answer, peer_message) = self.store.serve(&call, &self.rules);
         let record = self.store.data.record;
-        if let Some(room) = self.gateways[from].room.as_mut().filter(|room| room.is_over(record)) {
+        if let Some(room) = self.gateways[from]
+            .room
+            .as_mut()
+            .filter(|room| room.is_over(record))
+        {
             room.refuted |= awaited && answer == Answer::Applied(ApplyReply::Unknown);
         }
         if let Some(peer_message) = peer_message {
@@ -288,8 +346,15 @@ impl World {
         if peer_message == PeerMessage::Record && self.rules.drops_records() {
             return;
         }
-        for (at, gateway) in self.gateways.iter_mut().enumerate().filter(|(_, gateway)| !gateway.cut) {
-            let Some(room) = &mut gateway.room else { continue };
+        for (at, gateway) in self
+            .gateways
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, gateway)| !gateway.cut)
+        {
+            let Some(room) = &mut gateway.room else {
+                continue;
+            };
             match peer_message {
                 PeerMessage::Record => room.look = true,
                 _ if at == from => {}
@@ -302,7 +367,11 @@ impl World {
     pub fn forsake(&mut self, from: usize, who: Who) -> Option<Task> {
         let task = self.gateways[from].tasks.remove(&who)?;
         let room_for_more = self.late() < usize::from(self.left.late);
-        if let Some(place) = self.network.iter().position(|m| m.awaited && m.from == from && m.who == who) {
+        if let Some(place) = self
+            .network
+            .iter()
+            .position(|m| m.awaited && m.from == from && m.who == who)
+        {
             let mut message = self.network.remove(place);
             // A late call that only reads changes nothing.
             if room_for_more && !message.call.only_reads() {
@@ -314,19 +383,24 @@ impl World {
     }
 
     pub fn late(&self) -> usize {
-        self.network.iter().filter(|message| !message.awaited).count()
+        self.network
+            .iter()
+            .filter(|message| !message.awaited)
+            .count()
     }
 
     /// The processes that were not killed.
     pub fn alive(&self) -> impl Iterator<Item = usize> + use<> {
-        let alive: Vec<usize> = (0..self.gateways.len()).filter(|at| !self.gateways[*at].killed).collect();
+        let alive: Vec<usize> = (0..self.gateways.len())
+            .filter(|at| !self.gateways[*at].killed)
+            .collect();
         alive.into_iter()
     }
 }
 
 impl Room {
-    /// Whether the record says that this epoch is over. A record of an older epoch was lost and written again; it says
-    /// nothing about this one.
+    /// Whether the record says that this epoch is over. A record of an older epoch was lost and
+    /// written again; it says nothing about this one.
     fn is_over(&self, record: Option<Record>) -> bool {
         record.is_some_and(|record| {
             record.epoch > self.epoch || (record.epoch == self.epoch && record.state != State::Open)

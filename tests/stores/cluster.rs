@@ -1,5 +1,5 @@
-//! A real cluster in trouble, always under load: a master frozen or killed without a replica, a slot on the move, a
-//! replica promoted. Trouble with one node must stay with that node.
+//! A real cluster in trouble, always under load: a master frozen or killed without a replica, a
+//! slot on the move, a replica promoted. Trouble with one node must stay with that node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rollcall::base::ids::{LiveId, SliceId, UserId};
 use rollcall::store::redis::keys::Keys;
-use rollcall::store::{ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError};
+use rollcall::store::{
+    ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,7 +18,8 @@ use crate::redis_cluster::RedisCluster;
 
 /// No call may take longer.
 const BOUND: Duration = Duration::from_secs(2);
-/// What a call to a node in good health may take while another is in trouble, on a machine that is busy with tests.
+/// What a call to a node in good health may take while another is in trouble, on a machine that is
+/// busy with tests.
 const UNTROUBLED: Duration = Duration::from_secs(1);
 /// A frozen node is found down within two probes; from then on its calls fail at once.
 const FOUND: Duration = Duration::from_millis(4_500);
@@ -31,7 +34,11 @@ fn key(live: &LiveId) -> String {
 
 /// A live with its only slice on each of the masters.
 fn a_live_on_each(cluster: &RedisCluster, masters: usize) -> Vec<LiveId> {
-    let on = |n| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&key(live)) == n);
+    let on = |n| {
+        (0..)
+            .map(|i| live(&format!("live{i}")))
+            .find(|live| cluster.home(&key(live)) == n)
+    };
     (0..masters).map(|n| on(n).unwrap()).collect()
 }
 
@@ -66,24 +73,29 @@ impl Load {
     /// Waits until so many more calls have succeeded.
     async fn goes_on(&self, calls: usize) {
         let wanted = self.calls.load(Relaxed) + calls;
-        self.comes_to("more calls", || self.calls.load(Relaxed) >= wanted).await;
+        self.comes_to("more calls", || self.calls.load(Relaxed) >= wanted)
+            .await;
     }
 
     async fn meets_a_failure(&self) {
-        self.comes_to("a failed call", || self.failed.load(Relaxed) > 0).await;
+        self.comes_to("a failed call", || self.failed.load(Relaxed) > 0)
+            .await;
     }
 
     async fn comes_to(&self, what: &str, is_there: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(15);
         while !is_there() {
-            assert!(Instant::now() < deadline, "the load does not come to {what}: {self:?}");
+            assert!(
+                Instant::now() < deadline,
+                "the load does not come to {what}: {self:?}"
+            );
             sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-/// A change each 20 ms until the load is stopped. Repeats what failed, as a gateway does; answers must be what it would
-/// expect.
+/// A change each 20 ms until the load is stopped. Repeats what failed, as a gateway does; answers
+/// must be what it would expect.
 async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) -> (Caller, Seen) {
     let mut seen = Seen::default();
     let mut good = Instant::now();
@@ -91,24 +103,35 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) 
     // One in, then the same one out; ends with nobody in.
     while !load.stopped.load(Relaxed) || next % 2 == 1 {
         let who = std::slice::from_ref(&fans[next / 2 % fans.len()]);
-        let (joins, leaves): (&[UserId], &[UserId]) = if next % 2 == 0 { (who, &[]) } else { (&[], who) };
+        let (joins, leaves): (&[UserId], &[UserId]) = if next % 2 == 0 {
+            (who, &[])
+        } else {
+            (&[], who)
+        };
         let call = caller.next(caller.entry, joins, leaves);
         let asked = Instant::now();
-        let answer = timeout(BOUND, caller.store.apply(&call)).await.expect("an answer within two seconds");
+        let answer = timeout(BOUND, caller.store.apply(&call))
+            .await
+            .expect("an answer within two seconds");
         seen.calls += 1;
         seen.slowest = seen.slowest.max(asked.elapsed());
         match answer {
             Ok(ApplyReply::Done(view)) => {
                 caller.entry = Some(call.number);
-                assert_eq!(view.held, 1 - next as u64 % 2, "after {} failures", seen.failed);
+                assert_eq!(
+                    view.held,
+                    1 - next as u64 % 2,
+                    "after {} failures",
+                    seen.failed
+                );
                 assert_eq!(view.size.card, view.held);
                 seen.longest_gap = seen.longest_gap.max(good.elapsed());
                 good = Instant::now();
                 next += 1;
                 load.calls.fetch_add(1, Relaxed);
             }
-            // A call whose answer was lost was carried out, or a replica took over that had not heard of the last one:
-            // the gateway reads its entry back.
+            // A call whose answer was lost was carried out, or a replica took over that had not
+            // heard of the last one: the gateway reads its entry back.
             Ok(ApplyReply::Old) if seen.failed > 0 => {
                 if let Ok(reading) = caller.store.read_slice(&caller.slice, &caller.name).await {
                     caller.entry = reading.entry;
@@ -128,7 +151,10 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) 
 }
 
 async fn begins(store: &Arc<dyn Store>, live: &LiveId) -> Caller {
-    let mut caller = Caller { slice: slice_of(live), ..Caller::new(store, "a") };
+    let mut caller = Caller {
+        slice: slice_of(live),
+        ..Caller::new(store, "a")
+    };
     caller.registers(&[]).await;
     caller
 }
@@ -138,11 +164,16 @@ async fn fails_fast(store: Arc<dyn Store>, slice: SliceId, until: Instant) {
     let began = Instant::now();
     while Instant::now() < until {
         let asked = Instant::now();
-        let answer =
-            timeout(BOUND, store.read_slice(&slice, &gateway("other"))).await.expect("an answer within two seconds");
+        let answer = timeout(BOUND, store.read_slice(&slice, &gateway("other")))
+            .await
+            .expect("an answer within two seconds");
         if began.elapsed() > FOUND {
             assert!(matches!(answer, Err(StoreError::Lost(_))), "{answer:?}");
-            assert!(asked.elapsed() < Duration::from_millis(200), "{:?}", asked.elapsed());
+            assert!(
+                asked.elapsed() < Duration::from_millis(200),
+                "{:?}",
+                asked.elapsed()
+            );
         }
         sleep(Duration::from_millis(20)).await;
     }
@@ -150,8 +181,9 @@ async fn fails_fast(store: Arc<dyn Store>, slice: SliceId, until: Instant) {
 
 async fn answers(store: &Arc<dyn Store>, slice: &SliceId, within: Duration) {
     let deadline = Instant::now() + within;
-    while let Err(error) =
-        timeout(BOUND, store.read_slice(slice, &gateway("other"))).await.expect("an answer within two seconds")
+    while let Err(error) = timeout(BOUND, store.read_slice(slice, &gateway("other")))
+        .await
+        .expect("an answer within two seconds")
     {
         assert!(Instant::now() < deadline, "still {error}");
         sleep(Duration::from_millis(20)).await;
@@ -163,7 +195,11 @@ async fn the_others_go_on(store: &Arc<dyn Store>, lives: &[LiveId], within: Dura
     let until = Instant::now() + within;
     let (load, mut loads) = (Arc::new(Load::default()), JoinSet::new());
     for live in &lives[1..] {
-        loads.spawn(keeps_changing(begins(store, live).await, users(0, 5), Arc::clone(&load)));
+        loads.spawn(keeps_changing(
+            begins(store, live).await,
+            users(0, 5),
+            Arc::clone(&load),
+        ));
     }
     fails_fast(Arc::clone(store), slice_of(&lives[0]), until).await;
     load.stop();
@@ -209,7 +245,11 @@ async fn with_every_master_frozen_the_store_is_down_and_comes_back() {
     let store = store_of(&cluster).await;
     let mut health = store.health();
     let mut becomes = async |wished| {
-        let changed = timeout(Duration::from_secs(15), health.wait_for(|now| *now == wished)).await;
+        let changed = timeout(
+            Duration::from_secs(15),
+            health.wait_for(|now| *now == wished),
+        )
+        .await;
         assert!(changed.is_ok(), "the store does not become {wished:?}");
     };
     cluster.nodes.iter().for_each(|node| node.freeze());
@@ -219,7 +259,8 @@ async fn with_every_master_frozen_the_store_is_down_and_comes_back() {
     answers(&store, &slice_of(&live("42")), Duration::from_secs(15)).await;
 }
 
-/// The slot moves key by key, with calls in between that find it half here and half there; then back, all at once.
+/// The slot moves key by key, with calls in between that find it half here and half there; then
+/// back, all at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_under_load_and_nothing_is_wrong() {
     let cluster = RedisCluster::start(3, 0).await;
@@ -227,12 +268,20 @@ async fn a_slot_moves_under_load_and_nothing_is_wrong() {
     let (store, moving) = (store_of(&cluster).await, &lives[0]);
     let slot = cluster.slot(&key(moving));
     let (load, other_load) = (Arc::new(Load::default()), Arc::new(Load::default()));
-    let changes = tokio::spawn(keeps_changing(begins(&store, moving).await, users(0, 5), Arc::clone(&load)));
-    let others = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), Arc::clone(&other_load)));
+    let changes = tokio::spawn(keeps_changing(
+        begins(&store, moving).await,
+        users(0, 5),
+        Arc::clone(&load),
+    ));
+    let others = tokio::spawn(keeps_changing(
+        begins(&store, &lives[1]).await,
+        users(0, 5),
+        Arc::clone(&other_load),
+    ));
     load.goes_on(10).await;
     for (from, to, calls_between) in [(0, 1, 10), (1, 2, 0)] {
-        // While the slot is half moved, calls that need keys on both sides fail, so the other live's calls tell the
-        // time.
+        // While the slot is half moved, calls that need keys on both sides fail, so the other
+        // live's calls tell the time.
         cluster.begin_move(slot, from, to);
         other_load.goes_on(calls_between).await;
         while cluster.move_a_key(slot, from, to) {
@@ -259,8 +308,16 @@ async fn a_promoted_replica_is_found_under_load() {
     let lives = a_live_on_each(&cluster, 3);
     let store = store_of(&cluster).await;
     let (load, other_load) = (Arc::new(Load::default()), Arc::new(Load::default()));
-    let changes = tokio::spawn(keeps_changing(begins(&store, &lives[0]).await, users(0, 5), Arc::clone(&load)));
-    let others = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), Arc::clone(&other_load)));
+    let changes = tokio::spawn(keeps_changing(
+        begins(&store, &lives[0]).await,
+        users(0, 5),
+        Arc::clone(&load),
+    ));
+    let others = tokio::spawn(keeps_changing(
+        begins(&store, &lives[1]).await,
+        users(0, 5),
+        Arc::clone(&other_load),
+    ));
     load.goes_on(10).await;
     cluster.nodes[0].kill();
     load.meets_a_failure().await;
@@ -282,19 +339,31 @@ async fn a_promoted_replica_is_found_under_load() {
 /// A live whose channel is on this master.
 fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
     let channel = |live: &LiveId| Keys::default().channel(&Channel::Live(live.clone()));
-    (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&channel(live)) == master).unwrap()
+    (0..)
+        .map(|i| live(&format!("live{i}")))
+        .find(|live| cluster.home(&channel(live)) == master)
+        .unwrap()
 }
 
 /// Tells until something new is heard; in between the channel may be silent.
-async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut BusEvents, within: Duration) -> Duration {
+async fn is_heard(
+    teller: &Arc<dyn Store>,
+    live: &LiveId,
+    hearing: &mut BusEvents,
+    within: Duration,
+) -> Duration {
     let began = Instant::now();
     let (on, word) = (Channel::Live(live.clone()), format!("{began:?}"));
     loop {
         assert!(began.elapsed() < within, "the words on {on} are not heard");
-        let _ = timeout(BOUND, teller.publish(&on, word.clone())).await.expect("an answer within two seconds");
+        let _ = timeout(BOUND, teller.publish(&on, word.clone()))
+            .await
+            .expect("an answer within two seconds");
         let heard = async {
-            let is_it =
-                |event| matches!(event, Some(BusEvent::Message { channel, text }) if channel == on && *text == *word);
+            let is_it = |event| match event {
+                Some(BusEvent::Message { channel, text }) => channel == on && *text == *word,
+                _ => false,
+            };
             while !is_it(hearing.next().await) {}
         };
         if timeout(Duration::from_millis(100), heard).await.is_ok() {
@@ -308,7 +377,11 @@ async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_ov
     let mut cluster = RedisCluster::start(3, 1).await;
     let (teller, listener) = (store_of(&cluster).await, store_of(&cluster).await);
     let mut hearing = listener.events();
-    let (moves, fails, stays) = (a_channel_on(&cluster, 1), a_channel_on(&cluster, 0), a_channel_on(&cluster, 2));
+    let (moves, fails, stays) = (
+        a_channel_on(&cluster, 1),
+        a_channel_on(&cluster, 0),
+        a_channel_on(&cluster, 2),
+    );
     for live in [&moves, &fails, &stays] {
         listener.subscribe(live);
         is_heard(&teller, live, &mut hearing, BOUND * 2).await;
@@ -328,5 +401,8 @@ async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_ov
     for _ in 0..20 {
         is_heard(&teller, &stays, &mut hearing, UNTROUBLED * 2).await;
     }
-    eprintln!("words of a failed master: heard again after {:?}", dead.await.unwrap());
+    eprintln!(
+        "words of a failed master: heard again after {:?}",
+        dead.await.unwrap()
+    );
 }

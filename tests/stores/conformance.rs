@@ -1,4 +1,5 @@
-//! What every store promises, written once and run on each: on memory, on one Redis server and on a Redis Cluster.
+//! What every store promises, written once and run on each: on memory, on one Redis server and on a
+//! Redis Cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, CloseLive, CloseReason, Fence, FinishClose, LiveRecord, OpenLive, OpenReply, OpenedBy,
-    Peaks, RecordEvents, SliceSize, SliceView, Store, StoreResult, Terms, Uniques,
+    Apply, ApplyReply, Arrived, CloseLive, CloseReason, Fence, FinishClose, LiveRecord, OpenLive,
+    OpenReply, OpenedBy, Peaks, RecordEvents, SliceSize, SliceView, Store, StoreResult, Terms,
+    Uniques,
 };
 
 use crate::redis_server::RedisServer;
@@ -64,8 +66,8 @@ macro_rules! on_one_server {
 }
 pub(crate) use on_one_server;
 
-/// The same, and one test of all cases on a cluster: without a prefix of the keys, and with one, where the gateways'
-/// user may touch nothing else.
+/// The same, and one test of all cases on a cluster: without a prefix of the keys, and with one,
+/// where the gateways' user may touch nothing else.
 macro_rules! on_each {
     ($($case:ident),* $(,)?) => {
         crate::conformance::on_one_server!($($case),*);
@@ -102,15 +104,25 @@ pub async fn connect(url: &str) -> RedisStore {
 }
 
 pub async fn try_connect(url: &str, ca: Option<PathBuf>) -> Result<RedisStore, ConnectError> {
-    let access = Access { url: Secret::new(url), prefix: KeyPrefix::default(), ca };
+    let access = Access {
+        url: Secret::new(url),
+        prefix: KeyPrefix::default(),
+        ca,
+    };
     RedisStore::open(access, Arc::new(Metrics::default())).await
 }
 
 /// The store of an installation whose keys begin so.
 pub async fn connect_as(url: &str, prefix: &str) -> RedisStore {
     let prefix = KeyPrefix::parse(prefix).expect("a prefix");
-    let access = Access { url: Secret::new(url), prefix, ca: None };
-    RedisStore::open(access, Arc::new(Metrics::default())).await.expect("a store")
+    let access = Access {
+        url: Secret::new(url),
+        prefix,
+        ca: None,
+    };
+    RedisStore::open(access, Arc::new(Metrics::default()))
+        .await
+        .expect("a store")
 }
 
 pub fn user(n: usize) -> UserId {
@@ -136,7 +148,14 @@ pub fn slice() -> SliceId {
 pub fn wish(name: &str) -> OpenLive {
     let message = format!("{name} opened");
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    OpenLive { live: live(name), streamer: user(9), slices: 1, by, terms, message }
+    OpenLive {
+        live: live(name),
+        streamer: user(9),
+        slices: 1,
+        by,
+        terms,
+        message,
+    }
 }
 
 /// Opens a live of one slice. Its event is told.
@@ -146,9 +165,20 @@ pub async fn opened(store: &Arc<dyn Store>, name: &str) -> LiveRecord {
 
 pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
     let record = opened_untold(store, wish).await;
-    let numbers: Vec<u64> = record.events.pending.iter().map(|event| event.number).collect();
-    store.settle_events(&[(record.live.clone(), numbers)]).await.expect("an answer");
-    LiveRecord { events: RecordEvents::default(), ..record }
+    let numbers: Vec<u64> = record
+        .events
+        .pending
+        .iter()
+        .map(|event| event.number)
+        .collect();
+    store
+        .settle_events(&[(record.live.clone(), numbers)])
+        .await
+        .expect("an answer");
+    LiveRecord {
+        events: RecordEvents::default(),
+        ..record
+    }
 }
 
 /// The same, and the event waits in the record.
@@ -179,15 +209,28 @@ pub async fn finish_close(
     keep: Duration,
 ) -> StoreResult<Option<LiveRecord>> {
     let (arrived, uniques) = (Arrived::default(), Some(Uniques::default()));
-    store.finish_close(&FinishClose { live: live.clone(), epoch, arrived, uniques, keep }).await
+    store
+        .finish_close(&FinishClose {
+            live: live.clone(),
+            epoch,
+            arrived,
+            uniques,
+            keep,
+        })
+        .await
 }
 
 /// A size of a slice of fans in no doubt, of whatever version.
 pub fn of_size(card: u64) -> SliceSize {
-    SliceSize { card, fans: card, ..SliceSize::default() }
+    SliceSize {
+        card,
+        fans: card,
+        ..SliceSize::default()
+    }
 }
 
-/// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number of its entry.
+/// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number
+/// of its entry.
 pub struct Caller {
     pub store: Arc<dyn Store>,
     pub slice: SliceId,
@@ -199,7 +242,14 @@ pub struct Caller {
 
 impl Caller {
     pub fn new(store: &Arc<dyn Store>, name: &str) -> Self {
-        Self { store: Arc::clone(store), slice: slice(), name: gateway(name), epoch: 1, number: 0, entry: None }
+        Self {
+            store: Arc::clone(store),
+            slice: slice(),
+            name: gateway(name),
+            epoch: 1,
+            number: 0,
+            entry: None,
+        }
     }
 
     /// The next call, not sent. Who joins a live is a fan there, since the first millisecond.
@@ -218,7 +268,11 @@ impl Caller {
             known: SliceSize::default(),
             uniques: true,
             since: vec![1; fans.len()],
-            lives: if self.slice.set == OnlineSet::Users { vec![Vec::new(); joins.len()] } else { Vec::new() },
+            lives: if self.slice.set == OnlineSet::Users {
+                vec![Vec::new(); joins.len()]
+            } else {
+                Vec::new()
+            },
             joins,
             fans,
             left: None,
@@ -226,13 +280,23 @@ impl Caller {
         }
     }
 
-    pub async fn call(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> ApplyReply {
+    pub async fn call(
+        &mut self,
+        follows: Option<u64>,
+        joins: &[UserId],
+        leaves: &[UserId],
+    ) -> ApplyReply {
         let call = self.next(follows, joins, leaves);
         self.store.apply(&call).await.expect("an answer")
     }
 
     /// A call that must be done.
-    pub async fn done(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> SliceView {
+    pub async fn done(
+        &mut self,
+        follows: Option<u64>,
+        joins: &[UserId],
+        leaves: &[UserId],
+    ) -> SliceView {
         match self.call(follows, joins, leaves).await {
             ApplyReply::Done(view) => {
                 self.entry = Some(self.number);
@@ -273,16 +337,28 @@ pub async fn fence(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<Optio
 
 /// Every fan of a slice of a live, or every user of another slice, sorted.
 pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
-    members(store, slice, if slice.live().is_some() { Group::Fans } else { Group::All }).await
+    members(
+        store,
+        slice,
+        if slice.live().is_some() {
+            Group::Fans
+        } else {
+            Group::All
+        },
+    )
+    .await
 }
 
-/// Everybody in a group of a slice, sorted, by paging through it; nobody may be missed, and a page is at most about
-/// 1,000.
+/// Everybody in a group of a slice, sorted, by paging through it; nobody may be missed, and a page
+/// is at most about 1,000.
 pub async fn members(store: &Arc<dyn Store>, slice: &SliceId, group: Group) -> Vec<UserId> {
     let mut all = Vec::new();
     let mut cursor = Some(0);
     while let Some(from) = cursor {
-        let page = store.members_page(slice, group, from).await.expect("a page");
+        let page = store
+            .members_page(slice, group, from)
+            .await
+            .expect("a page");
         assert!(page.users.len() <= 1_200, "a page of {}", page.users.len());
         all.extend(page.users);
         cursor = page.next;
@@ -294,7 +370,13 @@ pub async fn members(store: &Arc<dyn Store>, slice: &SliceId, group: Group) -> V
 
 /// Everybody a gateway holds, sorted.
 pub async fn held(store: &Arc<dyn Store>, slice: &SliceId, gateway: &GatewayId) -> Vec<UserId> {
-    let mut all: Vec<UserId> = store.held_members(slice, gateway).await.expect("all pages").users.into_iter().collect();
+    let mut all: Vec<UserId> = store
+        .held_members(slice, gateway)
+        .await
+        .expect("all pages")
+        .users
+        .into_iter()
+        .collect();
     all.sort();
     all
 }

@@ -1,4 +1,5 @@
-//! What other services read in Redis: names, types and lifetimes of keys. No call may block the server for long.
+//! What other services read in Redis: names, types and lifetimes of keys. No call may block the
+//! server for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +7,13 @@ use std::time::Duration;
 use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId};
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
-    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive, Peaks, RenewLease,
-    Store,
+    Arrived, CloseLive, CloseReason, CountLive, CountReply, Edge, Figures, LeaseReply, OpenLive,
+    Peaks, RenewLease, Store,
 };
 
 use crate::conformance::{
-    Caller, end, fans, finish_close, gateway, live, opened, opened_as, redis, slice, user, users, wish,
+    Caller, end, fans, finish_close, gateway, live, opened, opened_as, redis, slice, user, users,
+    wish,
 };
 use crate::redis_server::RedisServer;
 
@@ -22,7 +24,11 @@ fn ttl(server: &RedisServer, key: &str) -> i64 {
 }
 
 fn keys(server: &RedisServer) -> Vec<String> {
-    let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
+    let mut keys: Vec<String> = server
+        .cli(&["KEYS", "*"])
+        .lines()
+        .map(str::to_owned)
+        .collect();
     keys.retain(|key| !key.is_empty() && *key != Keys::default().canary());
     keys.sort();
     keys
@@ -48,11 +54,20 @@ async fn a_slice_is_a_set_with_its_companions_beside_it() {
     ];
     assert_eq!(keys(&server), expected.map(|(key, _)| key));
     for (key, lifetime) in expected {
-        assert!((lifetime - 60..=lifetime).contains(&ttl(&server, key)), "{key}");
+        assert!(
+            (lifetime - 60..=lifetime).contains(&ttl(&server, key)),
+            "{key}"
+        );
     }
     assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}:2-0:2"));
-    assert_eq!(server.cli(&["HGETALL", "{online-fans:42}:gateways"]), "a\n2");
+    assert_eq!(
+        server.cli(&["GET", "{online-fans:42}:fence"]),
+        format!("open:1:{version}:2-0:2")
+    );
+    assert_eq!(
+        server.cli(&["HGETALL", "{online-fans:42}:gateways"]),
+        "a\n2"
+    );
 }
 
 #[tokio::test]
@@ -64,9 +79,17 @@ async fn after_a_close_only_the_fence_is_left_for_a_day() {
     }
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
     assert_eq!(keys(&server), ["{online-fans:42}:fence"]);
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "closed:1:2-0:2:2");
+    assert_eq!(
+        server.cli(&["GET", "{online-fans:42}:fence"]),
+        "closed:1:2-0:2:2"
+    );
     assert!((24 * HOUR - 60..=24 * HOUR).contains(&ttl(&server, "{online-fans:42}:fence")));
-    Caller { epoch: 2, ..Caller::new(&store, "a") }.registers(&users(0, 1)).await;
+    Caller {
+        epoch: 2,
+        ..Caller::new(&store, "a")
+    }
+    .registers(&users(0, 1))
+    .await;
     assert!(ttl(&server, "{online-fans:42}:fence") > 24 * HOUR);
 }
 
@@ -74,9 +97,15 @@ async fn after_a_close_only_the_fence_is_left_for_a_day() {
 async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    let wish = OpenLive { slices: 8, ..wish("42") };
+    let wish = OpenLive {
+        slices: 8,
+        ..wish("42")
+    };
     let record = opened_as(&store, &wish).await;
-    assert_eq!(keys(&server), ["live:42", "lives", "{lives}:by_fans", "{lives}:by_viewers"]);
+    assert_eq!(
+        keys(&server),
+        ["live:42", "lives", "{lives}:by_fans", "{lives}:by_viewers"]
+    );
     let field = |name: &str| server.cli(&["HGET", "live:42", name]);
     let (epoch, opened_at) = (record.epoch.to_string(), record.opened_at.to_string());
     let expected = [
@@ -98,17 +127,37 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     }
     assert_eq!(server.cli(&["ZSCORE", "lives", "42"]), opened_at);
     assert_eq!(ttl(&server, "live:42"), -1);
-    let peaks = Peaks { viewers: 5, fans: 2 };
-    let end = CloseLive { reason: CloseReason::StreamerTimeout, peaks, ..end(&record) };
+    let peaks = Peaks {
+        viewers: 5,
+        fans: 2,
+    };
+    let end = CloseLive {
+        reason: CloseReason::StreamerTimeout,
+        peaks,
+        ..end(&record)
+    };
     store.begin_close(&end).await.unwrap();
-    assert_eq!((field("state").as_str(), ttl(&server, "live:42")), ("closing", -1));
-    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100 * 3_600)).await.unwrap();
+    assert_eq!(
+        (field("state").as_str(), ttl(&server, "live:42")),
+        ("closing", -1)
+    );
+    finish_close(
+        &store,
+        &live("42"),
+        record.epoch,
+        Duration::from_secs(100 * 3_600),
+    )
+    .await
+    .unwrap();
     let now = ["state", "reason", "peak_viewers", "peak_fans"].map(field);
     assert_eq!(now, ["closed", "streamer_timeout", "5", "2"]);
     assert!((100 * HOUR - 60..=100 * HOUR).contains(&ttl(&server, "live:42")));
     assert_eq!(keys(&server), ["live:42"]);
     let next = opened_as(&store, &wish).await;
-    assert_eq!((field("epoch"), ttl(&server, "live:42")), (next.epoch.to_string(), -1));
+    assert_eq!(
+        (field("epoch"), ttl(&server, "live:42")),
+        (next.epoch.to_string(), -1)
+    );
 }
 
 #[tokio::test]
@@ -116,22 +165,56 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     let server = RedisServer::start().await;
     let store = redis(&server).await;
     let record = opened(&store, "42").await;
-    let (of, history) = (record.live_epoch(), format!("{{live:42}}:history@{}", record.epoch));
+    let (of, history) = (
+        record.live_epoch(),
+        format!("{{live:42}}:history@{}", record.epoch),
+    );
     let count = async |n: u64| {
-        let (figures, arrived) = (Figures { viewers: n, fans: 0 }, Arrived { joins: n, leaves: 0 });
+        let (figures, arrived) = (
+            Figures {
+                viewers: n,
+                fans: 0,
+            },
+            Arrived {
+                joins: n,
+                leaves: 0,
+            },
+        );
         let (live, peaks) = (live("42"), Peaks::default());
-        store.count_live(&CountLive { live, epoch: record.epoch, figures, peaks, arrived }).await.unwrap()
+        store
+            .count_live(&CountLive {
+                live,
+                epoch: record.epoch,
+                figures,
+                peaks,
+                arrived,
+            })
+            .await
+            .unwrap()
     };
-    let counted_at = || server.cli(&["HGET", "live:42", "counted_at"]).parse::<u64>();
+    let counted_at = || {
+        server
+            .cli(&["HGET", "live:42", "counted_at"])
+            .parse::<u64>()
+    };
     let points = async |from, to| {
         let points = store.history(&of, from, to).await.unwrap();
-        points.iter().map(|point| (point.at, point.figures.viewers, point.arrived.joins)).collect::<Vec<_>>()
+        points
+            .iter()
+            .map(|point| (point.at, point.figures.viewers, point.arrived.joins))
+            .collect::<Vec<_>>()
     };
     let now = || counted_at().unwrap() / 10_000 * 10_000;
     assert_eq!(count(1).await, CountReply::Counted);
     assert_eq!(server.cli(&["EXISTS", &history]), "0");
     assert_eq!(points(0, u64::MAX).await, [(now(), 1, 1)]);
-    assert_eq!((points(0, now() - 1).await, points(now() + 1, u64::MAX).await), (vec![], vec![]));
+    assert_eq!(
+        (
+            points(0, now() - 1).await,
+            points(now() + 1, u64::MAX).await
+        ),
+        (vec![], vec![])
+    );
 
     let set_clock = |at: &str| server.cli(&["HSET", "live:42", "counted_at", at]);
     set_clock("20001");
@@ -148,10 +231,15 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
     let last = now();
     store.begin_close(&end(&record)).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!((server.cli(&["XLEN", &history]), counted_at().is_err()), ("2".to_owned(), true));
+    assert_eq!(
+        (server.cli(&["XLEN", &history]), counted_at().is_err()),
+        ("2".to_owned(), true)
+    );
     assert_eq!(count(4).await, CountReply::NotOpen);
     assert_eq!(points(0, u64::MAX).await, [(20_000, 2, 2), (last, 3, 3)]);
-    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100)).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, Duration::from_secs(100))
+        .await
+        .unwrap();
     assert!((1..=100).contains(&ttl(&server, &history)));
 }
 
@@ -159,18 +247,56 @@ async fn the_newest_point_of_a_history_is_in_the_record_until_its_time_is_over()
 async fn what_gateways_say_of_themselves_expires() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    let slice = SliceId { set: OnlineSet::Streamers, index: 7, of: STREAMERS_SLICES };
-    Caller { slice, ..Caller::new(&store, "a") }.registers(&[user(9)]).await;
-    let renewal = RenewLease { gateway: gateway("a"), held: None, number: 1, burials: vec![] };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
+    let slice = SliceId {
+        set: OnlineSet::Streamers,
+        index: 7,
+        of: STREAMERS_SLICES,
+    };
+    Caller {
+        slice,
+        ..Caller::new(&store, "a")
+    }
+    .registers(&[user(9)])
+    .await;
+    let renewal = RenewLease {
+        gateway: gateway("a"),
+        held: None,
+        number: 1,
+        burials: vec![],
+    };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else {
+        panic!("dead")
+    };
     store.end_lease(&gateway("b")).await.unwrap();
-    let of_streamers = ["{online-streamers_slice7}:gateways", "{online-streamers_slice7}:held:a"];
+    let of_streamers = [
+        "{online-streamers_slice7}:gateways",
+        "{online-streamers_slice7}:held:a",
+    ];
     let fence = "{online-streamers_slice7}:fence";
-    assert_eq!(keys(&server), ["online-streamers_slice7", "rollcall:leases", fence, of_streamers[0], of_streamers[1]]);
-    assert_eq!(server.cli(&["SMEMBERS", "online-streamers_slice7"]), "u000009");
+    assert_eq!(
+        keys(&server),
+        [
+            "online-streamers_slice7",
+            "rollcall:leases",
+            fence,
+            of_streamers[0],
+            of_streamers[1]
+        ]
+    );
+    assert_eq!(
+        server.cli(&["SMEMBERS", "online-streamers_slice7"]),
+        "u000009"
+    );
     let born = leases.own.born;
-    assert_eq!(server.cli(&["HGET", "rollcall:leases", "a"]), format!("{born}:{born}:1"));
-    assert!(server.cli(&["HGET", "rollcall:leases", "b"]).starts_with("dead:"));
+    assert_eq!(
+        server.cli(&["HGET", "rollcall:leases", "a"]),
+        format!("{born}:{born}:1")
+    );
+    assert!(
+        server
+            .cli(&["HGET", "rollcall:leases", "b"])
+            .starts_with("dead:")
+    );
     let lifetimes = [
         ("online-streamers_slice7", 6),
         (of_streamers[0], 6),
@@ -179,7 +305,10 @@ async fn what_gateways_say_of_themselves_expires() {
         ("rollcall:leases", 48),
     ];
     for (key, hours) in lifetimes {
-        assert!((hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)), "{key}");
+        assert!(
+            (hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)),
+            "{key}"
+        );
     }
 }
 
@@ -188,16 +317,26 @@ async fn what_gateways_say_of_themselves_expires() {
 async fn a_follow_graph_of_the_platforms_own_is_read() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    for (score, fan) in
-        [("1", "u000001"), ("1", "u000002"), ("2.5", "u000003"), ("-7", "u000004"), ("2.5", "not an id")]
-    {
+    for (score, fan) in [
+        ("1", "u000001"),
+        ("1", "u000002"),
+        ("2.5", "u000003"),
+        ("-7", "u000004"),
+        ("2.5", "not an id"),
+    ] {
         server.cli(&["ZADD", "followers:u000009", score, fan]);
     }
     assert_eq!(store.follower_count(&user(9)).await.unwrap(), 5);
-    assert_eq!(store.follows(&user(9), &users(0, 3)).await.unwrap(), [false, true, true]);
+    assert_eq!(
+        store.follows(&user(9), &users(0, 3)).await.unwrap(),
+        [false, true, true]
+    );
     let mut paged = Vec::new();
     loop {
-        let page = store.follow_page(&user(9), Edge::Followers, paged.last(), 1).await.unwrap();
+        let page = store
+            .follow_page(&user(9), Edge::Followers, paged.last(), 1)
+            .await
+            .unwrap();
         if page.is_empty() {
             break;
         }
@@ -230,17 +369,35 @@ async fn no_call_on_a_big_slice_holds_the_server_up() {
         callers[2].joins(&batch[..500]).await;
     }
     callers[0].leaves(&everybody[..1_000]).await;
-    let swept = store.sweep(&slice(), &gateway("b"), 1_000, 0).await.unwrap();
+    let swept = store
+        .sweep(&slice(), &gateway("b"), 1_000, 0)
+        .await
+        .unwrap();
     assert_eq!((swept.released, swept.done), (1_000, false));
     let before = swept.size.card as usize;
     assert_eq!(fans(&store, &slice()).await.len(), before);
 
     let pings = tokio::spawn(slowest_ping(Arc::clone(&store)));
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
-    assert_eq!(store.read_slice(&slice(), &gateway("a")).await.unwrap().size.card, 0);
+    assert_eq!(
+        store
+            .read_slice(&slice(), &gateway("a"))
+            .await
+            .unwrap()
+            .size
+            .card,
+        0
+    );
     let slowest = pings.await.unwrap();
-    assert!(slowest.as_millis() < 500, "a parallel call took {slowest:?}");
-    assert_eq!(server.cli(&["SLOWLOG", "GET", "10"]), "", "calls of more than {LIMIT_US} µs");
+    assert!(
+        slowest.as_millis() < 500,
+        "a parallel call took {slowest:?}"
+    );
+    assert_eq!(
+        server.cli(&["SLOWLOG", "GET", "10"]),
+        "",
+        "calls of more than {LIMIT_US} µs"
+    );
 }
 
 /// A call as small as a PING, over and over beside a close.
@@ -248,7 +405,10 @@ async fn slowest_ping(store: Arc<dyn Store>) -> std::time::Duration {
     let mut slowest = std::time::Duration::ZERO;
     for _ in 0..200 {
         let asked = tokio::time::Instant::now();
-        store.is_member(&slice(), Group::Fans, &user(1)).await.unwrap();
+        store
+            .is_member(&slice(), Group::Fans, &user(1))
+            .await
+            .unwrap();
         slowest = slowest.max(asked.elapsed());
     }
     slowest

@@ -1,5 +1,5 @@
-//! Events after which a gateway must check the store again: an empty server behind a connection that stays, a
-//! connection made again, a slot that moved. One event raises one doubt or two.
+//! Events after which a gateway must check the store again: an empty server behind a connection
+//! that stays, a connection made again, a slot that moved. One event raises one doubt or two.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,20 @@ async fn heard(doubts: &mut Doubts, within: Duration) -> Vec<Doubt> {
 }
 
 async fn a_canary_is_there(server: &RedisServer) {
-    until("there is a canary", || server.cli(&["EXISTS", &Keys::default().canary()]) == "1").await;
+    until("there is a canary", || {
+        server.cli(&["EXISTS", &Keys::default().canary()]) == "1"
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_memory_store_never_doubts_and_is_one_part() {
     let store = memory();
-    assert!(timeout(Duration::from_millis(50), store.doubts().next()).await.is_err());
+    assert!(
+        timeout(Duration::from_millis(50), store.doubts().next())
+            .await
+            .is_err()
+    );
     assert!(store.parts().borrow().is_whole() && store.parts().borrow().count() == 1);
     assert_eq!(store.slot_of_live(&live("42")), Slot(0));
     assert_eq!(store.slot_of_slice(&slice()), Slot(0));
@@ -47,13 +54,24 @@ async fn an_emptied_server_is_doubted_though_its_connections_stay() {
     let (store, other) = (redis(&server).await, redis(&server).await);
     let (mut doubts, mut others) = (store.doubts(), other.doubts());
     a_canary_is_there(&server).await;
-    assert_eq!(heard(&mut doubts, Duration::from_millis(1_500)).await, [], "in peace");
+    assert_eq!(
+        heard(&mut doubts, Duration::from_millis(1_500)).await,
+        [],
+        "in peace"
+    );
     server.cli(&["FLUSHALL"]);
     let heard_here = heard(&mut doubts, PROBED).await;
-    assert!(heard_here.len() == 1 && heard_here[0].covers(store.slot_of_live(&live("42"))), "{heard_here:?}");
+    assert!(
+        heard_here.len() == 1 && heard_here[0].covers(store.slot_of_live(&live("42"))),
+        "{heard_here:?}"
+    );
     // One of the two wrote the new canary, and both know it for another.
     assert_eq!(heard(&mut others, Duration::from_millis(10)).await.len(), 1);
-    assert_eq!(heard(&mut doubts, Duration::from_millis(1_500)).await, [], "in peace again");
+    assert_eq!(
+        heard(&mut doubts, Duration::from_millis(1_500)).await,
+        [],
+        "in peace again"
+    );
 }
 
 #[tokio::test]
@@ -62,7 +80,11 @@ async fn a_connection_that_was_made_again_is_a_doubt() {
     let link = Link::to(server.addr()).await;
     let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
     let mut doubts = store.doubts();
-    assert_eq!(heard(&mut doubts, Duration::from_millis(1_500)).await, [], "in peace");
+    assert_eq!(
+        heard(&mut doubts, Duration::from_millis(1_500)).await,
+        [],
+        "in peace"
+    );
     link.cut();
     sleep(Duration::from_millis(50)).await;
     link.heal();
@@ -80,17 +102,29 @@ async fn after_an_outage_the_doubt_comes_when_the_store_can_be_asked() {
     let mut doubts = store.doubts();
     link.cut();
     let mut parts = store.parts();
-    let away = timeout(Duration::from_secs(10), parts.wait_for(|parts| parts.is_away(Slot(0)))).await;
+    let away = timeout(
+        Duration::from_secs(10),
+        parts.wait_for(|parts| parts.is_away(Slot(0))),
+    )
+    .await;
     assert!(away.is_ok_and(|parts| parts.is_ok_and(|parts| !parts.is_whole())));
     assert_eq!(heard(&mut doubts, Duration::from_secs(1)).await, []);
     link.heal();
     let doubt = timeout(Duration::from_secs(5), doubts.next()).await;
-    assert!(matches!(&doubt, Ok(Some(doubt)) if doubt.covers(Slot(0))), "{doubt:?}");
-    store.load_live(&live("42")).await.expect("an answer at once");
+    assert!(
+        matches!(&doubt, Ok(Some(doubt)) if doubt.covers(Slot(0))),
+        "{doubt:?}"
+    );
+    store
+        .load_live(&live("42"))
+        .await
+        .expect("an answer at once");
 }
 
 fn canaries_on(node: &RedisServer) -> usize {
-    node.cli(&["KEYS", "rollcall:canary:*"]).matches("rollcall:canary:").count()
+    node.cli(&["KEYS", "rollcall:canary:*"])
+        .matches("rollcall:canary:")
+        .count()
 }
 
 #[tokio::test]
@@ -98,8 +132,17 @@ async fn a_subscriber_that_was_hung_up_on_is_a_doubt() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
     let mut doubts = store.doubts();
-    until("the subscriber is there", || server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]).contains("addr")).await;
-    assert_eq!(heard(&mut doubts, Duration::from_millis(500)).await, [], "in peace");
+    until("the subscriber is there", || {
+        server
+            .cli(&["CLIENT", "LIST", "TYPE", "pubsub"])
+            .contains("addr")
+    })
+    .await;
+    assert_eq!(
+        heard(&mut doubts, Duration::from_millis(500)).await,
+        [],
+        "in peace"
+    );
     assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
     let heard = heard(&mut doubts, Duration::from_secs(3)).await;
     assert!(heard.len() == 1 && heard[0].covers(Slot(0)), "{heard:?}");
@@ -110,12 +153,24 @@ async fn a_moved_slot_is_doubted_and_no_other() {
     let cluster = RedisCluster::start(3, 0).await;
     let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
     let mut doubts = store.doubts();
-    cluster.until("each master has a canary", |node| canaries_on(node) == 1).await;
-    let on =
-        |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&Keys::default().live(live)) == n);
+    cluster
+        .until("each master has a canary", |node| canaries_on(node) == 1)
+        .await;
+    let on = |n: usize| {
+        (0..)
+            .map(|i| live(&format!("live{i}")))
+            .find(|live| cluster.home(&Keys::default().live(live)) == n)
+    };
     let [moving, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
-    assert_ne!(store.parts().borrow().part_of(moving), store.parts().borrow().part_of(other));
-    assert_eq!(heard(&mut doubts, Duration::from_millis(1_500)).await, [], "in peace");
+    assert_ne!(
+        store.parts().borrow().part_of(moving),
+        store.parts().borrow().part_of(other)
+    );
+    assert_eq!(
+        heard(&mut doubts, Duration::from_millis(1_500)).await,
+        [],
+        "in peace"
+    );
 
     let slot = usize::from(moving.0);
     cluster.begin_move(slot, 0, 1);
@@ -125,10 +180,19 @@ async fn a_moved_slot_is_doubted_and_no_other() {
     let heard = heard(&mut doubts, Duration::from_secs(8)).await;
     assert!((1..=2).contains(&heard.len()), "{heard:?}");
     assert!(heard.iter().any(|doubt| doubt.covers(moving)), "{heard:?}");
-    assert!(!heard.iter().any(|doubt| doubt.covers(other) || doubt.covers(third)), "{heard:?}");
+    assert!(
+        !heard
+            .iter()
+            .any(|doubt| doubt.covers(other) || doubt.covers(third)),
+        "{heard:?}"
+    );
     let parts = store.parts().borrow().clone();
     assert_eq!(parts.part_of(moving), parts.part_of(other));
-    cluster.until("each master has its canary still", |node| canaries_on(node) == 1).await;
+    cluster
+        .until("each master has its canary still", |node| {
+            canaries_on(node) == 1
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -136,19 +200,43 @@ async fn a_killed_master_is_a_part_that_is_away_and_doubted_once_it_is_back() {
     let mut cluster = RedisCluster::start(3, 0).await;
     let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
     let (mut doubts, mut parts) = (store.doubts(), store.parts());
-    let on =
-        |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&Keys::default().live(live)) == n);
+    let on = |n: usize| {
+        (0..)
+            .map(|i| live(&format!("live{i}")))
+            .find(|live| cluster.home(&Keys::default().live(live)) == n)
+    };
     let [dead, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
     assert_eq!(parts.borrow().count(), 3);
-    cluster.until("each master has a canary", |node| canaries_on(node) == 1).await;
+    cluster
+        .until("each master has a canary", |node| canaries_on(node) == 1)
+        .await;
     cluster.nodes[0].kill();
-    let away = timeout(Duration::from_secs(10), parts.wait_for(|parts| parts.is_away(dead))).await;
+    let away = timeout(
+        Duration::from_secs(10),
+        parts.wait_for(|parts| parts.is_away(dead)),
+    )
+    .await;
     let away = away.unwrap().unwrap().clone();
-    assert!(!away.is_whole() && !away.is_away(other) && !away.is_away(third), "{away:?}");
+    assert!(
+        !away.is_whole() && !away.is_away(other) && !away.is_away(third),
+        "{away:?}"
+    );
     cluster.restart(0).await;
-    let whole = timeout(Duration::from_secs(15), parts.wait_for(|parts| parts.is_whole())).await;
+    let whole = timeout(
+        Duration::from_secs(15),
+        parts.wait_for(|parts| parts.is_whole()),
+    )
+    .await;
     drop(whole.expect("whole again"));
     let heard = heard(&mut doubts, Duration::from_secs(3)).await;
-    assert!((1..=3).contains(&heard.len()) && heard.iter().any(|doubt| doubt.covers(dead)), "{heard:?}");
-    assert!(!heard.iter().any(|doubt| doubt.covers(other) || doubt.covers(third)), "{heard:?}");
+    assert!(
+        (1..=3).contains(&heard.len()) && heard.iter().any(|doubt| doubt.covers(dead)),
+        "{heard:?}"
+    );
+    assert!(
+        !heard
+            .iter()
+            .any(|doubt| doubt.covers(other) || doubt.covers(third)),
+        "{heard:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! A managed Redis behind one name: its master becomes a replica of another server, connections stay open, and some
-//! time later the name leads to the new master.
+//! A managed Redis behind one name: its master becomes a replica of another server, connections
+//! stay open, and some time later the name leads to the new master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,9 @@ use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::{Access, RedisStore};
-use rollcall::store::{ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, Store, StoreError};
+use rollcall::store::{
+    ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, Store, StoreError,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, live, users};
@@ -20,17 +22,25 @@ use crate::redis_server::RedisServer;
 const FOUND: Duration = Duration::from_secs(6);
 
 fn replicates(replica: &RedisServer, master: &RedisServer) {
-    assert_eq!(replica.cli(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]), "OK");
+    assert_eq!(
+        replica.cli(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]),
+        "OK"
+    );
 }
 
 fn in_step(replica: &RedisServer) -> bool {
-    replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+    replica
+        .cli(&["INFO", "replication"])
+        .contains("master_link_status:up")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master() {
     let options = ["--repl-diskless-sync-delay", "0"];
-    let (old, new) = (RedisServer::start_with(&options).await, RedisServer::start_with(&options).await);
+    let (old, new) = (
+        RedisServer::start_with(&options).await,
+        RedisServer::start_with(&options).await,
+    );
     replicates(&new, &old);
     until("the replica is in step", || in_step(&new)).await;
     let link = Link::to(old.addr()).await;
@@ -43,21 +53,39 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     let mut doubts = store.doubts();
 
     // The servers change their parts; the name, and every connection, still lead to the old one.
-    // WAIT would prove nothing here: it waits for what its own connection wrote. A replica that is promoted without the
-    // registration takes it from the old master too, which then answers "unknown" instead of refusing the write.
-    let entry = a.entry.map(|number| number.to_string()).expect("a is registered");
-    until("the replica has it", || new.cli(&["HGET", "{online-fans:42}:gateways", "a"]) == entry).await;
+    // WAIT would prove nothing here: it waits for what its own connection wrote. A replica that is
+    // promoted without the registration takes it from the old master too, which then answers
+    // "unknown" instead of refusing the write.
+    let entry = a
+        .entry
+        .map(|number| number.to_string())
+        .expect("a is registered");
+    until("the replica has it", || {
+        new.cli(&["HGET", "{online-fans:42}:gateways", "a"]) == entry
+    })
+    .await;
     new.cli(&["REPLICAOF", "NO", "ONE"]);
     replicates(&old, &new);
     let refused = store.apply(&a.next(a.entry, &users(3, 4), &[])).await;
-    assert!(matches!(refused, Err(StoreError::Refused(_) | StoreError::Lost(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Refused(_) | StoreError::Lost(_))),
+        "{refused:?}"
+    );
     let mut health = store.health();
-    let down = timeout(Duration::from_millis(300), health.wait_for(|now| *now == Health::Down)).await;
+    let down = timeout(
+        Duration::from_millis(300),
+        health.wait_for(|now| *now == Health::Down),
+    )
+    .await;
     assert!(down.is_ok(), "not down at once");
     drop(down);
     assert!(store.parts().borrow().is_away(Slot(0)));
     until("the old master is in step", || in_step(&old)).await;
-    let up = timeout(Duration::from_secs(2), health.wait_for(|now| *now == Health::Up)).await;
+    let up = timeout(
+        Duration::from_secs(2),
+        health.wait_for(|now| *now == Health::Up),
+    )
+    .await;
     assert!(up.is_err(), "up at a replica");
     drop(up);
 
@@ -65,32 +93,51 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     let led = Instant::now();
     loop {
         let call = a.next(a.entry, &users(3, 4), &[]);
-        match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
+        match timeout(Duration::from_secs(2), store.apply(&call))
+            .await
+            .expect("an answer within two seconds")
+        {
             Ok(ApplyReply::Done(view)) => break assert_eq!(view.size.card, 4),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(led.elapsed() < FOUND, "still {error}"),
         }
         sleep(Duration::from_millis(20)).await;
     }
-    eprintln!("a failover behind one name: writable again after {:?}", led.elapsed());
+    eprintln!(
+        "a failover behind one name: writable again after {:?}",
+        led.elapsed()
+    );
     assert_eq!(*store.health().borrow(), Health::Up);
     let doubt = timeout(Duration::from_secs(2), doubts.next()).await;
-    assert!(matches!(&doubt, Ok(Some(doubt)) if doubt.covers(Slot(0))), "{doubt:?}");
+    assert!(
+        matches!(&doubt, Ok(Some(doubt)) if doubt.covers(Slot(0))),
+        "{doubt:?}"
+    );
 
     // The subscriber has followed too: all words are told at the new master, and heard.
-    until("the subscriber is at the new master", || new.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]).contains("addr"))
-        .await;
+    until("the subscriber is at the new master", || {
+        new.cli(&["CLIENT", "LIST", "TYPE", "pubsub"])
+            .contains("addr")
+    })
+    .await;
     let heard = async {
         loop {
             let _ = store.publish(&on, "word".to_owned()).await;
-            let word = async { while !matches!(hearing.next().await, Some(BusEvent::Message { .. })) {} };
+            let word =
+                async { while !matches!(hearing.next().await, Some(BusEvent::Message { .. })) {} };
             if timeout(Duration::from_millis(200), word).await.is_ok() {
                 return;
             }
         }
     };
-    timeout(FOUND, heard).await.expect("words are heard at the new master");
-    assert_eq!(old.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]), "", "nobody listens at the replica");
+    timeout(FOUND, heard)
+        .await
+        .expect("words are heard at the new master");
+    assert_eq!(
+        old.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]),
+        "",
+        "nobody listens at the replica"
+    );
 }
 
 /// The name already leads to the new master when the old one turns: one new connection is enough.
@@ -105,14 +152,20 @@ async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
     let mut a = Caller::new(&store, "a");
     loop {
         let call = a.next(None, &users(0, 2), &[]);
-        match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
+        match timeout(Duration::from_secs(2), store.apply(&call))
+            .await
+            .expect("an answer within two seconds")
+        {
             Ok(ApplyReply::Done(_)) => break,
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(turned.elapsed() < Duration::from_secs(2), "still {error}"),
         }
         sleep(Duration::from_millis(20)).await;
     }
-    eprintln!("a failover behind one name that was quick: writable again after {:?}", turned.elapsed());
+    eprintln!(
+        "a failover behind one name that was quick: writable again after {:?}",
+        turned.elapsed()
+    );
     assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
 }
 
@@ -123,7 +176,11 @@ async fn a_store_that_begins_at_a_replica_is_down_at_once() {
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
     let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
     let mut health = store.health();
-    let down = timeout(Duration::from_millis(500), health.wait_for(|now| *now == Health::Down)).await;
+    let down = timeout(
+        Duration::from_millis(500),
+        health.wait_for(|now| *now == Health::Down),
+    )
+    .await;
     assert!(down.is_ok(), "not down");
     drop(down);
     server.cli(&["REPLICAOF", "NO", "ONE"]);
@@ -136,16 +193,30 @@ async fn a_store_that_begins_at_a_replica_is_down_at_once() {
 async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
     let (old, new) = (RedisServer::start().await, RedisServer::start().await);
     for server in [&old, &new] {
-        server.cli(&["ACL", "SETUSER", "old", "on", ">secret", "+@all", "~*online-fans*", "~rollcall:leases", "&*"]);
+        server.cli(&[
+            "ACL",
+            "SETUSER",
+            "old",
+            "on",
+            ">secret",
+            "+@all",
+            "~*online-fans*",
+            "~rollcall:leases",
+            "&*",
+        ]);
     }
     let link = Link::to(old.addr()).await;
-    let store: Arc<dyn Store> = Arc::new(connect(&link.url().replace("redis://", "redis://old:secret@")).await);
+    let store: Arc<dyn Store> =
+        Arc::new(connect(&link.url().replace("redis://", "redis://old:secret@")).await);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
     replicates(&old, &new);
     link.lead_to(new.addr());
     let turned = Instant::now();
-    while !matches!(store.apply(&a.next(None, &users(0, 2), &[])).await, Ok(ApplyReply::Done(_))) {
+    while !matches!(
+        store.apply(&a.next(None, &users(0, 2), &[])).await,
+        Ok(ApplyReply::Done(_))
+    ) {
         assert!(turned.elapsed() < FOUND, "never followed");
         sleep(Duration::from_millis(20)).await;
     }
@@ -156,8 +227,14 @@ async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
 #[tokio::test]
 async fn a_store_that_only_looks_writes_nothing_and_is_up_at_a_replica() {
     let server = RedisServer::start().await;
-    let access = Access { url: Secret::new(server.url()), prefix: KeyPrefix::default(), ca: None };
-    let store = RedisStore::open_without_canary(access, Arc::new(Metrics::default())).await.expect("a store");
+    let access = Access {
+        url: Secret::new(server.url()),
+        prefix: KeyPrefix::default(),
+        ca: None,
+    };
+    let store = RedisStore::open_without_canary(access, Arc::new(Metrics::default()))
+        .await
+        .expect("a store");
     sleep(Duration::from_millis(1_200)).await;
     assert_eq!(server.cli(&["DBSIZE"]), "0");
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");

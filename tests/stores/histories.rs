@@ -30,19 +30,31 @@ impl Redis {
 }
 
 /// Runs histories one after the other; the shortest that fails is told.
-fn agree_on<S: Strategy>(histories: &S, run: &impl AsyncFn(S::Value, &Redis) -> Result<(), TestCaseError>)
-where
+fn agree_on<S: Strategy>(
+    histories: &S,
+    run: &impl AsyncFn(S::Value, &Redis) -> Result<(), TestCaseError>,
+) where
     S::Value: Debug,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let redis = runtime.block_on(async {
         let server = RedisServer::start().await;
         let store = conformance::redis(&server).await;
         Redis { server, store }
     });
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    let config = Config { cases: asked.unwrap_or(CASES), failure_persistence: None, ..Config::default() };
-    let agreed = TestRunner::new(config).run(histories, |history| runtime.block_on(run(history, &redis)));
+    let asked = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    let config = Config {
+        cases: asked.unwrap_or(CASES),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let agreed =
+        TestRunner::new(config).run(histories, |history| runtime.block_on(run(history, &redis)));
     if let Err(error) = agreed {
         panic!("{error}");
     }

@@ -1,7 +1,12 @@
-//! What the stores promise: each promise runs on every store, random histories compare the stores with each other and
-//! with a model, and Redis is cut off, frozen, killed, emptied, demoted and resharded.
+//! What the stores promise: each promise runs on every store, random histories compare the stores
+//! with each other and with a model, and Redis is cut off, frozen, killed, emptied, demoted and
+//! resharded.
 
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test binary: exports nothing, and a panic is its verdict"
+)]
 
 #[path = "../support/certificates.rs"]
 mod certificates;

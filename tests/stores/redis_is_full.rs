@@ -1,5 +1,5 @@
-//! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways alive pass; joins
-//! are refused and leave nothing behind.
+//! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways
+//! alive pass; joins are refused and leave nothing behind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Group, OnlineSet, STREAMERS_SLICES, SliceId};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask, Figures, Job, LeaseReply,
-    LiveRecord, LiveState, Peaks, RenewLease, Standing, StatusId, Store, StoreError, StoreResult, Strays, Timeline,
+    Apply, ApplyReply, Arrived, CloseReply, CountLive, CountReply, Entry, Event, FanoutTask,
+    Figures, Job, LeaseReply, LiveRecord, LiveState, Peaks, RenewLease, Standing, StatusId, Store,
+    StoreError, StoreResult, Strays, Timeline,
 };
 
 use crate::conformance::{
@@ -40,22 +41,47 @@ fn is_refused<T: std::fmt::Debug>(why: &str, answer: StoreResult<T>) {
 async fn calls_that_free_memory_and_lease_renewals_pass() {
     let (server, store) = redis().await;
     let record = opened(&store, "42").await;
-    let mut a = Caller { epoch: record.epoch.0, ..Caller::new(&store, "a") };
-    let mut b = Caller { epoch: record.epoch.0, ..Caller::new(&store, "b") };
+    let mut a = Caller {
+        epoch: record.epoch.0,
+        ..Caller::new(&store, "a")
+    };
+    let mut b = Caller {
+        epoch: record.epoch.0,
+        ..Caller::new(&store, "b")
+    };
     a.registers(&users(0, 10)).await;
     b.registers(&users(5, 15)).await;
-    let renewal = |held, number| RenewLease { gateway: gateway("a"), held, number, burials: vec![] };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None, 1)).await.unwrap() else { panic!("dead") };
+    let renewal = |held, number| RenewLease {
+        gateway: gateway("a"),
+        held,
+        number,
+        burials: vec![],
+    };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None, 1)).await.unwrap() else {
+        panic!("dead")
+    };
     server.cli(&["SADD", "online-fans:42", "stray"]);
     fill(&server);
 
     // A lease, its first renewal too, and its end.
-    let LeaseReply::Renewed(next) = store.renew_lease(&renewal(Some(leases.own), 2)).await.unwrap() else {
+    let LeaseReply::Renewed(next) = store
+        .renew_lease(&renewal(Some(leases.own), 2))
+        .await
+        .unwrap()
+    else {
         panic!("dead")
     };
     assert_eq!(next.own.count, 2);
-    let first = RenewLease { gateway: gateway("new"), held: None, number: 1, burials: vec![] };
-    assert!(matches!(store.renew_lease(&first).await.unwrap(), LeaseReply::Renewed(_)));
+    let first = RenewLease {
+        gateway: gateway("new"),
+        held: None,
+        number: 1,
+        burials: vec![],
+    };
+    assert!(matches!(
+        store.renew_lease(&first).await.unwrap(),
+        LeaseReply::Renewed(_)
+    ));
     store.end_lease(&gateway("new")).await.unwrap();
     store.end_lease(&gateway("b")).await.unwrap();
     assert_eq!(store.renew_lease(&first).await.unwrap(), LeaseReply::Dead);
@@ -63,68 +89,196 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     // Leaves, a call that changes nothing but its number, and one that makes an entry of nobody.
     assert_eq!(a.leaves(&users(0, 3)).await.held, 7);
     assert_eq!(a.moves_on().await.held, 7);
-    Caller { epoch: record.epoch.0, ..Caller::new(&store, "c") }.registers(&[]).await;
+    Caller {
+        epoch: record.epoch.0,
+        ..Caller::new(&store, "c")
+    }
+    .registers(&[])
+    .await;
 
     let swept = store.sweep(&slice(), &gateway("b"), 6, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (6, false));
     let swept = store.sweep(&slice(), &gateway("b"), 6, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (4, true));
-    assert_eq!(store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Count).await.unwrap().strays, 1);
-    assert_eq!(store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop).await.unwrap().size.card, 7);
+    assert_eq!(
+        store
+            .strays(&slice(), Group::Fans, 0, 1_000, Strays::Count)
+            .await
+            .unwrap()
+            .strays,
+        1
+    );
+    assert_eq!(
+        store
+            .strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop)
+            .await
+            .unwrap()
+            .size
+            .card,
+        7
+    );
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
     // A live must not end because nobody could note that its streamer is there.
-    let streamers = SliceId { set: OnlineSet::Streamers, index: 7, of: STREAMERS_SLICES };
-    let mut of_streamers = Caller { slice: streamers, ..Caller::new(&store, "a") };
+    let streamers = SliceId {
+        set: OnlineSet::Streamers,
+        index: 7,
+        of: STREAMERS_SLICES,
+    };
+    let mut of_streamers = Caller {
+        slice: streamers,
+        ..Caller::new(&store, "a")
+    };
     of_streamers.registers(&users(1, 2)).await;
     assert_eq!(of_streamers.leaves(&users(1, 2)).await.held, 0);
-    assert!(store.take_walk_turn(&gateway("a"), LONG, &HashSet::new()).await.unwrap());
-    assert!(store.take_walk_turn(&gateway("a"), Duration::from_secs(60), &HashSet::new()).await.unwrap());
+    assert!(
+        store
+            .take_walk_turn(&gateway("a"), LONG, &HashSet::new())
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .take_walk_turn(&gateway("a"), Duration::from_secs(60), &HashSet::new())
+            .await
+            .unwrap()
+    );
 
     // Events of the close: the stream is capped.
-    let told = Event { id: "1".into(), kind: EventKind::LiveClosed, live: live("42"), data: "{}".into() };
+    let told = Event {
+        id: "1".into(),
+        kind: EventKind::LiveClosed,
+        live: live("42"),
+        data: "{}".into(),
+    };
     store.append_events(&[told], 100).await.unwrap();
 
     // Followers are told of the close, which frees memory.
     let status = StatusId::of_live(user(1), live("42"), record.epoch);
-    let job = Job { task: FanoutTask::Remove, entry: Entry { at: record.opened_at, id: status } };
+    let job = Job {
+        task: FanoutTask::Remove,
+        entry: Entry {
+            at: record.opened_at,
+            id: status,
+        },
+    };
     store.enqueue_fanout(&job).await.unwrap();
-    let taken = store.take_fanouts(&gateway("a"), 9).await.unwrap().jobs.remove(0);
+    let taken = store
+        .take_fanouts(&gateway("a"), 9)
+        .await
+        .unwrap()
+        .jobs
+        .remove(0);
     assert!(store.keep_fanout(&gateway("a"), &taken).await.unwrap());
-    store.remove_from_timelines(&job.entry.id, &[Timeline::Feed(user(2))]).await.unwrap();
+    store
+        .remove_from_timelines(&job.entry.id, &[Timeline::Feed(user(2))])
+        .await
+        .unwrap();
     store.finish_fanout(&gateway("a"), &taken).await.unwrap();
 
     // Figures and the point of a history, which frees what is spare. Who came is not counted.
-    let (figures, peaks) = (Figures { viewers: 3, fans: 0 }, Peaks { viewers: 3, fans: 0 });
-    let arrived = Arrived { joins: 3, leaves: 0 };
-    let counted = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrived };
-    assert_eq!(store.count_live(&counted).await.unwrap(), CountReply::Counted);
-    assert_eq!(store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().len(), 1);
+    let (figures, peaks) = (
+        Figures {
+            viewers: 3,
+            fans: 0,
+        },
+        Peaks {
+            viewers: 3,
+            fans: 0,
+        },
+    );
+    let arrived = Arrived {
+        joins: 3,
+        leaves: 0,
+    };
+    let counted = CountLive {
+        live: live("42"),
+        epoch: record.epoch,
+        figures,
+        peaks,
+        arrived,
+    };
+    assert_eq!(
+        store.count_live(&counted).await.unwrap(),
+        CountReply::Counted
+    );
+    assert_eq!(
+        store
+            .history(&record.live_epoch(), 0, u64::MAX)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 
-    let peaks = Peaks { viewers: 9, fans: 9 };
-    let higher = LiveRecord { peaks, ..record.clone() };
-    assert_eq!(store.keep_live(&higher, "").await.unwrap(), Standing::Open { removals: 0, info: 0 });
+    let peaks = Peaks {
+        viewers: 9,
+        fans: 9,
+    };
+    let higher = LiveRecord {
+        peaks,
+        ..record.clone()
+    };
+    assert_eq!(
+        store.keep_live(&higher, "").await.unwrap(),
+        Standing::Open {
+            removals: 0,
+            info: 0
+        }
+    );
 
-    let CloseReply::Closing(_) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
-    assert_eq!(store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap().len(), 1, "it is in the stream now");
+    let CloseReply::Closing(_) = store.begin_close(&end(&record)).await.unwrap() else {
+        panic!("not closing")
+    };
+    assert_eq!(
+        store
+            .history(&record.live_epoch(), 0, u64::MAX)
+            .await
+            .unwrap()
+            .len(),
+        1,
+        "it is in the stream now"
+    );
     store.close_slice(&slice(), record.epoch).await.unwrap();
-    let closed = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    let closed = finish_close(&store, &live("42"), record.epoch, LONG)
+        .await
+        .unwrap()
+        .expect("a record");
     assert_eq!(closed.state, LiveState::Closed);
     assert!(store.lives_page(None, 10).await.unwrap().is_empty());
     assert!(fans(&store, &slice()).await.is_empty());
     store.delist(&live("42")).await.unwrap();
-    // A record that was lost is written again, though the list takes nothing: the next check finds that.
-    let lost = LiveRecord { live: live("43"), ..record };
+    // A record that was lost is written again, though the list takes nothing: the next check finds
+    // that.
+    let lost = LiveRecord {
+        live: live("43"),
+        ..record
+    };
     is_refused("OOM", store.keep_live(&lost, "").await);
-    assert_eq!(store.load_live(&live("43")).await.unwrap(), Some(lost.clone()));
-    assert_eq!(store.keep_live(&lost, "").await.unwrap(), Standing::Open { removals: 0, info: 0 });
+    assert_eq!(
+        store.load_live(&live("43")).await.unwrap(),
+        Some(lost.clone())
+    );
+    assert_eq!(
+        store.keep_live(&lost, "").await.unwrap(),
+        Standing::Open {
+            removals: 0,
+            info: 0
+        }
+    );
 }
 
 /// Everything that is in the store.
 fn dump(server: &RedisServer) -> Vec<String> {
-    let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
+    let mut keys: Vec<String> = server
+        .cli(&["KEYS", "*"])
+        .lines()
+        .map(str::to_owned)
+        .collect();
     keys.sort();
-    keys.into_iter().map(|key| format!("{key}: {}", server.cli(&["DUMP", &key]))).collect()
+    keys.into_iter()
+        .map(|key| format!("{key}: {}", server.cli(&["DUMP", &key])))
+        .collect()
 }
 
 #[tokio::test]
@@ -141,18 +295,26 @@ async fn joins_are_refused_and_do_nothing() {
     let refused: Vec<Apply> = vec![
         a.next(a.entry, &users(3, 5), &[]),
         Caller::new(&store, "b").next(None, &users(3, 5), &[]),
-        // An epoch that would begin, over an older one and on empty ground; a slice of which the set is gone.
-        Caller { epoch: 2, number: 4, slice: old.slice.clone(), ..Caller::new(&store, "a") }.next(
-            None,
-            &users(3, 5),
-            &[],
-        ),
+        // An epoch that would begin, over an older one and on empty ground; a slice of which the
+        // set is gone.
+        Caller {
+            epoch: 2,
+            number: 4,
+            slice: old.slice.clone(),
+            ..Caller::new(&store, "a")
+        }
+        .next(None, &users(3, 5), &[]),
         {
             let mut fresh = Caller::new(&store, "a");
             fresh.slice = SliceId::of_live(live("45"), 1, 1);
             fresh.next(None, &users(3, 5), &[])
         },
-        Caller { number: 9, slice: lost.slice.clone(), ..Caller::new(&store, "b") }.next(None, &users(3, 5), &[]),
+        Caller {
+            number: 9,
+            slice: lost.slice.clone(),
+            ..Caller::new(&store, "b")
+        }
+        .next(None, &users(3, 5), &[]),
     ];
     fill(&server);
     let before = dump(&server);
@@ -163,6 +325,9 @@ async fn joins_are_refused_and_do_nothing() {
     is_refused("OOM", store.open_live(&wish("46")).await);
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     for call in &refused {
-        assert!(matches!(store.apply(call).await.unwrap(), ApplyReply::Done(_)), "{call:?}");
+        assert!(
+            matches!(store.apply(call).await.unwrap(), ApplyReply::Done(_)),
+            "{call:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Sentinels watch a master: it is killed, its replica takes its place, and the store finds the replica.
+//! Sentinels watch a master: it is killed, its replica takes its place, and the store finds the
+//! replica.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::conformance::{Caller, connect, fans, slice, try_connect, users};
 use crate::redis_sentinels::RedisSentinels;
 
-/// A sentinel takes a second to see that the master is gone, and some to agree and to promote; the store another to
-/// ask.
+/// A sentinel takes a second to see that the master is gone, and some to agree and to promote; the
+/// store another to ask.
 const FAILOVER: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,19 +28,32 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
     let killed = Instant::now();
     loop {
         let call = a.next(a.entry, &users(3, 4), &[]);
-        match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
+        match timeout(Duration::from_secs(2), store.apply(&call))
+            .await
+            .expect("an answer within two seconds")
+        {
             Ok(ApplyReply::Done(view)) => break assert_eq!(view.size.card, 4),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(killed.elapsed() < FAILOVER, "still {error}"),
         }
         sleep(Duration::from_millis(50)).await;
     }
-    eprintln!("a failover by sentinels: writable again after {:?}", killed.elapsed());
+    eprintln!(
+        "a failover by sentinels: writable again after {:?}",
+        killed.elapsed()
+    );
     assert_eq!(fans(&store, &slice()).await, users(0, 4));
 
     // One sentinel that hangs, the first in the URL, keeps nobody from finding the master.
     redis.freeze_a_sentinel();
-    assert_eq!(fans(&(Arc::new(connect(&redis.url()).await) as Arc<dyn Store>), &slice()).await, users(0, 4));
+    assert_eq!(
+        fans(
+            &(Arc::new(connect(&redis.url()).await) as Arc<dyn Store>),
+            &slice()
+        )
+        .await,
+        users(0, 4)
+    );
 }
 
 #[tokio::test]
@@ -47,8 +61,20 @@ async fn a_name_that_no_sentinel_knows_is_told() {
     let redis = RedisSentinels::start().await;
     let url = redis.url().replace("/main", "/other");
     let refused = try_connect(&url, None).await.err();
-    assert!(matches!(refused, Some(ConnectError::Unreachable(StoreError::Refused(_)))), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Some(ConnectError::Unreachable(StoreError::Refused(_)))
+        ),
+        "{refused:?}"
+    );
     let url = redis.url().replace("secret", "wrong");
     let refused = try_connect(&url, None).await.err();
-    assert!(matches!(refused, Some(ConnectError::Unreachable(StoreError::Refused(_)))), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Some(ConnectError::Unreachable(StoreError::Refused(_)))
+        ),
+        "{refused:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Redis over TLS, with an authority of the test's own: which certificates are trusted, and what the error says when
-//! none is.
+//! Redis over TLS, with an authority of the test's own: which certificates are trusted, and what
+//! the error says when none is.
 
 use std::sync::Arc;
 
@@ -15,8 +15,15 @@ use crate::redis_server::{RedisServer, free_port};
 async fn server(certificates: &Certificates) -> (RedisServer, String) {
     let port = free_port();
     let options = certificates.options(port);
-    let options: Vec<&str> = options.iter().map(String::as_str).chain(["--requirepass", "secret"]).collect();
-    (RedisServer::start_with(&options).await, format!("rediss://:secret@127.0.0.1:{port}"))
+    let options: Vec<&str> = options
+        .iter()
+        .map(String::as_str)
+        .chain(["--requirepass", "secret"])
+        .collect();
+    (
+        RedisServer::start_with(&options).await,
+        format!("rediss://:secret@127.0.0.1:{port}"),
+    )
 }
 
 #[tokio::test]
@@ -24,7 +31,14 @@ async fn a_server_that_the_authority_vouches_for_is_taken() {
     let certificates = Certificates::for_host("IP:127.0.0.1");
     let (_server, url) = server(&certificates).await;
     let store: Arc<dyn Store> = Arc::new(try_connect(&url, Some(certificates.ca())).await.unwrap());
-    assert_eq!(Caller::new(&store, "a").registers(&users(0, 3)).await.size.card, 3);
+    assert_eq!(
+        Caller::new(&store, "a")
+            .registers(&users(0, 3))
+            .await
+            .size
+            .card,
+        3
+    );
 }
 
 #[tokio::test]
@@ -33,13 +47,28 @@ async fn a_server_that_nobody_vouches_for_is_not_taken() {
     let (_server, url) = server(&certificates).await;
     let others = Certificates::for_host("IP:127.0.0.1");
     for ca in [None, Some(others.ca())] {
-        let refused = try_connect(&url, ca).await.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(refused.contains("Certificate") || refused.contains("trust"), "{refused}");
+        let refused = try_connect(&url, ca)
+            .await
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(
+            refused.contains("Certificate") || refused.contains("trust"),
+            "{refused}"
+        );
     }
     let elsewhere = Certificates::for_host("DNS:redis.example");
     let (_server, url) = self::server(&elsewhere).await;
-    let refused = try_connect(&url, Some(elsewhere.ca())).await.err().map(|error| error.to_string());
-    assert!(refused.as_ref().is_some_and(|why| why.contains("Certificate")), "{refused:?}");
+    let refused = try_connect(&url, Some(elsewhere.ca()))
+        .await
+        .err()
+        .map(|error| error.to_string());
+    assert!(
+        refused
+            .as_ref()
+            .is_some_and(|why| why.contains("Certificate")),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -50,7 +79,9 @@ async fn a_file_without_an_authority_is_told() {
     for file in [empty, dir.path().join("absent.pem")] {
         let name = file.file_name().unwrap().to_owned().into_string().unwrap();
         let refused = try_connect("rediss://127.0.0.1:1", Some(file)).await.err();
-        let Some(ConnectError::Trust(why)) = refused else { panic!("{refused:?}") };
+        let Some(ConnectError::Trust(why)) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(why.contains(&name), "{why}");
     }
 }
@@ -68,6 +99,9 @@ async fn a_cluster_is_spoken_to_over_tls_throughout() {
     }
     for node in &cluster.nodes {
         let clients = node.cli(&["CLIENT", "LIST"]);
-        assert!(clients.lines().any(|line| line.contains("user=rollcall")), "{clients}");
+        assert!(
+            clients.lines().any(|line| line.contains("user=rollcall")),
+            "{clients}"
+        );
     }
 }

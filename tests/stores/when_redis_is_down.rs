@@ -1,5 +1,5 @@
-//! The connection is cut, stalled and muted; the server is frozen, killed and emptied. No call takes longer than two
-//! seconds, the store says that it is down, and it comes up again by itself.
+//! The connection is cut, stalled and muted; the server is frozen, killed and emptied. No call
+//! takes longer than two seconds, the store says that it is down, and it comes up again by itself.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::keys::Keys;
 use rollcall::store::redis::{ConnectError, RedisStore};
-use rollcall::store::{Apply, ApplyReply, Health, LeaseReply, RenewLease, Store, StoreError, StoreResult};
+use rollcall::store::{
+    Apply, ApplyReply, Health, LeaseReply, RenewLease, Store, StoreError, StoreResult,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,7 +24,9 @@ use crate::redis_server::RedisServer;
 const BOUND: Duration = Duration::from_secs(2);
 
 async fn within_bound<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
-    timeout(BOUND, call).await.expect("an answer within two seconds")
+    timeout(BOUND, call)
+        .await
+        .expect("an answer within two seconds")
 }
 
 async fn becomes(store: &Arc<dyn Store>, health: Health) {
@@ -48,7 +52,11 @@ async fn steady_traffic_until_down(store: &Arc<dyn Store>) {
     while *store.health().borrow() == Health::Up {
         assert!(Instant::now() < deadline, "never found down");
         let store = Arc::clone(store);
-        calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("other"))).await.is_ok() });
+        calls.spawn(async move {
+            within_bound(store.read_slice(&slice(), &gateway("other")))
+                .await
+                .is_ok()
+        });
         sleep(Duration::from_millis(50)).await;
     }
     let answered = calls.join_all().await;
@@ -95,8 +103,8 @@ async fn a_short_cut_is_healed_before_the_store_is_called_down() {
     assert!(!seen.has_changed().unwrap());
 }
 
-/// What has failed over a cut wire does not land once it is healed. In the instant of the cut a call may still wait for
-/// its timeout; soon none does.
+/// What has failed over a cut wire does not land once it is healed. In the instant of the cut a
+/// call may still wait for its timeout; soon none does.
 #[tokio::test]
 async fn calls_without_a_connection_are_refused_at_once_and_never_sent() {
     let (_server, link, store) = linked().await;
@@ -109,8 +117,15 @@ async fn calls_without_a_connection_are_refused_at_once_and_never_sent() {
         let asked = Instant::now();
         assert!(asked < deadline, "calls still wait");
         let refused = within_bound(store.apply(&a.next(a.entry, &users(1, 2), &[]))).await;
-        assert!(matches!(refused, Err(StoreError::Lost(_) | StoreError::Timeout)), "{refused:?}");
-        at_once = if asked.elapsed() < Duration::from_millis(50) { at_once + 1 } else { 0 };
+        assert!(
+            matches!(refused, Err(StoreError::Lost(_) | StoreError::Timeout)),
+            "{refused:?}"
+        );
+        at_once = if asked.elapsed() < Duration::from_millis(50) {
+            at_once + 1
+        } else {
+            0
+        };
     }
     link.heal();
     becomes(&store, Health::Up).await;
@@ -193,7 +208,10 @@ async fn a_call_whose_answer_is_lost_times_out_and_may_have_been_done() {
     link.mute();
     let call = a.next(a.entry, &users(1, 2), &[]);
     let lost = within_bound(store.apply(&call)).await;
-    assert!(matches!(lost, Err(StoreError::Timeout | StoreError::Lost(_))), "{lost:?}");
+    assert!(
+        matches!(lost, Err(StoreError::Timeout | StoreError::Lost(_))),
+        "{lost:?}"
+    );
     link.heal();
     becomes(&store, Health::Up).await;
     answers(&store).await;
@@ -201,7 +219,8 @@ async fn a_call_whose_answer_is_lost_times_out_and_may_have_been_done() {
     assert_eq!(fans(&store, &slice()).await, users(0, 2));
 }
 
-/// A write that timed out hangs on the old wire; a newer one goes over another; then the old one arrives.
+/// A write that timed out hangs on the old wire; a newer one goes over another; then the old one
+/// arrives.
 #[tokio::test]
 async fn a_write_that_lands_late_does_nothing_once_a_newer_one_was_applied() {
     let (server, link, store) = linked().await;
@@ -209,14 +228,27 @@ async fn a_write_that_lands_late_does_nothing_once_a_newer_one_was_applied() {
     a.registers(&users(0, 1)).await;
     link.stall();
     let late: Apply = a.next(a.entry, &users(5, 6), &[]);
-    assert_eq!(within_bound(store.apply(&late)).await, Err(StoreError::Timeout));
+    assert_eq!(
+        within_bound(store.apply(&late)).await,
+        Err(StoreError::Timeout)
+    );
     let direct: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
     let newer = a.next(a.entry, &users(1, 2), &users(5, 6));
-    assert!(matches!(direct.apply(&newer).await.unwrap(), ApplyReply::Done(_)));
+    assert!(matches!(
+        direct.apply(&newer).await.unwrap(),
+        ApplyReply::Done(_)
+    ));
     let calls = |server: &RedisServer| {
         let stats = server.cli(&["INFO", "commandstats"]);
-        let evalsha = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
-        evalsha.split(['=', ',']).nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+        let evalsha = stats
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"))
+            .unwrap_or_default();
+        evalsha
+            .split(['=', ','])
+            .nth(1)
+            .and_then(|n| n.parse::<u64>().ok())
+            .unwrap_or(0)
     };
     let before = calls(&server);
     link.heal();
@@ -235,19 +267,29 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
     let mut calls = JoinSet::new();
     for _ in 0..6_000 {
         let store = Arc::clone(&store);
-        calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("other"))).await });
+        calls.spawn(
+            async move { within_bound(store.read_slice(&slice(), &gateway("other"))).await },
+        );
     }
     let results = calls.join_all().await;
-    let count = |kind: StoreError| results.iter().filter(|result| result.as_ref() == Err(&kind)).count();
+    let count = |kind: StoreError| {
+        results
+            .iter()
+            .filter(|result| result.as_ref() == Err(&kind))
+            .count()
+    };
     let (refused, timed_out) = (count(StoreError::Backpressure), count(StoreError::Timeout));
-    assert!(refused >= 3_000 && timed_out >= 500, "{refused} refused, {timed_out} timed out");
+    assert!(
+        refused >= 3_000 && timed_out >= 500,
+        "{refused} refused, {timed_out} timed out"
+    );
     link.heal();
     becomes(&store, Health::Up).await;
     answers(&store).await;
 }
 
-/// More requests of clients than may be under way at once, and the gateway's own calls with them, while the server
-/// takes its time.
+/// More requests of clients than may be under way at once, and the gateway's own calls with them,
+/// while the server takes its time.
 #[tokio::test]
 async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() {
     let server = RedisServer::start().await;
@@ -267,8 +309,14 @@ async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() 
         own.spawn(call(&store));
     }
     let (clients, own) = (clients.join_all().await, own.join_all().await);
-    let refused = clients.iter().filter(|said| **said == Err(StoreError::Backpressure)).count();
-    assert_eq!((refused, clients.iter().filter(|said| said.is_ok()).count()), (300 - 256, 256));
+    let refused = clients
+        .iter()
+        .filter(|said| **said == Err(StoreError::Backpressure))
+        .count();
+    assert_eq!(
+        (refused, clients.iter().filter(|said| said.is_ok()).count()),
+        (300 - 256, 256)
+    );
     assert!(own.iter().all(Result::is_ok), "{own:?}");
 }
 
@@ -284,10 +332,20 @@ async fn a_lease_is_renewed_while_other_calls_have_no_place() {
         calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("a"))).await });
     }
     // Behind them: tasks run in the order in which they were born.
-    let renewal = RenewLease { gateway: gateway("a"), held: None, number: 1, burials: Vec::new() };
+    let renewal = RenewLease {
+        gateway: gateway("a"),
+        held: None,
+        number: 1,
+        burials: Vec::new(),
+    };
     let renewed = tokio::spawn(async move { within_bound(store.renew_lease(&renewal)).await });
     assert!(matches!(renewed.await.unwrap(), Ok(LeaseReply::Renewed(_))));
-    let refused = calls.join_all().await.into_iter().filter(|said| *said == Err(StoreError::Backpressure)).count();
+    let refused = calls
+        .join_all()
+        .await
+        .into_iter()
+        .filter(|said| *said == Err(StoreError::Backpressure))
+        .count();
     assert!(refused > 0);
 }
 
@@ -295,11 +353,25 @@ async fn a_lease_is_renewed_while_other_calls_have_no_place() {
 #[tokio::test]
 async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
     let server = RedisServer::start().await;
-    server.cli(&["ACL", "SETUSER", "old", "on", ">secret", "+@all", "~*online-fans*", "~rollcall:leases", "&*"]);
+    server.cli(&[
+        "ACL",
+        "SETUSER",
+        "old",
+        "on",
+        ">secret",
+        "+@all",
+        "~*online-fans*",
+        "~rollcall:leases",
+        "&*",
+    ]);
     let url = format!("redis://old:secret@{}", server.addr());
     let store: Arc<dyn Store> = Arc::new(connect(&url).await);
     let mut seen = store.health();
-    let went_down = timeout(Duration::from_millis(2_500), seen.wait_for(|now| *now == Health::Down)).await;
+    let went_down = timeout(
+        Duration::from_millis(2_500),
+        seen.wait_for(|now| *now == Health::Down),
+    )
+    .await;
     assert!(went_down.is_err(), "the store is down");
     Caller::new(&store, "a").registers(&users(0, 1)).await;
     assert_eq!(server.cli(&["EXISTS", &Keys::default().canary()]), "0");
@@ -311,10 +383,17 @@ async fn a_full_server_is_up() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]).await;
     let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
     let mut seen = store.health();
-    let went_down = timeout(Duration::from_millis(2_500), seen.wait_for(|now| *now == Health::Down)).await;
+    let went_down = timeout(
+        Duration::from_millis(2_500),
+        seen.wait_for(|now| *now == Health::Down),
+    )
+    .await;
     assert!(went_down.is_err(), "the store is down");
     let refused = store.follow(&user(1), &user(2)).await;
-    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Refused(_))),
+        "{refused:?}"
+    );
     assert_eq!(store.follower_count(&user(2)).await, Ok(0));
 }
 
@@ -331,7 +410,9 @@ async fn a_slow_wire_is_no_broken_one() {
 async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let server = RedisServer::start().await;
     let metrics = Arc::new(Metrics::default());
-    let store = RedisStore::connect(&Secret::new(server.url()), Arc::clone(&metrics)).await.unwrap();
+    let store = RedisStore::connect(&Secret::new(server.url()), Arc::clone(&metrics))
+        .await
+        .unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
@@ -339,20 +420,46 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let call = a.next(a.entry, &users(1, 2), &[]);
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.apply(&call).await;
-    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Refused(_))),
+        "{refused:?}"
+    );
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
 
     server.cli(&["SET", "{online-fans:42}:fence", "what"]);
-    assert!(matches!(store.apply(&call).await, Err(StoreError::Nonsense(_))));
-    assert!(matches!(fence(&store, &slice()).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(
+        store.apply(&call).await,
+        Err(StoreError::Nonsense(_))
+    ));
+    assert!(matches!(
+        fence(&store, &slice()).await,
+        Err(StoreError::Nonsense(_))
+    ));
     server.cli(&["DEL", "online-fans:42"]);
     server.cli(&["SET", "online-fans:42", "what"]);
-    assert!(matches!(store.read_slice(&slice(), &gateway("other")).await, Err(StoreError::Nonsense(_))));
-    assert!(matches!(store.members_page(&slice(), Group::Fans, 0).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(
+        store.read_slice(&slice(), &gateway("other")).await,
+        Err(StoreError::Nonsense(_))
+    ));
+    assert!(matches!(
+        store.members_page(&slice(), Group::Fans, 0).await,
+        Err(StoreError::Nonsense(_))
+    ));
     server.cli(&["HSET", "live:42", "state", "open", "epoch", "many"]);
-    assert!(matches!(store.load_live(&live("42")).await, Err(StoreError::Nonsense(_))));
-    let others = store.load_lives(&[live("41"), live("42"), live("43")]).await;
-    assert!(matches!(others[..], [Ok(None), Err(StoreError::Nonsense(_)), Ok(None)]), "{others:?}");
+    assert!(matches!(
+        store.load_live(&live("42")).await,
+        Err(StoreError::Nonsense(_))
+    ));
+    let others = store
+        .load_lives(&[live("41"), live("42"), live("43")])
+        .await;
+    assert!(
+        matches!(
+            others[..],
+            [Ok(None), Err(StoreError::Nonsense(_)), Ok(None)]
+        ),
+        "{others:?}"
+    );
 
     let text = metrics.render().unwrap();
     for line in [
@@ -367,25 +474,44 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
 
 #[tokio::test]
 async fn a_failed_connection_says_what_is_wrong() {
-    let connect = async |url: &str| RedisStore::connect(&Secret::new(url), Arc::default()).await.err();
+    let connect = async |url: &str| {
+        RedisStore::connect(&Secret::new(url), Arc::default())
+            .await
+            .err()
+    };
     for url in ["http://127.0.0.1:1", "redis://127.0.0.1:port"] {
         assert!(matches!(connect(url).await, Some(ConnectError::Url(_))));
     }
     for scheme in ["redis", "rediss", "redis-cluster", "redis-sentinel"] {
         let nobody = connect(&format!("{scheme}://127.0.0.1:1")).await;
-        assert!(matches!(nobody, Some(ConnectError::Unreachable(StoreError::Lost(_)))), "{nobody:?}");
+        assert!(
+            matches!(nobody, Some(ConnectError::Unreachable(StoreError::Lost(_)))),
+            "{nobody:?}"
+        );
     }
 
     let server = RedisServer::start_with(&["--requirepass", "p@ss word"]).await;
     let with = |secret: &str| format!("redis://{secret}@{}/3", server.addr());
     let wrong = connect(&with(":wrong")).await;
-    assert!(matches!(wrong, Some(ConnectError::Unreachable(StoreError::Refused(_)))), "{wrong:?}");
+    assert!(
+        matches!(
+            wrong,
+            Some(ConnectError::Unreachable(StoreError::Refused(_)))
+        ),
+        "{wrong:?}"
+    );
     assert_eq!(connect(&with(":p%40ss%20word")).await, None);
     assert_eq!(connect(&with("default:p%40ss%20word")).await, None);
     let single = connect(&format!("redis-cluster://:p%40ss%20word@{}", server.addr())).await;
-    assert!(single.as_ref().is_some_and(ConnectError::is_mistake), "{single:?}");
+    assert!(
+        single.as_ref().is_some_and(ConnectError::is_mistake),
+        "{single:?}"
+    );
     let said = single.map(|error| error.to_string()).unwrap_or_default();
-    assert!(said.contains("this is a single server: use redis://"), "{said}");
+    assert!(
+        said.contains("this is a single server: use redis://"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -397,7 +523,11 @@ async fn a_dropped_store_hangs_up() {
     drop(store);
     let deadline = Instant::now() + Duration::from_secs(5);
     while clients() > 1 {
-        assert!(Instant::now() < deadline, "still connected:\n{}", server.cli(&["CLIENT", "LIST"]));
+        assert!(
+            Instant::now() < deadline,
+            "still connected:\n{}",
+            server.cli(&["CLIENT", "LIST"])
+        );
         sleep(Duration::from_millis(10)).await;
     }
 }

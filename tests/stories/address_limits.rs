@@ -1,5 +1,5 @@
-//! Whose socket it is, by address: a balancer says who connected to it, in a header of the PROXY protocol or of HTTP,
-//! and each address has a bounded number of sockets.
+//! Whose socket it is, by address: a balancer says who connected to it, in a header of the PROXY
+//! protocol or of HTTP, and each address has a bounded number of sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,10 @@ use crate::support::world::World;
 /// One socket per address, and the balancer is on this machine.
 fn one_each(config: &mut Config) {
     config.sockets_per_ip = 1;
-    config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+    config.trusted_proxies = vec![
+        "127.0.0.0/8".parse().unwrap(),
+        "10.0.0.0/8".parse().unwrap(),
+    ];
 }
 
 fn behind_a_balancer(config: &mut Config) {
@@ -34,7 +37,11 @@ async fn comes(world: &World, headers: &[(&str, &str)]) -> Result<Socket, String
         Ok((socket, _)) => Ok(socket),
         Err(Error::Http(answer)) => {
             assert_eq!(answer.status(), 429, "{answer:?}");
-            let after: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+            let after: u64 = answer.headers()["retry-after"]
+                .to_str()
+                .unwrap()
+                .parse()
+                .unwrap();
             assert!((15..=30).contains(&after), "{after}");
             Err(String::from_utf8(answer.into_body().unwrap()).unwrap())
         }
@@ -43,7 +50,10 @@ async fn comes(world: &World, headers: &[(&str, &str)]) -> Result<Socket, String
 }
 
 async fn is_refused(world: &World, headers: &[(&str, &str)]) {
-    let problem = comes(world, headers).await.err().unwrap_or_else(|| panic!("{headers:?} was let in"));
+    let problem = comes(world, headers)
+        .await
+        .err()
+        .unwrap_or_else(|| panic!("{headers:?} was let in"));
     assert!(problem.contains("\"too_many_sockets\""), "{problem}");
 }
 
@@ -51,27 +61,64 @@ async fn is_refused(world: &World, headers: &[(&str, &str)]) {
 async fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
     within_deadline(async {
         let world = World::on_memory(one_each).await;
-        let first = comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.unwrap();
-        // The same address, however a chain of trusted proxies, or a client that makes up the left of it, spells it.
-        for same in
-            ["192.0.2.7", "192.0.2.7, 10.1.1.1", "1.1.1.1, 192.0.2.7, 10.1.1.1", "::ffff:192.0.2.7", "192.0.2.7:80"]
-        {
+        let first = comes(&world, &[("x-forwarded-for", "192.0.2.7")])
+            .await
+            .unwrap();
+        // The same address, however a chain of trusted proxies, or a client that makes up the left
+        // of it, spells it.
+        for same in [
+            "192.0.2.7",
+            "192.0.2.7, 10.1.1.1",
+            "1.1.1.1, 192.0.2.7, 10.1.1.1",
+            "::ffff:192.0.2.7",
+            "192.0.2.7:80",
+        ] {
             is_refused(&world, &[("x-forwarded-for", same)]).await;
         }
-        is_refused(&world, &[("forwarded", "for=192.0.2.7;proto=https, for=10.1.1.1")]).await;
-        is_refused(&world, &[("forwarded", "for=192.0.2.7"), ("x-forwarded-for", "192.0.2.7")]).await;
-        let _other = comes(&world, &[("x-forwarded-for", "192.0.2.7, 192.0.2.8")]).await.unwrap();
-        let _v6 = comes(&world, &[("forwarded", "for=\"[2001:db8:1:2::7]:4711\"")]).await.unwrap();
+        is_refused(
+            &world,
+            &[("forwarded", "for=192.0.2.7;proto=https, for=10.1.1.1")],
+        )
+        .await;
+        is_refused(
+            &world,
+            &[
+                ("forwarded", "for=192.0.2.7"),
+                ("x-forwarded-for", "192.0.2.7"),
+            ],
+        )
+        .await;
+        let _other = comes(&world, &[("x-forwarded-for", "192.0.2.7, 192.0.2.8")])
+            .await
+            .unwrap();
+        let _v6 = comes(&world, &[("forwarded", "for=\"[2001:db8:1:2::7]:4711\"")])
+            .await
+            .unwrap();
         is_refused(&world, &[("x-forwarded-for", "2001:db8:1:2::8")]).await;
-        // Garbage, and headers that disagree, leave the proxy's own address. It is loopback here, and pays.
-        let _nobody = comes(&world, &[("x-forwarded-for", "192.0.2.7, unknown")]).await.unwrap();
-        is_refused(&world, &[("forwarded", "for=1.1.1.1"), ("x-forwarded-for", "192.0.2.9")]).await;
+        // Garbage, and headers that disagree, leave the proxy's own address. It is loopback here,
+        // and pays.
+        let _nobody = comes(&world, &[("x-forwarded-for", "192.0.2.7, unknown")])
+            .await
+            .unwrap();
+        is_refused(
+            &world,
+            &[
+                ("forwarded", "for=1.1.1.1"),
+                ("x-forwarded-for", "192.0.2.9"),
+            ],
+        )
+        .await;
         let _back_end = comes(&world, &[]).await.unwrap();
         let refused = world.backend().get("/metrics").await.text;
-        assert!(refused.contains("rollcall_upgrades_refused_total{why=\"too_many_sockets\"} 9"), "{refused}");
+        assert!(
+            refused.contains("rollcall_upgrades_refused_total{why=\"too_many_sockets\"} 9"),
+            "{refused}"
+        );
         drop(first);
         until("the address has room again", PATIENCE, async || {
-            comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.map(drop)
+            comes(&world, &[("x-forwarded-for", "192.0.2.7")])
+                .await
+                .map(drop)
         })
         .await;
     })
@@ -84,7 +131,11 @@ async fn who_is_no_trusted_proxy_is_not_believed_and_loopback_has_no_limit() {
         let world = World::on_memory(|config| config.sockets_per_ip = 1).await;
         let mut sockets = Vec::new();
         for _ in 0..5 {
-            sockets.push(comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.unwrap());
+            sockets.push(
+                comes(&world, &[("x-forwarded-for", "192.0.2.7")])
+                    .await
+                    .unwrap(),
+            );
             sockets.push(comes(&world, &[]).await.unwrap());
         }
     })
@@ -92,10 +143,16 @@ async fn who_is_no_trusted_proxy_is_not_believed_and_loopback_has_no_limit() {
 }
 
 fn v2(client: [u8; 4]) -> Vec<u8> {
-    [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".as_slice(), &client, &[127, 0, 0, 1, 18, 103, 1, 187]].concat()
+    [
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".as_slice(),
+        &client,
+        &[127, 0, 0, 1, 18, 103, 1, 187],
+    ]
+    .concat()
 }
 
-/// Sends `start` in two pieces and then an upgrade; the status line of the answer, and the open connection.
+/// Sends `start` in two pieces and then an upgrade; the status line of the answer, and the open
+/// connection.
 async fn proxied(world: &World, start: &[u8]) -> (String, TcpStream) {
     let mut tcp = TcpStream::connect(world.addr).await.unwrap();
     tcp.set_nodelay(true).unwrap();
@@ -106,8 +163,12 @@ async fn proxied(world: &World, start: &[u8]) -> (String, TcpStream) {
                     sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let _ = tcp.write_all(&[rest, upgrade].concat()).await;
     let mut status = [0; 12];
-    let read = tokio::time::timeout(PATIENCE, tcp.read_exact(&mut status)).await.expect("an answer or an end in time");
-    let status = read.map(|_| String::from_utf8_lossy(&status).into_owned()).unwrap_or_default();
+    let read = tokio::time::timeout(PATIENCE, tcp.read_exact(&mut status))
+        .await
+        .expect("an answer or an end in time");
+    let status = read
+        .map(|_| String::from_utf8_lossy(&status).into_owned())
+        .unwrap_or_default();
     (status, tcp)
 }
 
@@ -118,8 +179,17 @@ async fn a_balancer_that_speaks_the_proxy_protocol_names_the_client() {
         let v1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 443\r\n".as_slice();
         let (status, _first) = proxied(&world, v1).await;
         assert_eq!(status, "HTTP/1.1 101");
-        for same in [v1, &v2([192, 0, 2, 7]), b"PROXY TCP6 ::ffff:192.0.2.7 ::1 4711 443\r\n"] {
-            assert_eq!(proxied(&world, same).await.0, "HTTP/1.1 429", "{}", String::from_utf8_lossy(same));
+        for same in [
+            v1,
+            &v2([192, 0, 2, 7]),
+            b"PROXY TCP6 ::ffff:192.0.2.7 ::1 4711 443\r\n",
+        ] {
+            assert_eq!(
+                proxied(&world, same).await.0,
+                "HTTP/1.1 429",
+                "{}",
+                String::from_utf8_lossy(same)
+            );
         }
         let (status, _second) = proxied(&world, &v2([192, 0, 2, 8])).await;
         assert_eq!(status, "HTTP/1.1 101");
@@ -151,18 +221,29 @@ async fn a_connection_without_a_proxy_header_is_cut_and_counted() {
             b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c",
             &long,
         ] {
-            assert_eq!(proxied(&world, start).await.0, "", "{}", String::from_utf8_lossy(start));
+            assert_eq!(
+                proxied(&world, start).await.0,
+                "",
+                "{}",
+                String::from_utf8_lossy(start)
+            );
         }
         // One byte of a header, and no more.
         let mut silent = TcpStream::connect(world.addr).await.unwrap();
         silent.write_all(b"P").await.unwrap();
         let mut rest = Vec::new();
-        let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut rest)).await.expect("cut in time");
+        let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut rest))
+            .await
+            .expect("cut in time");
         assert!(rest.is_empty());
         until("five are counted", PATIENCE, async || {
             let text = world.admin().get("/metrics").await.text;
             let line = "rollcall_connections_failed_total{why=\"proxy_header\"} 5";
-            if text.contains(line) { Ok(()) } else { Err("not five") }
+            if text.contains(line) {
+                Ok(())
+            } else {
+                Err("not five")
+            }
         })
         .await;
     })
@@ -175,14 +256,22 @@ async fn the_proxy_header_comes_before_tls() {
         let certificates = Certificates::for_host("IP:127.0.0.1");
         let world = World::on_memory(|config| {
             behind_a_balancer(config);
-            (config.tls_cert, config.tls_key) = (Some(certificates.chain()), Some(certificates.key()));
+            (config.tls_cert, config.tls_key) =
+                (Some(certificates.chain()), Some(certificates.key()));
         })
         .await;
         let mut sockets = Vec::new();
         for expected in [101, 429] {
             let mut tcp = TcpStream::connect(world.addr).await.unwrap();
             tcp.write_all(&v2([192, 0, 2, 7])).await.unwrap();
-            let tls = connect(tcp, &certificates.ca(), tokio_rustls::rustls::ALL_VERSIONS, &[]).await.unwrap();
+            let tls = connect(
+                tcp,
+                &certificates.ca(),
+                tokio_rustls::rustls::ALL_VERSIONS,
+                &[],
+            )
+            .await
+            .unwrap();
             let url = format!("wss://{}/ws?user_id=u1", world.addr);
             let status = match tokio_tungstenite::client_async(url, tls).await {
                 Ok((socket, answer)) => {
@@ -217,11 +306,13 @@ const PROBE: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// How long an honest client waits.
 const PROMPTLY: Duration = Duration::from_secs(2);
 
-/// Sends a request on a new connection of this client; the status of the answer and its head, or nothing if the
-/// connection ended.
+/// Sends a request on a new connection of this client; the status of the answer and its head, or
+/// nothing if the connection ended.
 async fn asks(world: &World, client: &str, request: &str) -> String {
     let mut tcp = TcpStream::connect(world.addr).await.unwrap();
-    let _ = tcp.write_all(format!("{}{request}", of(client)).as_bytes()).await;
+    let _ = tcp
+        .write_all(format!("{}{request}", of(client)).as_bytes())
+        .await;
     let mut head = Vec::new();
     let reads = async {
         while !head.ends_with(b"\r\n\r\n") {
@@ -231,18 +322,24 @@ async fn asks(world: &World, client: &str, request: &str) -> String {
             }
         }
     };
-    tokio::time::timeout(PROMPTLY, reads).await.unwrap_or_else(|_| panic!("{client} gets no answer to {request:?}"));
+    tokio::time::timeout(PROMPTLY, reads)
+        .await
+        .unwrap_or_else(|_| panic!("{client} gets no answer to {request:?}"));
     String::from_utf8(head).unwrap().to_ascii_lowercase()
 }
 
-/// Holds a connection of the attacker again and again, and sends on it what `act` says, until it ends.
+/// Holds a connection of the attacker again and again, and sends on it what `act` says, until it
+/// ends.
 async fn attacks(address: SocketAddr, start: String, act: &'static str) {
     loop {
-        let Ok(mut tcp) = TcpStream::connect(address).await else { continue };
+        let Ok(mut tcp) = TcpStream::connect(address).await else {
+            continue;
+        };
         let mut answer = [0; 2_048];
         let _ = tcp.write_all(start.as_bytes()).await;
         while tcp.write_all(act.as_bytes()).await.is_ok() {
-            let read = tokio::time::timeout(Duration::from_millis(300), tcp.read(&mut answer)).await;
+            let read =
+                tokio::time::timeout(Duration::from_millis(300), tcp.read(&mut answer)).await;
             if matches!(read, Ok(Ok(0) | Err(_))) {
                 break;
             }
@@ -291,19 +388,33 @@ async fn an_address_holds_an_eighth_of_the_connections_that_are_no_sockets() {
         let mut held = Vec::new();
         for number in 0..30 {
             let mut tcp = TcpStream::connect(world.addr).await.unwrap();
-            let host = if number % 2 == 0 { "2001:db8::1" } else { "2001:db8::2" };
-            tcp.write_all(format!("PROXY TCP6 {host} ::1 4711 443\r\n").as_bytes()).await.unwrap();
+            let host = if number % 2 == 0 {
+                "2001:db8::1"
+            } else {
+                "2001:db8::2"
+            };
+            tcp.write_all(format!("PROXY TCP6 {host} ::1 4711 443\r\n").as_bytes())
+                .await
+                .unwrap();
             held.push(tcp);
         }
         let open = || async { world.admin().get("/metrics").await.text };
         until("an eighth is left", PATIENCE, async || {
             let text = open().await;
             // One is that of the metrics, on the other port.
-            let left = text.lines().find_map(|line| line.strip_prefix("rollcall_connections ")).unwrap().to_owned();
+            let left = text
+                .lines()
+                .find_map(|line| line.strip_prefix("rollcall_connections "))
+                .unwrap()
+                .to_owned();
             if left == "9" { Ok(()) } else { Err(left) }
         })
         .await;
-        assert!(open().await.contains("rollcall_connections_failed_total{why=\"too_many\"} 22"));
+        assert!(
+            open()
+                .await
+                .contains("rollcall_connections_failed_total{why=\"too_many\"} 22")
+        );
     })
     .await;
 }
@@ -322,24 +433,40 @@ async fn every_answer_costs_its_address_a_request_and_a_refusal_its_connection()
             for _ in 0..15 {
                 answers.push(asks(&world, "192.0.2.7", &request).await);
             }
-            assert!(answers[0].starts_with(&format!("http/1.1 {status} ")), "{answers:?}");
-            let closes =
-                |head: &str| head.lines().any(|line| line.starts_with("connection:") && line.contains("close"));
+            assert!(
+                answers[0].starts_with(&format!("http/1.1 {status} ")),
+                "{answers:?}"
+            );
+            let closes = |head: &str| {
+                head.lines()
+                    .any(|line| line.starts_with("connection:") && line.contains("close"))
+            };
             assert_eq!(closes(&answers[0]), status != 200, "{answers:?}");
             // A probe is answered all the same.
             let last = if status == 200 { 200 } else { 429 };
-            assert!(answers[14].starts_with(&format!("http/1.1 {last} ")), "{answers:?}");
+            assert!(
+                answers[14].starts_with(&format!("http/1.1 {last} ")),
+                "{answers:?}"
+            );
             assert!(closes(&answers[14]), "{answers:?}");
             let page = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
             // On a busy machine the address may have earned another request meanwhile.
             let mut is_limited = false;
             for _ in 0..5 {
-                is_limited = is_limited || asks(&world, "192.0.2.7", page).await.starts_with("http/1.1 429");
+                is_limited = is_limited
+                    || asks(&world, "192.0.2.7", page)
+                        .await
+                        .starts_with("http/1.1 429");
                 asks(&world, "192.0.2.7", &request).await;
                 asks(&world, "192.0.2.7", &request).await;
             }
             assert!(is_limited, "{path} cost the address nothing");
-            assert!(asks(&world, "192.0.2.8", page).await.starts_with("http/1.1 200"), "{path}");
+            assert!(
+                asks(&world, "192.0.2.8", page)
+                    .await
+                    .starts_with("http/1.1 200"),
+                "{path}"
+            );
         }
     })
     .await;
@@ -354,16 +481,28 @@ async fn a_proxy_header_that_names_this_machine_frees_nobody_of_limits() {
         })
         .await;
         let page = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        for start in ["PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", "PROXY TCP6 ::1 ::1 1 2\r\n"] {
+        for start in [
+            "PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n",
+            "PROXY TCP6 ::1 ::1 1 2\r\n",
+        ] {
             let (status, _first) = proxied(&world, start.as_bytes()).await;
             assert_eq!(status, "HTTP/1.1 101");
-            assert_eq!(proxied(&world, start.as_bytes()).await.0, "HTTP/1.1 429", "{start}");
+            assert_eq!(
+                proxied(&world, start.as_bytes()).await.0,
+                "HTTP/1.1 429",
+                "{start}"
+            );
         }
         let mut answers = Vec::new();
         for _ in 0..8 {
             answers.push(asks(&world, "127.0.0.1", page).await);
         }
-        assert!(answers.iter().any(|answer| answer.starts_with("http/1.1 429")), "{answers:?}");
+        assert!(
+            answers
+                .iter()
+                .any(|answer| answer.starts_with("http/1.1 429")),
+            "{answers:?}"
+        );
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Gateways that die, freeze or are asked to stop. No ghost outlives the lease, no viewer who sent heartbeats is
-//! disconnected, and a gateway that stops in order leaves no fan behind.
+//! Gateways that die, freeze or are asked to stop. No ghost outlives the lease, no viewer who sent
+//! heartbeats is disconnected, and a gateway that stops in order leaves no fan behind.
 
 use std::time::Duration;
 
@@ -24,8 +24,12 @@ async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
         let other = World::beside(redis, |_| ()).await;
         let _alive = other.viewer_in("u7", "42").await;
         let bound = other.sweep_bound();
-        other.fans_become_within("42", &["u7"], bound.saturating_sub(killed.elapsed())).await;
-        other.fans_stay("42", &["u7"], other.config.lease_refresh * 2).await;
+        other
+            .fans_become_within("42", &["u7"], bound.saturating_sub(killed.elapsed()))
+            .await;
+        other
+            .fans_stay("42", &["u7"], other.config.lease_refresh * 2)
+            .await;
         other.dashboard("42").await.sees(viewers(1), fans(1)).await;
     })
     .await;
@@ -44,7 +48,8 @@ async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() 
         let other = World::beside(redis, |config| config.message_rate = 0).await;
         let _stays = other.viewer_in("u7", "42").await;
         doomed.process().kill();
-        // The members of the set change with every flush, so the surviving gateway makes no call without members.
+        // The members of the set change with every flush, so the surviving gateway makes no call
+        // without members.
         let mut restless = other.viewer("restless0").await;
         let churn = async {
             loop {
@@ -97,7 +102,11 @@ async fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
         }
         frozen.process().thaw();
         for viewer in &mut crowd {
-            assert!(viewer.is_connected().await, "closed after the freeze: {}", viewer.transcript());
+            assert!(
+                viewer.is_connected().await,
+                "closed after the freeze: {}",
+                viewer.transcript()
+            );
         }
         frozen.card_becomes("42", 20, PATIENCE).await;
         for viewer in &mut crowd {
@@ -122,9 +131,15 @@ async fn after_a_long_freeze_a_client_that_only_answers_pings_is_pinged_before_i
         frozen.process().freeze();
         tokio::time::sleep(frozen.config.timeout + Duration::from_secs(1)).await;
         frozen.process().thaw();
-        frozen.fans_stay("42", &["u1"], frozen.config.timeout * 2).await;
+        frozen
+            .fans_stay("42", &["u1"], frozen.config.timeout * 2)
+            .await;
         for plain in [&mut viewer, &mut dashboard] {
-            assert!(plain.is_connected().await, "closed after the freeze: {}", plain.transcript());
+            assert!(
+                plain.is_connected().await,
+                "closed after the freeze: {}",
+                plain.transcript()
+            );
         }
     })
     .await;
@@ -142,13 +157,19 @@ async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
         let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
         frozen.process().freeze();
-        other.fans_become_within("42", &["u3"], other.sweep_bound()).await;
+        other
+            .fans_become_within("42", &["u3"], other.sweep_bound())
+            .await;
         for viewer in &mut crowd {
             viewer.say(json!({"type": "heartbeat"})).await;
         }
         frozen.process().thaw();
         other.card_becomes("42", 10, PATIENCE).await;
-        other.dashboard("42").await.sees_that("10 fans", |counts| counts.number("fans") == 10).await;
+        other
+            .dashboard("42")
+            .await
+            .sees_that("10 fans", |counts| counts.number("fans") == 10)
+            .await;
     })
     .await;
 }
@@ -169,7 +190,9 @@ async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
         for viewer in &mut crowd {
             viewer.expect("closed").await;
         }
-        other.fans_stay("42", &[], other.config.lease + other.config.lease_refresh).await;
+        other
+            .fans_stay("42", &[], other.config.lease + other.config.lease_refresh)
+            .await;
         assert!(other.redis().keys("online-fans:42*").await.is_empty());
     })
     .await;
@@ -187,7 +210,14 @@ async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
         let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
         until("both gateways have fans there", PATIENCE, || async {
-            same(other.redis().keys("{online-fans:42}:held-fans:*").await.len(), 2)
+            same(
+                other
+                    .redis()
+                    .keys("{online-fans:42}:held-fans:*")
+                    .await
+                    .len(),
+                2,
+            )
         })
         .await;
         ending.process().terminate();
@@ -200,7 +230,11 @@ async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
         );
         for viewer in &mut crowd {
             let code = viewer.end().await;
-            assert!(matches!(code, Some(1001 | 1012)), "{code:?}; {}", viewer.transcript());
+            assert!(
+                matches!(code, Some(1001 | 1012)),
+                "{code:?}; {}",
+                viewer.transcript()
+            );
         }
     })
     .await;
@@ -215,17 +249,32 @@ async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
         doomed.process().kill();
         // This is what a gateway leaves behind when it dies right after it began a close.
         let opened_at = redis.live_field("42", "opened_at").await.unwrap();
-        let begun = ["HSET", "live:42", "state", "closing", "reason", "requested", "closed_at", &opened_at];
+        let begun = [
+            "HSET",
+            "live:42",
+            "state",
+            "closing",
+            "reason",
+            "requested",
+            "closed_at",
+            &opened_at,
+        ];
         redis.ask(&begun).await;
         let other = World::beside(redis.clone(), |_| ()).await;
         until("the close is finished", PATIENCE, || async {
-            same(redis.live_field("42", "state").await.as_deref(), Some("closed")).map(drop)
+            same(
+                redis.live_field("42", "state").await.as_deref(),
+                Some("closed"),
+            )
+            .map(drop)
         })
         .await;
         let remain = ["live:42", "{online-fans:42}:fence"];
         assert_eq!(other.keys_of("42").await, remain.map(str::to_owned).into());
         let mut viewer = other.viewer("u1").await;
-        viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
+        viewer
+            .is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open")
+            .await;
     })
     .await;
 }

@@ -1,4 +1,5 @@
-//! Attendance: which fans came to which lives, and from when to when each user was there, on real gateways.
+//! Attendance: which fans came to which lives, and from when to when each user was there, on real
+//! gateways.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +17,12 @@ use crate::support::world::World;
 
 async fn open(world: &World, live: &str) -> u64 {
     let body = json!({"streamer_id": "s1", "attendance": true});
-    let opened = world.backend().put(&format!("/v1/lives/{live}"), body).await.is(201).body;
+    let opened = world
+        .backend()
+        .put(&format!("/v1/lives/{live}"), body)
+        .await
+        .is(201)
+        .body;
     assert_eq!(opened["attendance"], true);
     opened["epoch"].as_u64().unwrap()
 }
@@ -24,9 +30,17 @@ async fn open(world: &World, live: &str) -> u64 {
 /// How many answer a question, and who, in pages of two.
 async fn answer(world: &World, question: &str) -> (u64, BTreeSet<String>) {
     let path = format!("/v1/attendance?{question}");
-    let count = world.backend().get(&path).await.is(200).body["count"].as_u64().unwrap();
+    let count = world.backend().get(&path).await.is(200).body["count"]
+        .as_u64()
+        .unwrap();
     let users = world.backend().list(&path, 2).await;
-    (count, users.iter().map(|user| user["user_id"].as_str().unwrap().to_owned()).collect())
+    (
+        count,
+        users
+            .iter()
+            .map(|user| user["user_id"].as_str().unwrap().to_owned())
+            .collect(),
+    )
 }
 
 /// The same, while nobody comes.
@@ -42,19 +56,33 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 
 async fn become_those_who_came(world: &World, question: &str, wanted: &[&str]) {
     let wanted = (wanted.len() as u64, names(wanted));
-    until("those who came", PATIENCE, || async { same(answer(world, question).await, wanted.clone()) }).await;
+    until("those who came", PATIENCE, || async {
+        same(answer(world, question).await, wanted.clone())
+    })
+    .await;
 }
 
 async fn sessions(world: &World, live: &str) -> Vec<Value> {
-    world.backend().list(&format!("/v1/lives/{live}/sessions"), 2).await
+    world
+        .backend()
+        .list(&format!("/v1/lives/{live}/sessions"), 2)
+        .await
 }
 
 /// Of each session, in their order: who, and whether it has ended.
 async fn become_sessions(world: &World, live: &str, wanted: &[(&str, bool)]) -> Vec<Value> {
-    let wanted: Vec<(String, bool)> = wanted.iter().map(|(user, ended)| ((*user).to_owned(), *ended)).collect();
+    let wanted: Vec<(String, bool)> = wanted
+        .iter()
+        .map(|(user, ended)| ((*user).to_owned(), *ended))
+        .collect();
     until("the sessions", world.sweep_bound(), || async {
         let all = sessions(world, live).await;
-        let shown = all.iter().map(|it| (it["user_id"].as_str().unwrap().to_owned(), !it["left_at"].is_null()));
+        let shown = all.iter().map(|it| {
+            (
+                it["user_id"].as_str().unwrap().to_owned(),
+                !it["left_at"].is_null(),
+            )
+        });
         same(shown.collect(), wanted.clone()).map(|_| all)
     })
     .await
@@ -190,7 +218,8 @@ on_redis! {
             }
             let ttl = redis.ask(&["TTL", &key]).await.as_i64().unwrap();
             assert!((1..=30 * 86_400).contains(&ttl), "{key} has {ttl}");
-            // The history, which there is if counts were written before the close, lasts as long as the record.
+            // The history, which there is if counts were written before the close, lasts as long as
+            // the record.
             if !key.ends_with(":fence") && !key.contains(":history@") && key != "live:42" {
                 assert!(ttl <= 10 * 86_400, "{key} has {ttl}");
                 kept.insert(key.split_once('@').map_or(key.clone(), |(name, _)| name.to_owned()));
@@ -242,7 +271,10 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
         world.follow(&["u1", "u2"]).await;
         let (epoch, over) = (open(&world, "42").await, open(&world, "43").await);
-        let _viewers = [world.viewer_in("u1", "42").await, world.viewer_in("u2", "42").await];
+        let _viewers = [
+            world.viewer_in("u1", "42").await,
+            world.viewer_in("u2", "42").await,
+        ];
         become_those_who_came(&world, "live_ids=42", &["u1", "u2"]).await;
         become_sessions(&world, "42", &[("u1", false), ("u2", false)]).await;
         let closed = world.backend().close("43").await;
@@ -253,7 +285,9 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
             let report = audit(&redis.url(), code, &[&leases, more].concat()).await;
             let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let findings = report["findings"].as_array().unwrap().iter();
-            findings.map(|it| (word(&it["kind"]), word(&it["live_id"]))).collect::<BTreeSet<_>>()
+            findings
+                .map(|it| (word(&it["kind"]), word(&it["live_id"])))
+                .collect::<BTreeSet<_>>()
         };
         assert_eq!(look(0, &[]).await, BTreeSet::new());
 
@@ -263,7 +297,10 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         assert_eq!(look(1, &[]).await, BTreeSet::from([unreadable]));
         redis.ask(&["DEL", "attendance:mistyped@1"]).await;
 
-        let (stays, of) = (format!("{{online-fans:42}}:stays@{epoch}"), format!("42@{epoch}"));
+        let (stays, of) = (
+            format!("{{online-fans:42}}:stays@{epoch}"),
+            format!("42@{epoch}"),
+        );
         let (noted, ended) = (format!("attendance:{of}"), format!("attendance:43@{over}"));
         redis.ask(&["HSET", &stays, "ghost", "1 0 9 1000 -"]).await;
         redis.ask(&["HDEL", &stays, "u2"]).await;
@@ -272,7 +309,10 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         redis.ask(&["HDEL", &ended, "closed_at"]).await;
         redis.ask(&["SADD", "attendance:44@1:{p5}", "u9"]).await;
         redis.ask(&["EXPIRE", "attendance:44@1:{p5}", "100"]).await;
-        let left = [("attendance_without_session", "42"), ("missing_sessions", "42")];
+        let left = [
+            ("attendance_without_session", "42"),
+            ("missing_sessions", "42"),
+        ];
         let repaired = [
             ("everlasting_attendance", "42"),
             ("ghost_sessions", "42"),
@@ -281,7 +321,9 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
             ("unlisted_attendance", "44"),
         ];
         let all = |some: &[(&str, &str)]| -> BTreeSet<(String, String)> {
-            some.iter().map(|(kind, live)| ((*kind).to_owned(), (*live).to_owned())).collect()
+            some.iter()
+                .map(|(kind, live)| ((*kind).to_owned(), (*live).to_owned()))
+                .collect()
         };
         assert_eq!(look(1, &[]).await, all(&[&left[..], &repaired].concat()));
         assert_eq!(look(1, &["--fix"]).await, all(&left));
@@ -289,7 +331,12 @@ async fn an_audit_finds_what_is_wrong_with_attendance_and_puts_right_what_is_saf
         let ghost = redis.ask(&["HGET", &stays, "ghost"]).await;
         assert!(!ghost.as_str().unwrap().ends_with('-'), "{ghost}");
         assert!(redis.ask(&["TTL", &noted]).await.as_i64().unwrap() > 0);
-        assert!(!redis.ask(&["ZSCORE", "rollcall:attendance", &of]).await.is_null());
+        assert!(
+            !redis
+                .ask(&["ZSCORE", "rollcall:attendance", &of])
+                .await
+                .is_null()
+        );
         let closed_at = redis.ask(&["HGET", &ended, "closed_at"]).await;
         assert_eq!(closed_at.as_str().unwrap(), closed["closed_at"].to_string());
         assert_eq!(redis.keys("attendance:44*").await, BTreeSet::new());
@@ -333,7 +380,10 @@ async fn sessions_of_a_killed_gateway_end_at_its_last_sign_of_life_unless_the_us
         let all = become_sessions(&other, "42", &[("u1", true), ("u2", false)]).await;
         let left_at = all[0]["left_at"].as_u64().unwrap();
         let lease = other.config.lease.as_millis() as u64;
-        assert!((killed - lease..=killed + lease / 2).contains(&left_at), "{left_at}, and killed at {killed}");
+        assert!(
+            (killed - lease..=killed + lease / 2).contains(&left_at),
+            "{left_at}, and killed at {killed}"
+        );
         assert_eq!(came(&other, "live_ids=42").await, names(&["u1", "u2"]));
     })
     .await;
@@ -343,7 +393,10 @@ async fn sessions_of_a_killed_gateway_end_at_its_last_sign_of_life_unless_the_us
 async fn a_move_to_another_gateway_is_one_session() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let (old, new) = (World::beside(redis.clone(), |_| ()).await, World::beside(redis, |_| ()).await);
+        let (old, new) = (
+            World::beside(redis.clone(), |_| ()).await,
+            World::beside(redis, |_| ()).await,
+        );
         open(&old, "42").await;
         let here = old.viewer_in("u1", "42").await;
         become_sessions(&new, "42", &[("u1", false)]).await;
@@ -371,15 +424,37 @@ async fn bitmaps_answer_as_sets_do_and_the_first_gateway_fixes_the_form() {
         .await;
         world.follow(&["7", "70000"]).await;
         open(&world, "a").await;
-        let _fans = [world.viewer_in("7", "a").await, world.viewer_in("70000", "a").await];
+        let _fans = [
+            world.viewer_in("7", "a").await,
+            world.viewer_in("70000", "a").await,
+        ];
         let _stranger = world.viewer_in("8", "a").await;
         become_those_who_came(&world, "live_ids=a", &["7", "70000"]).await;
-        let all = become_sessions(&world, "a", &[("7", false), ("70000", false), ("8", false)]).await;
-        assert_eq!(all.iter().map(|it| it["fan"].as_bool().unwrap()).collect::<Vec<_>>(), [true, true, false]);
-        assert_eq!(redis.keys("attendance:*{*").await.len(), 2, "a piece for each 65,536 numbers");
-        let config = Config { attendance: AttendanceForm::Set, ..(*world.config).clone() };
-        let refused = rollcall::gateway::start(config).await.err().expect("another form");
-        assert!(refused.to_string().contains("attendance bitmap"), "{refused}");
+        let all =
+            become_sessions(&world, "a", &[("7", false), ("70000", false), ("8", false)]).await;
+        assert_eq!(
+            all.iter()
+                .map(|it| it["fan"].as_bool().unwrap())
+                .collect::<Vec<_>>(),
+            [true, true, false]
+        );
+        assert_eq!(
+            redis.keys("attendance:*{*").await.len(),
+            2,
+            "a piece for each 65,536 numbers"
+        );
+        let config = Config {
+            attendance: AttendanceForm::Set,
+            ..(*world.config).clone()
+        };
+        let refused = rollcall::gateway::start(config)
+            .await
+            .err()
+            .expect("another form");
+        assert!(
+            refused.to_string().contains("attendance bitmap"),
+            "{refused}"
+        );
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! `rollcall audit` finds every kind of fault and repairs those that are safe to repair; a busy live has none.
-//! `rollcall explain` says who is counted and why.
+//! `rollcall audit` finds every kind of fault and repairs those that are safe to repair; a busy
+//! live has none. `rollcall explain` says who is counted and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -24,7 +24,12 @@ const LEASE: &[&str] = &["--lease", "60s", "--lease-refresh", "400ms"];
 
 async fn rollcall(args: &[&str]) -> Output {
     let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-    let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap();
+    let run = move || {
+        Command::new(env!("CARGO_BIN_EXE_rollcall"))
+            .args(args)
+            .output()
+            .unwrap()
+    };
     tokio::task::spawn_blocking(run).await.unwrap()
 }
 
@@ -34,17 +39,32 @@ fn said(out: &Output) -> String {
 
 /// Runs an audit, which must exit with this code, and returns its document.
 pub(super) async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
-    let out = rollcall(&[&["audit", "--json", "--log", "off", "--redis", redis], more].concat()).await;
+    let out =
+        rollcall(&[&["audit", "--json", "--log", "off", "--redis", redis], more].concat()).await;
     assert_eq!(out.status.code(), Some(code), "{}", said(&out));
     serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&out)))
 }
 
 /// Audits gateways with the times of the stories, again and again, until nothing is wrong any more.
 pub(super) async fn nothing_is_wrong(redis: &str, within: Duration) {
-    let times = ["--lease", "2500ms", "--lease-refresh", "500ms", "--flush", "50ms", "--check-every", "3s"];
+    let times = [
+        "--lease",
+        "2500ms",
+        "--lease-refresh",
+        "500ms",
+        "--flush",
+        "50ms",
+        "--check-every",
+        "3s",
+    ];
     until("the audit finds nothing", within, async || {
-        let out = rollcall(&[&["audit", "--log", "off", "--redis", redis], &times[..]].concat()).await;
-        if out.status.code() == Some(0) { Ok(()) } else { Err(said(&out)) }
+        let out =
+            rollcall(&[&["audit", "--log", "off", "--redis", redis], &times[..]].concat()).await;
+        if out.status.code() == Some(0) {
+            Ok(())
+        } else {
+            Err(said(&out))
+        }
     })
     .await;
 }
@@ -53,11 +73,13 @@ pub(super) async fn nothing_is_wrong(redis: &str, within: Duration) {
 fn found(report: &Value) -> BTreeSet<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    findings.map(|finding| (word(&finding["kind"]), word(&finding["live_id"]))).collect()
+    findings
+        .map(|finding| (word(&finding["kind"]), word(&finding["live_id"])))
+        .collect()
 }
 
-/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago, `gw-buried` just
-/// now, `gw-stuck` does not renew its lease, and `gw-lost` has none.
+/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago,
+/// `gw-buried` just now, `gw-stuck` does not renew its lease, and `gw-lost` has none.
 struct Planter {
     redis: Redis,
     now: u64,
@@ -66,11 +88,24 @@ struct Planter {
 impl Planter {
     async fn new() -> Self {
         let redis = Redis::start().await;
-        let now = redis.ask(&["TIME"]).await[0].as_str().unwrap().parse::<u64>().unwrap() * 1_000;
+        let now = redis.ask(&["TIME"]).await[0]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1_000;
         let world = Self { redis, now };
         let long_ago = now - 600_000;
-        world.say(&format!("HSET rollcall:leases gw-a 1:{now}:7 gw-stuck 1:{long_ago}:7")).await;
-        world.say(&format!("HSET rollcall:leases gw-dead dead:{long_ago} gw-buried dead:{now}")).await;
+        world
+            .say(&format!(
+                "HSET rollcall:leases gw-a 1:{now}:7 gw-stuck 1:{long_ago}:7"
+            ))
+            .await;
+        world
+            .say(&format!(
+                "HSET rollcall:leases gw-dead dead:{long_ago} gw-buried dead:{now}"
+            ))
+            .await;
         world
     }
 
@@ -89,15 +124,21 @@ impl Planter {
         if state == "open" {
             self.say(&format!("ZADD lives {at} {live}")).await;
         } else {
-            self.say(&format!("HSET live:{live} closed_at {at} reason requested")).await;
+            self.say(&format!("HSET live:{live} closed_at {at} reason requested"))
+                .await;
         }
     }
 
     /// A slice of a live whose fans a gateway holds, as it should be.
     async fn held(&self, live: &str, epoch: u32, users: &str, gateway: &str) {
         let slice = format!("online-fans:{live}");
-        self.say(&format!("HSET {{{slice}}}:gateways {gateway} 7")).await;
-        for set in [format!("held:{gateway}"), format!("held-fans:{gateway}"), "viewers".to_owned()] {
+        self.say(&format!("HSET {{{slice}}}:gateways {gateway} 7"))
+            .await;
+        for set in [
+            format!("held:{gateway}"),
+            format!("held-fans:{gateway}"),
+            "viewers".to_owned(),
+        ] {
             self.say(&format!("SADD {{{slice}}}:{set} {users}")).await;
         }
         self.say(&format!("SADD {slice} {users}")).await;
@@ -105,19 +146,27 @@ impl Planter {
             self.say(&format!("HSET {{{slice}}}:since {user} 5")).await;
         }
         let fans = self.redis.ask(&["SCARD", &slice]).await;
-        self.say(&format!("SET {{{slice}}}:fence open:{epoch}:1:{fans}-0:{fans}")).await;
+        self.say(&format!(
+            "SET {{{slice}}}:fence open:{epoch}:1:{fans}-0:{fans}"
+        ))
+        .await;
     }
 
     /// A slice of the platform whose users a gateway holds, as it should be.
     async fn online(&self, slice: &str, users: &str, gateway: &str) {
-        self.say(&format!("HSET {{{slice}}}:gateways {gateway} 7")).await;
-        self.say(&format!("SADD {{{slice}}}:held:{gateway} {users}")).await;
+        self.say(&format!("HSET {{{slice}}}:gateways {gateway} 7"))
+            .await;
+        self.say(&format!("SADD {{{slice}}}:held:{gateway} {users}"))
+            .await;
         self.say(&format!("SADD {slice} {users}")).await;
         for user in users.split(' ') {
-            self.redis.ask(&["HSET", &format!("{{{slice}}}:lives"), user, ""]).await;
+            self.redis
+                .ask(&["HSET", &format!("{{{slice}}}:lives"), user, ""])
+                .await;
         }
         let members = self.redis.ask(&["SCARD", slice]).await;
-        self.say(&format!("SET {{{slice}}}:fence open:1:1:{members}-0:0")).await;
+        self.say(&format!("SET {{{slice}}}:fence open:1:1:{members}-0:0"))
+            .await;
     }
 
     /// An open live with two fans on a gateway.
@@ -138,7 +187,11 @@ impl Planter {
             let what = match self.redis.ask(&["TYPE", &key]).await.as_str().unwrap() {
                 "set" => self.redis.ask(&["SORT", &key, "ALPHA"]).await,
                 "hash" => self.redis.ask(&["HGETALL", &key]).await,
-                "zset" => self.redis.ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await,
+                "zset" => {
+                    self.redis
+                        .ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
+                        .await
+                }
                 _ => self.redis.ask(&["GET", &key]).await,
             };
             all.insert(key, what);
@@ -147,7 +200,8 @@ impl Planter {
     }
 }
 
-/// Plants a fault of every kind that Redis alone can show, each in a live of its own. Returns what an audit must find.
+/// Plants a fault of every kind that Redis alone can show, each in a live of its own. Returns what
+/// an audit must find.
 async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     let mut wanted = BTreeSet::new();
     let mut expect = |kind: &str, live: &str| {
@@ -169,23 +223,44 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 
     world.online("online-users_slice3", "u1", "gw-a").await;
     world.say("SADD online-users_slice3 stray").await;
-    world.redis.ask(&["HSET", "{online-users_slice3}:lives", "stray", ""]).await;
+    world
+        .redis
+        .ask(&["HSET", "{online-users_slice3}:lives", "stray", ""])
+        .await;
     expect("ghost_members", "");
     world.online("online-users_slice4", "u2", "gw-dead").await;
     expect("unswept_gateway", "");
 
     let (now, old) = (world.now, world.now - 31 * 24 * 3_600_000);
-    world.online("online-users_slice5", "twice once", "gw-a").await;
-    world.say(&format!("ZADD last-seen:{{online-users_slice5}} {now} twice {now} gone")).await;
+    world
+        .online("online-users_slice5", "twice once", "gw-a")
+        .await;
+    world
+        .say(&format!(
+            "ZADD last-seen:{{online-users_slice5}} {now} twice {now} gone"
+        ))
+        .await;
     expect("seen_and_online", "");
-    world.say(&format!("ZADD last-seen:{{online-users_slice6}} {} early {now} gone", now + 3_600_000)).await;
+    world
+        .say(&format!(
+            "ZADD last-seen:{{online-users_slice6}} {} early {now} gone",
+            now + 3_600_000
+        ))
+        .await;
     expect("seen_in_future", "");
-    world.say(&format!("ZADD last-seen:{{online-users_slice7}} {old} old {now} gone")).await;
+    world
+        .say(&format!(
+            "ZADD last-seen:{{online-users_slice7}} {old} old {now} gone"
+        ))
+        .await;
     expect("not_forgotten", "");
 
     world.record("visited", "open", 2).await;
     let say = async |user: &str, words: &str| {
-        world.redis.ask(&["HSET", "{online-users_slice8}:lives", user, words]).await;
+        world
+            .redis
+            .ask(&["HSET", "{online-users_slice8}:lives", user, words])
+            .await;
     };
     say("there", "gw-buried nowhere,gw-a visited").await;
     say("astray", "gw-a visited,gw-a-no-more past,gw-a over").await;
@@ -215,7 +290,9 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     expect("unswept_gateway", "unfenced");
 
     world.open("ahead").await;
-    world.say("SET {online-fans:ahead}:fence closed:2:0-0:0:0").await;
+    world
+        .say("SET {online-fans:ahead}:fence closed:2:0-0:0:0")
+        .await;
     expect("fence_ahead", "ahead");
 
     world.held("unrecorded", 1, "u1", "gw-a").await;
@@ -252,11 +329,18 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 
     for live in ["counted", "ranked"] {
         world.open(live).await;
-        world.say(&format!("HSET live:{live} viewers 2 fans 2 counted_at {}", world.now - 60_000)).await;
+        world
+            .say(&format!(
+                "HSET live:{live} viewers 2 fans 2 counted_at {}",
+                world.now - 60_000
+            ))
+            .await;
         world.say(&format!("ZADD {{lives}}:by_fans 2 {live}")).await;
     }
     world.say("HSET live:counted viewers 9").await;
-    world.say("ZADD {lives}:by_viewers 9 counted 2 ranked").await;
+    world
+        .say("ZADD {lives}:by_viewers 9 counted 2 ranked")
+        .await;
     expect("wrong_counts", "counted");
     world.say("ZADD {lives}:by_fans 5 ranked").await;
     expect("wrong_rank", "ranked");
@@ -302,10 +386,23 @@ async fn ids_that_no_url_can_carry_are_reported() {
         world.say("ZADD following:. 1 s1").await;
         let report = audit(&world.redis.url(), 1, LEASE).await;
         let findings = report["findings"].as_array().unwrap();
-        let of_dots = || findings.iter().filter(|finding| finding["kind"] == "unusable_id");
-        let keys: BTreeSet<&str> = of_dots().map(|finding| finding["key"].as_str().unwrap()).collect();
-        assert_eq!(keys, BTreeSet::from(["following:.", "lives", "live:..", "online-fans:42"]), "{report:#}");
-        assert!(of_dots().any(|finding| finding["members"] == 2 && finding["live_id"] == "42"), "{report:#}");
+        let of_dots = || {
+            findings
+                .iter()
+                .filter(|finding| finding["kind"] == "unusable_id")
+        };
+        let keys: BTreeSet<&str> = of_dots()
+            .map(|finding| finding["key"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            keys,
+            BTreeSet::from(["following:.", "lives", "live:..", "online-fans:42"]),
+            "{report:#}"
+        );
+        assert!(
+            of_dots().any(|finding| finding["members"] == 2 && finding["live_id"] == "42"),
+            "{report:#}"
+        );
     })
     .await;
 }
@@ -326,8 +423,18 @@ async fn only_a_gateway_that_was_buried_is_swept() {
             before.push(world.dump(live).await);
         }
         let report = audit(&world.redis.url(), 1, &[LEASE, &["--fix"]].concat()).await;
-        let wanted = [("expired_lease", ""), ("held_without_entry", "loose"), ("orphaned_slice", "adrift")];
-        assert_eq!(found(&report), wanted.map(|(kind, live)| (kind.to_owned(), live.to_owned())).into(), "{report:#}");
+        let wanted = [
+            ("expired_lease", ""),
+            ("held_without_entry", "loose"),
+            ("orphaned_slice", "adrift"),
+        ];
+        assert_eq!(
+            found(&report),
+            wanted
+                .map(|(kind, live)| (kind.to_owned(), live.to_owned()))
+                .into(),
+            "{report:#}"
+        );
         for (live, before) in lives.iter().zip(before) {
             assert_eq!(world.dump(live).await, before, "{live}");
         }
@@ -341,13 +448,19 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         let world = Planter::new().await;
         world.open("healthy").await;
         // A gateway that has let go of a slice leaves its entry there.
-        world.say("HSET {online-fans:healthy}:gateways gw-idle 3").await;
-        world.say(&format!("HSET rollcall:leases gw-idle 1:{}:9", world.now)).await;
+        world
+            .say("HSET {online-fans:healthy}:gateways gw-idle 3")
+            .await;
+        world
+            .say(&format!("HSET rollcall:leases gw-idle 1:{}:9", world.now))
+            .await;
         // This gateway was buried a moment ago, and a gateway is about to sweep it.
         world.open_on("gw-buried", "fresh").await;
         // The fence and the record of a closed live stay for long, so they are no finding.
         world.record("past", "closed", 2).await;
-        world.say("SET {online-fans:past}:fence closed:2:0-0:0:0").await;
+        world
+            .say("SET {online-fans:past}:fence closed:2:0-0:0:0")
+            .await;
         let healthy = [world.dump("healthy").await, world.dump("fresh").await];
         let wanted = plant(&world).await;
         let url = world.redis.url();
@@ -362,55 +475,154 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         assert_eq!(when("missing_members"), "within --check-every and 15 s");
         assert_eq!(when("ghost_members"), Value::Null);
         let mut findings = report["findings"].as_array().unwrap().iter();
-        let ghosts = findings.find(|f| f["kind"] == "ghost_members" && f["live_id"] == "ghost").unwrap();
-        assert_eq!((&ghosts["members"], &ghosts["severity"]), (&2.into(), &"error".into()), "{ghosts}");
-        assert_eq!((&ghosts["key"], &ghosts["slice"]), (&"online-fans:ghost".into(), &1.into()), "{ghosts}");
+        let ghosts = findings
+            .find(|f| f["kind"] == "ghost_members" && f["live_id"] == "ghost")
+            .unwrap();
+        assert_eq!(
+            (&ghosts["members"], &ghosts["severity"]),
+            (&2.into(), &"error".into()),
+            "{ghosts}"
+        );
+        assert_eq!(
+            (&ghosts["key"], &ghosts["slice"]),
+            (&"online-fans:ghost".into(), &1.into()),
+            "{ghosts}"
+        );
         let row = |name: &str, id: &str, rows: &str| {
-            report[rows].as_array().unwrap().iter().find(|row| row[name] == id).unwrap().clone()
+            report[rows]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|row| row[name] == id)
+                .unwrap()
+                .clone()
         };
-        assert_eq!(row("live_id", "healthy", "lives")["gateways"], 1, "who has let go holds nothing");
-        for (gateway, lease) in [("gw-idle", "living".into()), ("gw-dead", "dead".into()), ("gw-lost", Value::Null)] {
-            assert_eq!(row("gateway_id", gateway, "gateways")["lease"], lease, "{gateway}");
+        assert_eq!(
+            row("live_id", "healthy", "lives")["gateways"],
+            1,
+            "who has let go holds nothing"
+        );
+        for (gateway, lease) in [
+            ("gw-idle", "living".into()),
+            ("gw-dead", "dead".into()),
+            ("gw-lost", Value::Null),
+        ] {
+            assert_eq!(
+                row("gateway_id", gateway, "gateways")["lease"],
+                lease,
+                "{gateway}"
+            );
         }
         assert_eq!(world.redis.keys("*").await, before, "an audit only looks");
 
         let report = audit(&url, 1, &[LEASE, &["--fix"]].concat()).await;
-        let left: BTreeSet<_> = wanted.iter().filter(|(kind, _)| NOT_FIXED.contains(&kind.as_str())).cloned().collect();
+        let left: BTreeSet<_> = wanted
+            .iter()
+            .filter(|(kind, _)| NOT_FIXED.contains(&kind.as_str()))
+            .cloned()
+            .collect();
         assert_eq!(found(&report), left, "{report:#}");
         let fixed = report["fixed"].as_array().unwrap();
-        assert!(fixed.iter().all(|one| one["done"].as_str().is_some_and(|done| !done.is_empty())), "{fixed:?}");
+        assert!(
+            fixed
+                .iter()
+                .all(|one| one["done"].as_str().is_some_and(|done| !done.is_empty())),
+            "{fixed:?}"
+        );
         assert_eq!(found(&audit(&url, 1, LEASE).await), left, "it stays so");
 
         let after = [world.dump("healthy").await, world.dump("fresh").await];
         assert_eq!(after, healthy, "who is well is left alone");
-        assert_eq!(world.redis.fans("ghost").await, ["u1", "u2"].map(str::to_owned).into());
-        assert_eq!(world.redis.viewers("exact").await, ["u1", "u2"].map(str::to_owned).into());
-        assert_eq!(world.redis.ask(&["HLEN", "{online-fans:exact}:since"]).await, 2);
-        assert_eq!(world.redis.online_users().await, ["u1", "twice", "once"].map(str::to_owned).into());
+        assert_eq!(
+            world.redis.fans("ghost").await,
+            ["u1", "u2"].map(str::to_owned).into()
+        );
+        assert_eq!(
+            world.redis.viewers("exact").await,
+            ["u1", "u2"].map(str::to_owned).into()
+        );
+        assert_eq!(
+            world
+                .redis
+                .ask(&["HLEN", "{online-fans:exact}:since"])
+                .await,
+            2
+        );
+        assert_eq!(
+            world.redis.online_users().await,
+            ["u1", "twice", "once"].map(str::to_owned).into()
+        );
         let seen = async |slice: u32| {
-            world.redis.ask(&["ZRANGE", &format!("last-seen:{{online-users_slice{slice}}}"), "0", "-1"]).await
+            world
+                .redis
+                .ask(&[
+                    "ZRANGE",
+                    &format!("last-seen:{{online-users_slice{slice}}}"),
+                    "0",
+                    "-1",
+                ])
+                .await
         };
         let users = [seen(5).await, seen(6).await, seen(7).await];
-        let wanted =
-            [serde_json::json!(["gone"]), serde_json::json!(["gone", "early"]), serde_json::json!(["old", "gone"])];
+        let wanted = [
+            serde_json::json!(["gone"]),
+            serde_json::json!(["gone", "early"]),
+            serde_json::json!(["old", "gone"]),
+        ];
         assert_eq!(users, wanted);
         assert!(world.redis.last_seen("early").await.unwrap() < world.now + 1_800_000);
-        let swept = world.redis.ask(&["ZSCORE", "last-seen:{online-users_slice4}", "u2"]).await;
-        let swept = swept.as_str().and_then(|at| at.parse::<u64>().ok()).expect("the dead gateway's user was seen");
-        assert!(swept.abs_diff(world.now - 600_000) < 60_000, "{swept}: when the dead gateway was there last");
-        assert_eq!(world.redis.fans("missing").await, ["u1".to_owned()].into(), "gw-a puts u2 back");
-        let fences = [("closed", "2"), ("older", "1"), ("closing", "2"), ("absent", "1")];
+        let swept = world
+            .redis
+            .ask(&["ZSCORE", "last-seen:{online-users_slice4}", "u2"])
+            .await;
+        let swept = swept
+            .as_str()
+            .and_then(|at| at.parse::<u64>().ok())
+            .expect("the dead gateway's user was seen");
+        assert!(
+            swept.abs_diff(world.now - 600_000) < 60_000,
+            "{swept}: when the dead gateway was there last"
+        );
+        assert_eq!(
+            world.redis.fans("missing").await,
+            ["u1".to_owned()].into(),
+            "gw-a puts u2 back"
+        );
+        let fences = [
+            ("closed", "2"),
+            ("older", "1"),
+            ("closing", "2"),
+            ("absent", "1"),
+        ];
         for (live, epoch) in fences {
             let keys = world.redis.keys(&format!("*online-fans:{live}*")).await;
             let key = format!("{{online-fans:{live}}}:fence");
             assert_eq!(keys, [key.clone()].into(), "only the fence is left");
             let text = world.redis.ask(&["GET", &key]).await;
-            assert!(text.as_str().unwrap().starts_with(&format!("closed:{epoch}:")), "{live}: {text}");
+            assert!(
+                text.as_str()
+                    .unwrap()
+                    .starts_with(&format!("closed:{epoch}:")),
+                "{live}: {text}"
+            );
         }
-        assert_eq!(world.redis.keys("*banned*").await, ["live:banned".to_owned()].into());
-        assert_eq!(world.redis.live_field("closing", "state").await.as_deref(), Some("closed"));
-        let listed = world.redis.ask(&["ZRANGE", "lives", "0", "-1"]).await.to_string();
-        assert!(listed.contains("\"unlisted\"") && listed.contains("\"ghost\""), "{listed}");
+        assert_eq!(
+            world.redis.keys("*banned*").await,
+            ["live:banned".to_owned()].into()
+        );
+        assert_eq!(
+            world.redis.live_field("closing", "state").await.as_deref(),
+            Some("closed")
+        );
+        let listed = world
+            .redis
+            .ask(&["ZRANGE", "lives", "0", "-1"])
+            .await
+            .to_string();
+        assert!(
+            listed.contains("\"unlisted\"") && listed.contains("\"ghost\""),
+            "{listed}"
+        );
     })
     .await;
 }
@@ -438,7 +650,16 @@ async fn a_busy_live_has_no_findings() {
         let look = async {
             let gateways = [&one, &other].map(|world| format!("http://{}", world.addr));
             let [first, second] = &gateways;
-            let more = ["--lease", "2500ms", "--lease-refresh", "500ms", "--gateway", first, "--gateway", second];
+            let more = [
+                "--lease",
+                "2500ms",
+                "--lease-refresh",
+                "500ms",
+                "--gateway",
+                first,
+                "--gateway",
+                second,
+            ];
             for _ in 0..3 {
                 let report = audit(&one.redis().url(), 0, &more).await;
                 let rows = report["gateways"].as_array().unwrap();
@@ -453,7 +674,11 @@ async fn a_busy_live_has_no_findings() {
                     (&"42".into(), &4.into(), &2.into())
                 );
                 assert!(live["fans"].as_u64().unwrap() >= 20, "{live}");
-                assert_eq!(report["biggest_by_members"].as_array().unwrap().len(), 10, "{report:#}");
+                assert_eq!(
+                    report["biggest_by_members"].as_array().unwrap().len(),
+                    10,
+                    "{report:#}"
+                );
             }
         };
         tokio::select! {
@@ -478,26 +703,50 @@ async fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
         let _crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
         let _elsewhere = stranger.viewer_in("u1", "42").await;
-        let gateway = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
+        let gateway = world.backend().get("/healthz").await.body["gateway_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let held = format!("{{online-fans:42}}:held:{gateway}");
         until("both hold somebody", PATIENCE, async || {
-            let entries = world.redis().ask(&["HLEN", "{online-fans:42}:gateways"]).await;
+            let entries = world
+                .redis()
+                .ask(&["HLEN", "{online-fans:42}:gateways"])
+                .await;
             (entries == 2).then_some(()).ok_or(entries)
         })
         .await;
 
         let url = format!("http://{}", world.addr);
         let nobody = format!("http://127.0.0.1:{}", free_port());
-        let more = ["--lease-refresh", "500ms", "--gateway", &url, "--gateway", &nobody];
+        let more = [
+            "--lease-refresh",
+            "500ms",
+            "--gateway",
+            &url,
+            "--gateway",
+            &nobody,
+        ];
         until("the drift is found", PATIENCE * 3, async || {
             world.redis().ask(&["SREM", &held, "u0"]).await;
             let report = audit(&world.redis().url(), 1, &more).await;
             let drift = ("gateway_drift".to_owned(), "42".to_owned());
-            assert!(found(&report).contains(&("gateway_unreachable".to_owned(), String::new())), "{report:#}");
+            assert!(
+                found(&report).contains(&("gateway_unreachable".to_owned(), String::new())),
+                "{report:#}"
+            );
             let rows = report["gateways"].as_array().unwrap();
             let asked = |asked: bool| rows.iter().filter(|row| row["asked"] == asked).count();
-            assert_eq!((asked(true), asked(false)), (1, 1), "who was not asked is shown, and no finding: {report:#}");
-            if found(&report).contains(&drift) { Ok(()) } else { Err(report.to_string()) }
+            assert_eq!(
+                (asked(true), asked(false)),
+                (1, 1),
+                "who was not asked is shown, and no finding: {report:#}"
+            );
+            if found(&report).contains(&drift) {
+                Ok(())
+            } else {
+                Err(report.to_string())
+            }
         })
         .await;
     })
@@ -526,10 +775,16 @@ async fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
 
         let report = audit(&cluster.url(), 1, &lease).await;
         let kinds: BTreeSet<_> = found(&report).into_iter().map(|(kind, _)| kind).collect();
-        assert!(kinds.contains("ghost_members") && kinds.contains("orphaned_slice"), "{report:#}");
+        assert!(
+            kinds.contains("ghost_members") && kinds.contains("orphaned_slice"),
+            "{report:#}"
+        );
         let report = audit(&cluster.url(), 0, &[&lease[..], &["--fix"]].concat()).await;
         assert!(report["fixed"].as_array().unwrap().len() >= 9, "{report:#}");
-        assert_eq!(found(&audit(&cluster.url(), 0, &lease).await), BTreeSet::new());
+        assert_eq!(
+            found(&audit(&cluster.url(), 0, &lease).await),
+            BTreeSet::new()
+        );
     })
     .await;
 }
@@ -543,7 +798,10 @@ async fn explain_says_who_is_counted_and_why() {
         let mut crowd = world.crowd("u", 2, "42").await;
         world.acks_become(&mut crowd[1], Some(false), 2, 1).await;
         let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
-        let id = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
+        let id = world.backend().get("/healthz").await.body["gateway_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let explain = async |words: &[&str]| {
             let more = ["--redis", &redis, "--gateway", &gateway, "--log", "off"];
             let out = rollcall(&[&["explain"], words, &more].concat()).await;
@@ -563,20 +821,42 @@ async fn explain_says_who_is_counted_and_why() {
             assert!(counted.contains(words), "{words:?} is not in\n{counted}");
         }
         let viewer = explain(&["42", "u1"]).await;
-        for words in ["u1 is not counted", "u1 does not follow s1", "no fan by its last fan check"] {
+        for words in [
+            "u1 is not counted",
+            "u1 does not follow s1",
+            "no fan by its last fan check",
+        ] {
             assert!(viewer.contains(words), "{words:?} is not in\n{viewer}");
         }
         let told: Value = serde_json::from_str(&explain(&["42", "u0", "--json"]).await).unwrap();
         assert_eq!(told["user"]["counted"], true, "{told:#}");
-        assert_eq!(told["slices"][0]["gateways"][0]["holds_user"], true, "{told:#}");
-        assert_eq!(told["user"]["gateways"][0]["knows"]["sockets"], 1, "{told:#}");
+        assert_eq!(
+            told["slices"][0]["gateways"][0]["holds_user"], true,
+            "{told:#}"
+        );
+        assert_eq!(
+            told["user"]["gateways"][0]["knows"]["sockets"], 1,
+            "{told:#}"
+        );
         assert!(told["user"]["banned_until"].is_null(), "{told:#}");
         world.backend().ban("42", "u0", 600).await;
         world.fans_become("42", &[]).await;
-        assert!(explain(&["42", "u0"]).await.contains("u0 was removed, and may not join until 20"));
-        assert!(explain(&["nowhere"]).await.contains("no record of live nowhere"));
+        assert!(
+            explain(&["42", "u0"])
+                .await
+                .contains("u0 was removed, and may not join until 20")
+        );
+        assert!(
+            explain(&["nowhere"])
+                .await
+                .contains("no record of live nowhere")
+        );
         world.backend().close("42").await;
-        assert!(explain(&["42", "u0"]).await.contains("u0 is not counted: the live is closed"));
+        assert!(
+            explain(&["42", "u0"])
+                .await
+                .contains("u0 is not counted: the live is closed")
+        );
     })
     .await;
 }
@@ -589,17 +869,38 @@ async fn explain_says_which_of_the_holders_live() {
         for gateway in ["gw-dead", "gw-stuck", "gw-lost"] {
             world.held("42", 2, "u1", gateway).await;
         }
-        let out =
-            rollcall(&[&["explain", "42", "u1", "--log", "off", "--redis", &world.redis.url()], LEASE].concat()).await;
+        let out = rollcall(
+            &[
+                &[
+                    "explain",
+                    "42",
+                    "u1",
+                    "--log",
+                    "off",
+                    "--redis",
+                    &world.redis.url(),
+                ],
+                LEASE,
+            ]
+            .concat(),
+        )
+        .await;
         assert_eq!(out.status.code(), Some(0), "{}", said(&out));
         for (gateway, members, words) in [
             ("gw-a", 2, ""),
             ("gw-dead", 1, ": it is to be swept"),
             ("gw-stuck", 1, ": it is to be buried"),
-            ("gw-lost", 1, "no lease: it is to be buried unless it renews one"),
+            (
+                "gw-lost",
+                1,
+                "no lease: it is to be buried unless it renews one",
+            ),
         ] {
             let (text, head) = (said(&out), format!("  {gateway} holds {members}, "));
-            let line = text.lines().find(|line| line.starts_with(&head)).unwrap_or_else(|| panic!("{gateway}: {text}"));
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(&head))
+                .unwrap_or_else(|| panic!("{gateway}: {text}"));
             assert!(line.ends_with(&format!("{words}, call 7")), "{line}");
             assert!(text.contains(&format!("{gateway} (")), "{text}");
         }
@@ -613,28 +914,59 @@ async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
     let wrong: &[(&[&str], &str)] = &[
         (&["audit"], "memory store"),
         (&["explain", "42"], "memory store"),
-        (&["audit", "42", "--redis", "redis://127.0.0.1"], "one too many"),
-        (&["audit", "--redis", "redis://127.0.0.1", "--top", "1001"], "0..=1000"),
-        (&["audit", "--redis", "redis://127.0.0.1", "--gateway", "127.0.0.1:8080"], "http://host:port"),
-        (&["explain", "--redis", "redis://127.0.0.1"], "LIVE: is missing"),
+        (
+            &["audit", "42", "--redis", "redis://127.0.0.1"],
+            "one too many",
+        ),
+        (
+            &["audit", "--redis", "redis://127.0.0.1", "--top", "1001"],
+            "0..=1000",
+        ),
+        (
+            &[
+                "audit",
+                "--redis",
+                "redis://127.0.0.1",
+                "--gateway",
+                "127.0.0.1:8080",
+            ],
+            "http://host:port",
+        ),
+        (
+            &["explain", "--redis", "redis://127.0.0.1"],
+            "LIVE: is missing",
+        ),
         (&["explain", "a b", "--redis", "redis://127.0.0.1"], "LIVE"),
-        (&["explain", "42", "--fix", "--redis", "redis://127.0.0.1"], "--fix"),
+        (
+            &["explain", "42", "--fix", "--redis", "redis://127.0.0.1"],
+            "--fix",
+        ),
         (&["--json"], "--json"),
         (&["audti"], "audit"),
     ];
     for (args, words) in wrong {
         let out = rollcall(args).await;
         assert_eq!(out.status.code(), Some(64), "{args:?}: {}", said(&out));
-        assert!(out.stdout.is_empty() && said(&out).contains(words), "{args:?}: {}", said(&out));
+        assert!(
+            out.stdout.is_empty() && said(&out).contains(words),
+            "{args:?}: {}",
+            said(&out)
+        );
     }
     let nobody = format!("redis://127.0.0.1:{}", free_port());
-    for args in [["audit", "--redis", &nobody, "--json"], ["explain", "42", "--redis", &nobody]] {
+    for args in [
+        ["audit", "--redis", &nobody, "--json"],
+        ["explain", "42", "--redis", &nobody],
+    ] {
         let out = rollcall(&args).await;
         assert_eq!(out.status.code(), Some(69), "{}", said(&out));
         assert!(out.stdout.is_empty(), "{}", said(&out));
     }
     let help = said(&rollcall(&["--help"]).await);
-    assert!(help.contains("  audit ") && help.contains("  explain "), "{help}");
+    assert!(
+        help.contains("  audit ") && help.contains("  explain "),
+        "{help}"
+    );
 }
 
 #[tokio::test]
@@ -658,11 +990,24 @@ async fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
         let (redis, ca) = (world.redis().url(), certificates.ca().display().to_string());
         let plain = format!("http://{}", world.addr);
         let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
-        let (key, wrong) = (file("key", &format!("{KEY}\n")), file("wrong", "another key"));
+        let (key, wrong) = (
+            file("key", &format!("{KEY}\n")),
+            file("wrong", "another key"),
+        );
 
         let asks: [(&[&str], bool); 6] = [
             (&["--gateway", &plain, "--api-key-file", &key], true),
-            (&["--gateway", &secure, "--gateway-ca", &ca, "--api-key-file", &key], true),
+            (
+                &[
+                    "--gateway",
+                    &secure,
+                    "--gateway-ca",
+                    &ca,
+                    "--api-key-file",
+                    &key,
+                ],
+                true,
+            ),
             (&["--gateway", &plain], false),
             (&["--gateway", &plain, "--api-key-file", &wrong], false),
             (&["--gateway", &secure, "--gateway-ca", &ca], false),
@@ -672,17 +1017,46 @@ async fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
         for (more, answers) in asks {
             let report = audit(&redis, i32::from(!answers), more).await;
             let unreachable = ("gateway_unreachable".to_owned(), String::new());
-            assert_eq!(found(&report).contains(&unreachable), !answers, "{more:?}: {report:#}");
+            assert_eq!(
+                found(&report).contains(&unreachable),
+                !answers,
+                "{more:?}: {report:#}"
+            );
             assert!(!report.to_string().contains(KEY), "{report:#}");
         }
 
-        let nowhere = rollcall(&["audit", "--redis", &redis, "--gateway", &plain, "--api-key-file", "/nowhere"]).await;
+        let nowhere = rollcall(&[
+            "audit",
+            "--redis",
+            &redis,
+            "--gateway",
+            &plain,
+            "--api-key-file",
+            "/nowhere",
+        ])
+        .await;
         assert_eq!(nowhere.status.code(), Some(64), "{}", said(&nowhere));
-        assert!(said(&nowhere).contains("--api-key-file"), "{}", said(&nowhere));
-        let not_pem = ["audit", "--redis", &redis, "--gateway", &secure, "--gateway-ca", &key];
+        assert!(
+            said(&nowhere).contains("--api-key-file"),
+            "{}",
+            said(&nowhere)
+        );
+        let not_pem = [
+            "audit",
+            "--redis",
+            &redis,
+            "--gateway",
+            &secure,
+            "--gateway-ca",
+            &key,
+        ];
         let not_pem = rollcall(&not_pem).await;
         assert_eq!(not_pem.status.code(), Some(64), "{}", said(&not_pem));
-        assert!(said(&not_pem).contains("--gateway-ca"), "{}", said(&not_pem));
+        assert!(
+            said(&not_pem).contains("--gateway-ca"),
+            "{}",
+            said(&not_pem)
+        );
     })
     .await;
 }

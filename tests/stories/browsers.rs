@@ -23,9 +23,18 @@ async fn upgrade_from(world: &World, origin: &str) -> u16 {
 
 /// What a page of this origin is told before it connects.
 async fn ask(world: &World, query: &str, origin: Option<&str>) -> reqwest::Response {
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
-    let request = client.request(Method::GET, format!("http://{}/ws/admission{query}", world.addr));
-    let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(PATIENCE)
+        .build()
+        .unwrap();
+    let request = client.request(
+        Method::GET,
+        format!("http://{}/ws/admission{query}", world.addr),
+    );
+    let request = origin
+        .into_iter()
+        .fold(request, |request, origin| request.header("origin", origin));
     request.send().await.unwrap()
 }
 

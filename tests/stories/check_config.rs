@@ -1,5 +1,5 @@
-//! `rollcall check-config` tells every mistake at once, where it was made, and what is in force, without a secret; it
-//! asks nobody unless it is told to.
+//! `rollcall check-config` tells every mistake at once, where it was made, and what is in force,
+//! without a secret; it asks nobody unless it is told to.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -33,7 +33,12 @@ impl Folder {
 
     fn run(&self, command: &[&str], args: &[&str]) -> Output {
         let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-        program.args(command).args(args).env("ROLLCALL_FLUSH", "100ms").output().unwrap()
+        program
+            .args(command)
+            .args(args)
+            .env("ROLLCALL_FLUSH", "100ms")
+            .output()
+            .unwrap()
     }
 
     fn check(&self, code: i32, args: &[&str]) -> Value {
@@ -57,10 +62,17 @@ fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
     let text = "heartbeat = '4s'\n\n# The Redis.\nredis = 'redis://who:hunter2@127.0.0.1:7001/2'\nflush = '90ms'\n";
     let file = folder.file("rollcall.toml", text);
     let verdict = folder.check(0, &["--config", &file, "--lease", "20s"]);
-    assert_eq!((&verdict["mistakes"], &verdict["unreachable"]), (&json!([]), &Value::Null));
+    assert_eq!(
+        (&verdict["mistakes"], &verdict["unreachable"]),
+        (&json!([]), &Value::Null)
+    );
     for (name, value, origin) in [
         ("heartbeat", json!("4s"), format!("file {file}, line 1")),
-        ("redis", json!("redis://…@127.0.0.1:7001/2"), format!("file {file}, line 4")),
+        (
+            "redis",
+            json!("redis://…@127.0.0.1:7001/2"),
+            format!("file {file}, line 4"),
+        ),
         ("flush", json!("100ms"), "env ROLLCALL_FLUSH".to_owned()),
         ("lease", json!("20s"), "flag --lease".to_owned()),
         ("timeout", json!("15s"), "default".to_owned()),
@@ -69,10 +81,21 @@ fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
     ] {
         assert_eq!(setting(&verdict, name), (&value, &json!(origin)), "{name}");
     }
-    let text = String::from_utf8(folder.run(&["check-config"], &["--config", &file]).stdout).unwrap();
-    assert!(text.ends_with("nothing is wrong; nobody was asked (--connect asks)\n"), "{text}");
-    let line = text.lines().find(|line| line.starts_with("heartbeat ")).unwrap();
-    assert_eq!(line.split_whitespace().take(2).collect::<Vec<_>>(), ["heartbeat", "4s"], "{text}");
+    let text =
+        String::from_utf8(folder.run(&["check-config"], &["--config", &file]).stdout).unwrap();
+    assert!(
+        text.ends_with("nothing is wrong; nobody was asked (--connect asks)\n"),
+        "{text}"
+    );
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("heartbeat "))
+        .unwrap();
+    assert_eq!(
+        line.split_whitespace().take(2).collect::<Vec<_>>(),
+        ["heartbeat", "4s"],
+        "{text}"
+    );
 }
 
 #[test]
@@ -80,7 +103,10 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
     let folder = Folder::new();
     let certificates = Certificates::for_host("IP:127.0.0.1");
     let secret = folder.file("secret", "hunter2");
-    let keys = folder.file("keys", "backend read hunter2\n# fine\nother readd hunter2\n");
+    let keys = folder.file(
+        "keys",
+        "backend read hunter2\n# fine\nother readd hunter2\n",
+    );
     let hook = folder.file("hook", "hunter2\n");
     let file = folder.file(
         "rollcall.toml",
@@ -93,7 +119,16 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
             certificates.chain().display()
         ),
     );
-    let args = ["--config", file.as_str(), "--lease", "1s", "--lease-refresh", "1s", "--drian", "5s"];
+    let args = [
+        "--config",
+        file.as_str(),
+        "--lease",
+        "1s",
+        "--lease-refresh",
+        "1s",
+        "--drian",
+        "5s",
+    ];
     let verdict = folder.check(64, &args);
     let mistakes = verdict["mistakes"].as_array().unwrap().iter();
     let mistakes: Vec<&str> = mistakes.map(|one| one.as_str().unwrap()).collect();
@@ -101,7 +136,8 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
         "--drian (flag): no such flag; did you mean --drain?".to_owned(),
         format!("hertbeat (file {file}, line 15): no such setting; did you mean heartbeat?"),
         format!("heartbeat (file {file}, line 2) is \"5\": has no unit"),
-        "lease-refresh (flag --lease-refresh) is \"1s\": lease-refresh must be 200ms or less".to_owned(),
+        "lease-refresh (flag --lease-refresh) is \"1s\": lease-refresh must be 200ms or less"
+            .to_owned(),
         "jwt-hs256-secret-file: the secret is shorter than".to_owned(),
         "jwt-public-key: the file cannot be read".to_owned(),
         "api-keys: line 1: ".to_owned(),
@@ -112,7 +148,10 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
         "fan-secret-file: /nowhere/fans".to_owned(),
     ];
     for words in &all {
-        assert!(mistakes.iter().any(|mistake| mistake.contains(words)), "{words:?} is not in {mistakes:#?}");
+        assert!(
+            mistakes.iter().any(|mistake| mistake.contains(words)),
+            "{words:?} is not in {mistakes:#?}"
+        );
     }
     assert_eq!(mistakes.len(), all.len() - 1, "{mistakes:#?}");
     assert_eq!(setting(&verdict, "heartbeat").0, "(wrong)");
@@ -120,10 +159,17 @@ fn every_mistake_is_told_at_once_with_its_place_also_those_in_files() {
     let serve = folder.run(&["serve"], &args);
     let said = String::from_utf8(serve.stderr).unwrap();
     assert_eq!(serve.status.code(), Some(64), "{said}");
-    assert!(said.contains(&all[1]) && !said.contains("hunter2"), "{said}");
+    assert!(
+        said.contains(&all[1]) && !said.contains("hunter2"),
+        "{said}"
+    );
     let text = folder.run(&["check-config"], &args);
     assert_eq!(text.status.code(), Some(64));
-    assert!(String::from_utf8(text.stdout).unwrap().ends_with("\n11 things wrong\n"));
+    assert!(
+        String::from_utf8(text.stdout)
+            .unwrap()
+            .ends_with("\n11 things wrong\n")
+    );
 }
 
 /// What `serve` would not start with is a mistake in the settings, as `check-config` says.
@@ -132,9 +178,21 @@ fn a_file_that_cannot_be_used_ends_each_command_with_64() {
     let folder = Folder::new();
     let text = folder.file("text", "no certificate");
     let nobody = format!("rediss://127.0.0.1:{}", free_port());
-    let fans = ["--fan-source", "http", "--fan-url", "https://example.org", "--fan-secret-file", "/nowhere"];
+    let fans = [
+        "--fan-source",
+        "http",
+        "--fan-url",
+        "https://example.org",
+        "--fan-secret-file",
+        "/nowhere",
+    ];
     let ca = ["--redis", nobody.as_str(), "--redis-ca", text.as_str()];
-    for (command, args) in [("serve", &fans[..]), ("check-config", &fans), ("serve", &ca), ("check-config", &ca)] {
+    for (command, args) in [
+        ("serve", &fans[..]),
+        ("check-config", &fans),
+        ("serve", &ca),
+        ("check-config", &ca),
+    ] {
         let out = folder.run(&[command], &[args, &["--listen", "127.0.0.1:0"]].concat());
         assert_eq!(out.status.code(), Some(64), "{command} {args:?}: {out:?}");
     }
@@ -145,52 +203,124 @@ fn a_file_that_cannot_be_used_ends_each_command_with_64() {
 #[tokio::test]
 async fn redis_is_asked_only_where_that_is_wanted() {
     let (folder, redis) = (Folder::new(), Redis::start().await);
-    let (url, nobody) = (redis.url(), format!("redis://:hunter2@127.0.0.1:{}", free_port()));
-    assert_eq!(folder.check(0, &["--redis", &nobody])["unreachable"], Value::Null);
+    let (url, nobody) = (
+        redis.url(),
+        format!("redis://:hunter2@127.0.0.1:{}", free_port()),
+    );
+    assert_eq!(
+        folder.check(0, &["--redis", &nobody])["unreachable"],
+        Value::Null
+    );
     let away = folder.check(69, &["--redis", &nobody, "--connect"]);
-    assert!(away["unreachable"][0].as_str().unwrap().starts_with("redis: Redis cannot be reached"), "{away:#}");
-    assert_eq!(folder.check(0, &["--redis", &url, "--connect"])["unreachable"], json!([]));
+    assert!(
+        away["unreachable"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("redis: Redis cannot be reached"),
+        "{away:#}"
+    );
+    assert_eq!(
+        folder.check(0, &["--redis", &url, "--connect"])["unreachable"],
+        json!([])
+    );
     let keys = redis.ask(&["DBSIZE"]).await;
     assert_eq!(keys, 0, "nothing is left of what was tried out");
     let secret = folder.file("secret", &"s".repeat(32));
     let keys = format!("http://127.0.0.1:{}/hunter2", free_port());
-    let jwks = ["--auth", "jwt", "--jwt-hs256-secret-file", &secret, "--jwt-jwks", &keys, "--connect"];
+    let jwks = [
+        "--auth",
+        "jwt",
+        "--jwt-hs256-secret-file",
+        &secret,
+        "--jwt-jwks",
+        &keys,
+        "--connect",
+    ];
     let away = folder.check(69, &jwks);
-    assert!(away["unreachable"][0].as_str().unwrap().starts_with("jwt-jwks: "), "{away:#}");
-    assert!(away["warnings"][0].as_str().unwrap().contains("jwt-jwks is a URL of http"), "{away:#}");
+    assert!(
+        away["unreachable"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("jwt-jwks: "),
+        "{away:#}"
+    );
+    assert!(
+        away["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("jwt-jwks is a URL of http"),
+        "{away:#}"
+    );
 }
 
 /// The exit code of the program, which must not start, and what it says.
 fn start(redis: &str) -> (Option<i32>, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-    let out = program.args(["--listen", "127.0.0.1:0", "--redis", redis]).output().unwrap();
+    let out = program
+        .args(["--listen", "127.0.0.1:0", "--redis", redis])
+        .output()
+        .unwrap();
     (out.status.code(), String::from_utf8(out.stderr).unwrap())
 }
 
 /// A check and a start must end with this code, and each must say all these words.
 fn refuses(redis: &str, code: i32, words: &[&str]) {
     let verdict = Folder::new().check(code, &["--redis", redis, "--connect"]);
-    let list = if code == 64 { &verdict["mistakes"] } else { &verdict["unreachable"] };
+    let list = if code == 64 {
+        &verdict["mistakes"]
+    } else {
+        &verdict["unreachable"]
+    };
     let (ended, said) = start(redis);
     assert_eq!(ended, Some(code), "{said}");
     for word in words {
-        assert!(list.to_string().contains(word), "{word:?} is not in {verdict:#}");
+        assert!(
+            list.to_string().contains(word),
+            "{word:?} is not in {verdict:#}"
+        );
         assert!(said.contains(word), "{word:?} is not in {said}");
     }
 }
 
 #[tokio::test]
 async fn a_redis_under_other_names_is_refused_with_the_names_and_its_own_words() {
-    let in_scripts = ["TIME", "UNLINK", "XADD", "PFADD", "DUMP", "SMISMEMBER", "ZADD", "HSET", "SPUBLISH"];
-    let renamed = |command: &str| ["--rename-command".to_owned(), command.to_owned(), format!("MY{command}")];
-    let options: Vec<String> = in_scripts.iter().flat_map(|command| renamed(command)).collect();
-    let server = RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let words: Vec<String> =
-        in_scripts.iter().map(|command| format!("{command}: ERR Unknown Redis command called from script")).collect();
-    refuses(&server.url(), 69, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    let in_scripts = [
+        "TIME",
+        "UNLINK",
+        "XADD",
+        "PFADD",
+        "DUMP",
+        "SMISMEMBER",
+        "ZADD",
+        "HSET",
+        "SPUBLISH",
+    ];
+    let renamed = |command: &str| {
+        [
+            "--rename-command".to_owned(),
+            command.to_owned(),
+            format!("MY{command}"),
+        ]
+    };
+    let options: Vec<String> = in_scripts
+        .iter()
+        .flat_map(|command| renamed(command))
+        .collect();
+    let server =
+        RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let words: Vec<String> = in_scripts
+        .iter()
+        .map(|command| format!("{command}: ERR Unknown Redis command called from script"))
+        .collect();
+    refuses(
+        &server.url(),
+        69,
+        &words.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     for command in ["EVAL", "EVALSHA", "SSUBSCRIBE"] {
         let options = renamed(command);
-        let server = RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let server =
+            RedisServer::start_with(&options.iter().map(String::as_str).collect::<Vec<_>>()).await;
         refuses(&server.url(), 69, &[command, "ERR unknown command"]);
         let left = server.cli(&["KEYS", "*"]);
         assert!(left.lines().all(|key| key == "rollcall:canary"), "{left}");
@@ -201,7 +331,9 @@ async fn a_redis_under_other_names_is_refused_with_the_names_and_its_own_words()
 async fn what_a_user_may_not_do_is_named() {
     let server = RedisServer::start().await;
     let rule = |more: &[&str]| {
-        let rule = ["ACL", "SETUSER", "rollcall", "reset", "on", ">secret", "~*", "&*", "+@all"];
+        let rule = [
+            "ACL", "SETUSER", "rollcall", "reset", "on", ">secret", "~*", "&*", "+@all",
+        ];
         assert_eq!(server.cli(&[&rule[..], more].concat()), "OK");
     };
     let url = format!("redis://rollcall:secret@{}", server.addr());
@@ -209,13 +341,24 @@ async fn what_a_user_may_not_do_is_named() {
     rule(&[]);
     assert_eq!(check(0)["unreachable"], json!([]));
     rule(&["-xautoclaim", "-getbit"]);
-    refuses(&url, 69, &["XAUTOCLAIM: ", "GETBIT: ", "can't run this command"]);
+    refuses(
+        &url,
+        69,
+        &["XAUTOCLAIM: ", "GETBIT: ", "can't run this command"],
+    );
     rule(&["-ssubscribe"]);
     refuses(&url, 69, &["SSUBSCRIBE: NOPERM"]);
     rule(&["resetchannels", "&other:*"]);
     refuses(&url, 69, &["NOPERM", "channel"]);
     rule(&["resetkeys", "~rollcall:*", "~live:*", "~lives"]);
-    refuses(&url, 69, &["the key followers:0: NOPERM", "the key online-fans:0: NOPERM"]);
+    refuses(
+        &url,
+        69,
+        &[
+            "the key followers:0: NOPERM",
+            "the key online-fans:0: NOPERM",
+        ],
+    );
 }
 
 #[tokio::test]
@@ -223,7 +366,12 @@ async fn a_replica_is_refused_and_a_full_master_is_told() {
     let redis = Redis::start().await;
     redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let full = Folder::new().check(69, &["--redis", &redis.url(), "--connect"]);
-    assert!(full["unreachable"].to_string().contains("refuses calls now: OOM command not allowed"), "{full:#}");
+    assert!(
+        full["unreachable"]
+            .to_string()
+            .contains("refuses calls now: OOM command not allowed"),
+        "{full:#}"
+    );
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
     redis.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
     refuses(&redis.url(), 69, &["is a read-only replica"]);
@@ -232,19 +380,39 @@ async fn a_replica_is_refused_and_a_full_master_is_told() {
 #[tokio::test]
 async fn a_policy_that_drops_keys_is_a_warning() {
     let redis = Redis::start().await;
-    redis.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    redis
+        .ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
     let verdict = Folder::new().check(0, &["--redis", &redis.url(), "--connect"]);
-    assert!(verdict["warnings"].to_string().contains("maxmemory-policy allkeys-lru"), "{verdict:#}");
-    redis.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    assert!(
+        verdict["warnings"]
+            .to_string()
+            .contains("maxmemory-policy allkeys-lru"),
+        "{verdict:#}"
+    );
+    redis
+        .ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
     let verdict = Folder::new().check(0, &["--redis", &redis.url(), "--connect"]);
-    assert!(!verdict["warnings"].to_string().contains("maxmemory-policy"), "{verdict:#}");
+    assert!(
+        !verdict["warnings"].to_string().contains("maxmemory-policy"),
+        "{verdict:#}"
+    );
 }
 
 #[tokio::test]
 async fn the_scheme_of_the_url_must_fit_the_servers() {
     let single = RedisServer::start().await;
-    refuses(&format!("redis-cluster://{}", single.addr()), 64, &["this is a single server: use redis://"]);
-    refuses(&format!("redis-sentinel://{}", single.addr()), 64, &["this is a single server: use redis://"]);
+    refuses(
+        &format!("redis-cluster://{}", single.addr()),
+        64,
+        &["this is a single server: use redis://"],
+    );
+    refuses(
+        &format!("redis-sentinel://{}", single.addr()),
+        64,
+        &["this is a single server: use redis://"],
+    );
     let cluster = RedisCluster::start(3, 0).await;
     let node = cluster.nodes[2].addr();
     for database in ["", "/1"] {
@@ -253,8 +421,18 @@ async fn the_scheme_of_the_url_must_fit_the_servers() {
     }
     let sentinels = RedisSentinels::start().await;
     let sentinel = sentinels.url();
-    let host = sentinel.rsplit(['@', '/']).find(|part| part.contains(':')).unwrap().split(',').next().unwrap();
-    refuses(&format!("redis://{host}"), 64, &["this is a sentinel: use redis-sentinel://"]);
+    let host = sentinel
+        .rsplit(['@', '/'])
+        .find(|part| part.contains(':'))
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap();
+    refuses(
+        &format!("redis://{host}"),
+        64,
+        &["this is a sentinel: use redis-sentinel://"],
+    );
 }
 
 #[tokio::test]
@@ -269,12 +447,25 @@ async fn every_master_of_a_cluster_is_tried_out() {
     let host = cluster.nodes[2].addr().to_string();
     let verdict = check(0);
     assert!(
-        verdict["warnings"].to_string().contains(&format!("Redis at {host} has the maxmemory-policy")),
+        verdict["warnings"]
+            .to_string()
+            .contains(&format!("Redis at {host} has the maxmemory-policy")),
         "{verdict:#}"
     );
-    cluster.nodes[2].cli(&["ACL", "SETUSER", "rollcall", "-zadd", "-spublish", "-asking"]);
+    cluster.nodes[2].cli(&[
+        "ACL",
+        "SETUSER",
+        "rollcall",
+        "-zadd",
+        "-spublish",
+        "-asking",
+    ]);
     let refused = format!("Redis at {host} refuses what a gateway needs");
-    refuses(&cluster.url(), 69, &[&refused, "ZADD: ", "SPUBLISH: ", "ASKING: "]);
+    refuses(
+        &cluster.url(),
+        69,
+        &[&refused, "ZADD: ", "SPUBLISH: ", "ASKING: "],
+    );
 }
 
 #[test]
@@ -285,34 +476,57 @@ fn a_secret_that_every_user_may_read_is_warned_of_by_the_check_and_at_the_start(
     let folder = Folder::new();
     let secret = folder.file("secret", &"s".repeat(32));
     let file = folder.file("rollcall.toml", "redis = 'redis://:hunter2@127.0.0.1:1'\n");
-    let args = ["--auth", "jwt", "--jwt-hs256-secret-file", &secret, "--config", &file];
+    let args = [
+        "--auth",
+        "jwt",
+        "--jwt-hs256-secret-file",
+        &secret,
+        "--config",
+        &file,
+    ];
     let warnings = |mode| {
         for name in [&secret, &file] {
             set_permissions(name, Permissions::from_mode(mode)).unwrap();
         }
-        folder.check(0, &args)["warnings"].as_array().unwrap().clone()
+        folder.check(0, &args)["warnings"]
+            .as_array()
+            .unwrap()
+            .clone()
     };
     assert_eq!(warnings(0o640), Vec::<Value>::new());
     let told = warnings(0o644);
     assert_eq!(told.len(), 2, "{told:?}");
     for (setting, path) in [("jwt-hs256-secret-file: ", &secret), ("config: ", &file)] {
-        let about =
-            |told: &&Value| told.as_str().unwrap().starts_with(setting) && told.to_string().contains(path.as_str());
+        let about = |told: &&Value| {
+            told.as_str().unwrap().starts_with(setting) && told.to_string().contains(path.as_str())
+        };
         assert!(told.iter().any(|told| about(&told)), "{setting} {told:?}");
     }
-    let start = folder.run(&["serve"], &[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+    let start = folder.run(
+        &["serve"],
+        &[&args[..], &["--listen", "127.0.0.1:0"]].concat(),
+    );
     let said = String::from_utf8(start.stderr).unwrap();
     assert_eq!(start.status.code(), Some(69), "there is no Redis: {said}");
-    assert!(said.contains("WARN") && said.contains(&secret) && !said.contains("hunter2"), "{said}");
+    assert!(
+        said.contains("WARN") && said.contains(&secret) && !said.contains("hunter2"),
+        "{said}"
+    );
 }
 
 #[test]
 fn the_example_in_the_repository_has_no_mistake_but_its_files() {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rollcall.toml").display().to_string();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy/rollcall.toml")
+        .display()
+        .to_string();
     let verdict = Folder::new().check(64, &["--config", &example]);
     let mistakes = verdict["mistakes"].as_array().unwrap();
     assert!(
-        !mistakes.is_empty() && mistakes.iter().all(|one| one.to_string().contains("cannot be read")),
+        !mistakes.is_empty()
+            && mistakes
+                .iter()
+                .all(|one| one.to_string().contains("cannot be read")),
         "{mistakes:?}"
     );
 }

@@ -15,8 +15,12 @@ fn fans_by_token(config: &mut Config) {
 
 /// A back end at a socket that opened live 42 of the streamer `s1`.
 async fn opener(world: &World) -> Viewer {
-    let mut service = world.bearer(json!({"sub": "back-end", "role": "service"})).await;
-    service.ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"})).await;
+    let mut service = world
+        .bearer(json!({"sub": "back-end", "role": "service"}))
+        .await;
+    service
+        .ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"}))
+        .await;
     service
 }
 

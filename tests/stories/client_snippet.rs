@@ -1,6 +1,6 @@
-//! The programs that `docs/client.md` shows for Python, for Node and for the command line, as a reader would run them.
-//! The one for Node uses the `ws` package, whose sockets are event emitters: an error that nobody hears ends the
-//! process.
+//! The programs that `docs/client.md` shows for Python, for Node and for the command line, as a
+//! reader would run them. The one for Node uses the `ws` package, whose sockets are event emitters:
+//! an error that nobody hears ends the process.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
@@ -29,8 +29,11 @@ const WS: &str = "/usr/share/nodejs/ws";
 
 /// The first program of this language in the document.
 fn program(language: &str) -> String {
-    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/client.md")).unwrap();
-    let (_, rest) = document.split_once(&format!("```{language}\n")).expect("the document has a program");
+    let document =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/client.md")).unwrap();
+    let (_, rest) = document
+        .split_once(&format!("```{language}\n"))
+        .expect("the document has a program");
     rest.split_once("```").unwrap().0.to_owned()
 }
 
@@ -42,8 +45,14 @@ struct Running {
 
 impl Running {
     fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().expect("the interpreter is missing: ./tests/run installs it");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .expect("the interpreter is missing: ./tests/run installs it");
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -70,7 +79,9 @@ impl Running {
             }
             panic!("the program ended before it printed {kind}");
         };
-        tokio::time::timeout(PATIENCE, find).await.unwrap_or_else(|_| panic!("the program printed no {kind} in time"))
+        tokio::time::timeout(PATIENCE, find)
+            .await
+            .unwrap_or_else(|_| panic!("the program printed no {kind} in time"))
     }
 
     /// How the program ends by itself, and what it said to its standard error.
@@ -81,7 +92,9 @@ impl Running {
             stderr.read_to_string(&mut said).await.unwrap();
             self.child.wait().await.unwrap()
         };
-        let status = tokio::time::timeout(PATIENCE, end).await.expect("the program ends in time");
+        let status = tokio::time::timeout(PATIENCE, end)
+            .await
+            .expect("the program ends in time");
         (status, said)
     }
 }
@@ -89,7 +102,11 @@ impl Running {
 /// Waits until the connection of this viewer is known to be lost.
 async fn is_lost(world: &World, live: &str, user: &str) {
     until("the connection is lost", PATIENCE, async || {
-        let known = world.backend().get(&format!("/v1/gateway/lives/{live}/viewers/{user}")).await.is(200);
+        let known = world
+            .backend()
+            .get(&format!("/v1/gateway/lives/{live}/viewers/{user}"))
+            .await
+            .is(200);
         same(known.body["sockets"].as_u64().unwrap_or(0), 0)
     })
     .await;
@@ -123,7 +140,10 @@ async fn the_program_in_python_stays_in_its_live_until_it_is_removed() {
         let world = World::on_memory(|_| ()).await;
         world.open("42").await;
         let link = Link::to(world.addr).await;
-        let mut python = Running::python(&format!("ws://{}/ws?user_id=u1&live_id=42", link.addr()), None);
+        let mut python = Running::python(
+            &format!("ws://{}/ws?user_id=u1&live_id=42", link.addr()),
+            None,
+        );
         assert_eq!(python.prints("joined").await["viewers"], 1);
 
         // It comes back over a connection that was lost, and is the same viewer.
@@ -135,7 +155,11 @@ async fn the_program_in_python_stays_in_its_live_until_it_is_removed() {
         world.backend().remove("42", "u1", None).await.is(200);
         let (status, said) = python.ends().await;
         assert_eq!(status.code(), Some(1), "{said}");
-        assert_eq!(said.lines().last(), Some("removed by a moderator"), "{said}");
+        assert_eq!(
+            said.lines().last(),
+            Some("removed by a moderator"),
+            "{said}"
+        );
     })
     .await;
 }
@@ -148,11 +172,22 @@ async fn the_program_in_python_ends_where_another_try_is_of_no_use() {
         let token = |seconds| mint(&json!({"sub": "u1", "exp": in_seconds(seconds)}));
 
         let (status, said) = Running::python(&url, Some("no token")).ends().await;
-        assert_eq!((status.code(), said.trim()), (Some(1), "refused with 401: the address or the token is wrong"));
+        assert_eq!(
+            (status.code(), said.trim()),
+            (
+                Some(1),
+                "refused with 401: the address or the token is wrong"
+            )
+        );
 
         // `rollcall token` ends its line.
-        let (status, said) = Running::python(&url, Some(&format!("{}\n", token(60)))).ends().await;
-        assert_eq!((status.code(), said.trim()), (Some(1), "live_not_open: live 42 is not open"));
+        let (status, said) = Running::python(&url, Some(&format!("{}\n", token(60))))
+            .ends()
+            .await;
+        assert_eq!(
+            (status.code(), said.trim()),
+            (Some(1), "live_not_open: live 42 is not open")
+        );
 
         let mut streamer = world.bearer(json!({"sub": "s1", "role": "streamer"})).await;
         streamer.open("42").await;
@@ -165,10 +200,16 @@ async fn the_program_in_python_ends_where_another_try_is_of_no_use() {
 
         // The gateway accepts a token until 30 s after its end.
         streamer.open("43").await;
-        let mut python = Running::python(&format!("ws://{}/ws?live_id=43", world.addr), Some(&token(-24)));
+        let mut python = Running::python(
+            &format!("ws://{}/ws?live_id=43", world.addr),
+            Some(&token(-24)),
+        );
         python.prints("joined").await;
         let (status, said) = python.ends().await;
-        assert_eq!((status.code(), said.trim()), (Some(1), "the token has ended"));
+        assert_eq!(
+            (status.code(), said.trim()),
+            (Some(1), "the token has ended")
+        );
     })
     .await;
 }
@@ -180,10 +221,19 @@ async fn the_program_in_python_waits_as_long_as_it_is_told() {
         let _python = Running::python(&format!("ws://{addr}/ws?user_id=u1&live_id=42"), None);
         let mut times = Vec::new();
         for _ in 0..3 {
-            times.push(tokio::time::timeout(PATIENCE, asked.recv()).await.expect("it asks again").unwrap());
+            times.push(
+                tokio::time::timeout(PATIENCE, asked.recv())
+                    .await
+                    .expect("it asks again")
+                    .unwrap(),
+            );
         }
         for pair in times.windows(2) {
-            assert!(pair[1] - pair[0] >= Duration::from_secs(2), "it came back after {:?}", pair[1] - pair[0]);
+            assert!(
+                pair[1] - pair[0] >= Duration::from_secs(2),
+                "it came back after {:?}",
+                pair[1] - pair[0]
+            );
         }
     })
     .await;
@@ -210,11 +260,19 @@ async fn the_program_in_python_joins_again_when_the_store_was_away() {
 /// A folder as an app's author has it: the client from the gateway, and the package `ws`.
 async fn folder_of_an_app(gateway: SocketAddr) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let client = reqwest::get(format!("http://{gateway}/rollcall.js")).await.unwrap().text().await.unwrap();
+    let client = reqwest::get(format!("http://{gateway}/rollcall.js"))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
     std::fs::write(folder.path().join("rollcall.mjs"), client).unwrap();
     let packages = folder.path().join("node_modules");
     std::fs::create_dir(&packages).unwrap();
-    assert!(std::path::Path::new(WS).join("wrapper.mjs").exists(), "node-ws is missing: ./tests/run installs it");
+    assert!(
+        std::path::Path::new(WS).join("wrapper.mjs").exists(),
+        "node-ws is missing: ./tests/run installs it"
+    );
     symlink(WS, packages.join("ws")).unwrap();
     folder
 }
@@ -243,7 +301,11 @@ async fn the_program_for_node_stays_in_its_live_until_the_live_closes() {
         is_lost(&world, "42", "u1").await;
         link.heal();
         until("the viewer is back", PATIENCE, async || {
-            let known = world.backend().get("/v1/gateway/lives/42/viewers/u1").await.is(200);
+            let known = world
+                .backend()
+                .get("/v1/gateway/lives/42/viewers/u1")
+                .await
+                .is(200);
             same(known.body["sockets"].as_u64().unwrap_or(0), 1)
         })
         .await;
@@ -265,7 +327,11 @@ async fn no_socket_that_fails_ends_a_process_of_node() {
         let app = node(&folder, include_str!("failing_sockets.mjs"), &[]);
         let (status, said) = app.ends().await;
         assert!(status.success(), "{status}: {said}");
-        assert_eq!(said.lines().last(), Some("alive after all of them"), "{said}");
+        assert_eq!(
+            said.lines().last(),
+            Some("alive after all of them"),
+            "{said}"
+        );
     })
     .await;
 }
@@ -276,22 +342,42 @@ async fn the_commands_say_what_the_document_says_of_them() {
         let world = World::on_memory(|_| ()).await;
         let guarded = World::on_memory(with_tokens).await;
         world.open("42").await;
-        let mut streamer = guarded.bearer(json!({"sub": "s1", "role": "streamer"})).await;
+        let mut streamer = guarded
+            .bearer(json!({"sub": "s1", "role": "streamer"}))
+            .await;
         streamer.open("42").await;
-        let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/client.md")).unwrap();
+        let document =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/client.md"))
+                .unwrap();
         let (_, section) = document.split_once("\n## The command line\n").unwrap();
-        let commands = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+        let commands = section
+            .split("```sh\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
         let expected = ["HTTP/1.1 204", r#""type":"joined""#, r#""type":"counts""#];
         assert_eq!(commands.lines().count(), expected.len(), "{commands}");
         for (command, expected) in commands.lines().zip(expected) {
             assert!(command.contains("127.0.0.1:8080"), "{command}");
-            let addr = if command.contains("$TOKEN") { guarded.addr } else { world.addr };
-            let command = command.replace("127.0.0.1:8080", &addr.to_string()).replace("python3", PYTHON);
+            let addr = if command.contains("$TOKEN") {
+                guarded.addr
+            } else {
+                world.addr
+            };
+            let command = command
+                .replace("127.0.0.1:8080", &addr.to_string())
+                .replace("python3", PYTHON);
             let mut bash = Command::new("bash");
             let token = mint(&json!({"sub": "office", "role": "service", "exp": in_seconds(60)}));
-            bash.args(["-c", &command]).env("TOKEN", token).kill_on_drop(true);
+            bash.args(["-c", &command])
+                .env("TOKEN", token)
+                .kill_on_drop(true);
             // It ends when there is nothing more to type.
-            bash.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            bash.stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null());
             let mut running = bash.spawn().unwrap();
             let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
             let find = async {
@@ -304,7 +390,9 @@ async fn the_commands_say_what_the_document_says_of_them() {
                 }
                 panic!("{command}: {said:?}");
             };
-            tokio::time::timeout(PATIENCE, find).await.unwrap_or_else(|_| panic!("{command}: no {expected} in time"));
+            tokio::time::timeout(PATIENCE, find)
+                .await
+                .unwrap_or_else(|_| panic!("{command}: no {expected} in time"));
         }
     })
     .await;
@@ -333,7 +421,10 @@ fn the_programs_for_phones_know_what_ends_a_client_and_what_makes_it_wait() {
             "rate_limited",
             "trim",
         ] {
-            assert!(program.contains(word), "the program in {language} has no {word}");
+            assert!(
+                program.contains(word),
+                "the program in {language} has no {word}"
+            );
         }
     }
 }

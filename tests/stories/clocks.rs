@@ -1,5 +1,5 @@
-//! Clocks that are wrong: one gateway runs an hour ahead, another an hour behind, and the clock of Redis steps. No
-//! decision compares clocks of two machines, so no viewer and no dashboard notices.
+//! Clocks that are wrong: one gateway runs an hour ahead, another an hour behind, and the clock of
+//! Redis steps. No decision compares clocks of two machines, so no viewer and no dashboard notices.
 
 use tokio::time::Instant;
 
@@ -11,8 +11,16 @@ use crate::support::world::World;
 
 /// How far a gateway's clock is from all other clocks, in ms.
 async fn off_by(world: &World) -> i64 {
-    let counts = world.dashboard("42").await.log.pop().expect("the counts of now");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    let counts = world
+        .dashboard("42")
+        .await
+        .log
+        .pop()
+        .expect("the counts of now");
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_millis();
     i64::try_from(counts.number("as_of")).expect("a time") - i64::try_from(now).expect("a time")
 }
 
@@ -25,7 +33,10 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         let behind = World::program_at(redis.clone(), "-1h").await;
         let right = World::beside(redis, |_| ()).await;
         right.open("42").await;
-        assert!((off_by(&ahead).await - HOUR).abs() < HOUR / 10 && (off_by(&behind).await + HOUR).abs() < HOUR / 10);
+        assert!(
+            (off_by(&ahead).await - HOUR).abs() < HOUR / 10
+                && (off_by(&behind).await + HOUR).abs() < HOUR / 10
+        );
         right.crowd_follows("a", 3).await;
         right.crowd_follows("b", 3).await;
         let _there = ahead.crowd("a", 3, "42").await;
@@ -39,28 +50,56 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         // No gateway takes another for dead.
         throughout("all are online", right.config.lease * 2, || async {
             let live = right.backend().live("42").await;
-            same((live["viewers"].as_u64(), live["fans"].as_u64()), (Some(6), Some(6)))
+            same(
+                (live["viewers"].as_u64(), live["fans"].as_u64()),
+                (Some(6), Some(6)),
+            )
         })
         .await;
-        right.fans_stay("42", &everybody, right.config.lease_refresh).await;
+        right
+            .fans_stay("42", &everybody, right.config.lease_refresh)
+            .await;
         // The points of a history have the times of the store.
         until("its history is whole", PATIENCE, || async {
-            let history = behind.backend().get("/v1/lives/42/history").await.is(200).body;
-            same(history["items"].as_array().and_then(|items| items.last()?["viewers"].as_u64()), Some(6))
+            let history = behind
+                .backend()
+                .get("/v1/lives/42/history")
+                .await
+                .is(200)
+                .body;
+            same(
+                history["items"]
+                    .as_array()
+                    .and_then(|items| items.last()?["viewers"].as_u64()),
+                Some(6),
+            )
         })
         .await;
 
         ahead.process().kill();
         let killed = Instant::now();
-        right.fans_become_within("42", &["b0", "b1", "b2"], right.config.lease + PATIENCE).await;
+        right
+            .fans_become_within("42", &["b0", "b1", "b2"], right.config.lease + PATIENCE)
+            .await;
         let took = killed.elapsed();
         let lease = right.config.lease;
-        assert!(took < lease + std::time::Duration::from_secs(2) + SLACK, "{took:?}");
-        assert!(took > lease - right.config.lease_refresh * 2, "swept before its lease ran out: {took:?}");
+        assert!(
+            took < lease + std::time::Duration::from_secs(2) + SLACK,
+            "{took:?}"
+        );
+        assert!(
+            took > lease - right.config.lease_refresh * 2,
+            "swept before its lease ran out: {took:?}"
+        );
 
         behind.backend().close("42").await;
         until("it is closed for all", PATIENCE, || async {
-            same(right.backend().live("42").await["state"].as_str().map(str::to_owned), Some("closed".to_owned()))
+            same(
+                right.backend().live("42").await["state"]
+                    .as_str()
+                    .map(str::to_owned),
+                Some("closed".to_owned()),
+            )
         })
         .await;
         right.open("42").await;
@@ -75,7 +114,10 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
 async fn a_step_of_the_clock_of_redis_harms_nobody() {
     within_deadline(async {
         let redis = Redis::start_with_clock().await;
-        let (here, there) = (World::beside(redis.clone(), |_| ()).await, World::beside(redis.clone(), |_| ()).await);
+        let (here, there) = (
+            World::beside(redis.clone(), |_| ()).await,
+            World::beside(redis.clone(), |_| ()).await,
+        );
         here.open("42").await;
         here.crowd_follows("u", 4).await;
         let _here = here.crowd("u", 2, "42").await;

@@ -1,4 +1,5 @@
-//! The end of a live: each viewer is told once, the summary is right, and calls that arrive late bring nothing back.
+//! The end of a live: each viewer is told once, the summary is right, and calls that arrive late
+//! bring nothing back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A gateway on a Redis Cluster: a live spread over the masters, and what viewers see while one master cannot be
-//! reached.
+//! A gateway on a Redis Cluster: a live spread over the masters, and what viewers see while one
+//! master cannot be reached.
 
 use rollcall::base::ids::UserId;
 
@@ -14,12 +14,17 @@ const SLICES: u32 = 8;
 /// A live whose record is on this master.
 fn live_on(cluster: &RedisCluster, master: usize, also: impl Fn(&str) -> bool) -> String {
     let mut names = (0..).map(|n| format!("live{n}"));
-    names.find(|name| cluster.home(&format!("live:{name}")) == master && also(name)).unwrap()
+    names
+        .find(|name| cluster.home(&format!("live:{name}")) == master && also(name))
+        .unwrap()
 }
 
 /// A streamer whose followers are on this master.
 fn streamer_on(cluster: &RedisCluster, master: usize) -> String {
-    (0..).map(|n| format!("s{n}")).find(|name| cluster.home(&format!("followers:{name}")) == master).unwrap()
+    (0..)
+        .map(|n| format!("s{n}"))
+        .find(|name| cluster.home(&format!("followers:{name}")) == master)
+        .unwrap()
 }
 
 /// A user who follows the streamer and whose slice of the live is on a master.
@@ -28,7 +33,10 @@ fn fan_on(cluster: &RedisCluster, master: usize, live: &str) -> String {
         let slice = UserId::parse(name).unwrap().slice_index(SLICES);
         cluster.home(&format!("online-fans:{live}_slice{slice}"))
     };
-    (0..).map(|n| format!("late{n}")).find(|name| home(name) == master).unwrap()
+    (0..)
+        .map(|n| format!("late{n}"))
+        .find(|name| home(name) == master)
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,13 +66,16 @@ async fn with_a_master_away_the_figures_are_partial_and_the_rest_goes_on() {
 
         cluster.nodes[0].thaw();
         dashboard
-            .sees_that("all of it, exactly", |seen| seen.are(viewers(12), fans(12)) && seen.json["quality"] == "exact")
+            .sees_that("all of it, exactly", |seen| {
+                seen.are(viewers(12), fans(12)) && seen.json["quality"] == "exact"
+            })
             .await;
     })
     .await;
 }
 
-/// Only the record cannot be reached. Gateways still renew their leases, and a viewer who leaves is out of the set.
+/// Only the record cannot be reached. Gateways still renew their leases, and a viewer who leaves is
+/// out of the set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
     within_deadline(async {
@@ -72,7 +83,10 @@ async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
         let slice = |live: &str| format!("online-fans:{live}");
         let live = live_on(&cluster, 0, |live| cluster.home(&slice(live)) == 1);
         let streamer = streamer_on(&cluster, 2);
-        let (world, peer) = (World::at(&cluster.url()).await, World::at(&cluster.url()).await);
+        let (world, peer) = (
+            World::at(&cluster.url()).await,
+            World::at(&cluster.url()).await,
+        );
         world.backend().open(&live, &streamer).await;
         for user in ["u0", "u1", "u2"] {
             world.backend().follow(user, &streamer).await;
@@ -80,7 +94,12 @@ async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
         let _crowd = world.crowd("u", 2, &live).await;
         let mut elsewhere = peer.viewer("u2").await;
         elsewhere.join(&live).await;
-        let card = async |n: u32| same(cluster.nodes[1].cli(&["SCARD", &slice(&live)]), n.to_string());
+        let card = async |n: u32| {
+            same(
+                cluster.nodes[1].cli(&["SCARD", &slice(&live)]),
+                n.to_string(),
+            )
+        };
         until("three are in the slice", PATIENCE, || card(3)).await;
 
         cluster.nodes[0].freeze();
@@ -90,11 +109,20 @@ async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
         until("two are in the slice", PATIENCE, || card(2)).await;
         cluster.nodes[0].thaw();
         until("the live answers", PATIENCE, async || {
-            let status = world.backend().get(&format!("/v1/lives/{live}")).await.status;
+            let status = world
+                .backend()
+                .get(&format!("/v1/lives/{live}"))
+                .await
+                .status;
             same(status, 200)
         })
         .await;
-        throughout("two stay in the slice", world.config.lease_refresh * 2, || card(2)).await;
+        throughout(
+            "two stay in the slice",
+            world.config.lease_refresh * 2,
+            || card(2),
+        )
+        .await;
     })
     .await;
 }

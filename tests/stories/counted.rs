@@ -1,4 +1,5 @@
-//! Counts for other services: what the record of a live says of its viewers and fans, and lists of rooms by size.
+//! Counts for other services: what the record of a live says of its viewers and fans, and lists of
+//! rooms by size.
 
 use std::time::Duration;
 
@@ -16,7 +17,15 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// The viewers, fans and time in the record of a live, as another service reads them.
 async fn record(redis: &Redis, live: &str) -> [Option<u64>; 3] {
-    let fields = redis.ask(&["HMGET", &format!("live:{live}"), "viewers", "fans", "counted_at"]).await;
+    let fields = redis
+        .ask(&[
+            "HMGET",
+            &format!("live:{live}"),
+            "viewers",
+            "fans",
+            "counted_at",
+        ])
+        .await;
     [0, 1, 2].map(|at| fields[at].as_str().and_then(|text| text.parse().ok()))
 }
 
@@ -25,10 +34,14 @@ const WRITTEN: &str = "result=\"written\"";
 
 async fn record_becomes(redis: &Redis, live: &str, viewers: u64, fans: u64) -> Duration {
     let since = Instant::now();
-    until("the record has the figures", EVERY + SLACK * 2, async || {
-        let [seen_viewers, seen_fans, _] = record(redis, live).await;
-        same((seen_viewers, seen_fans), (Some(viewers), Some(fans)))
-    })
+    until(
+        "the record has the figures",
+        EVERY + SLACK * 2,
+        async || {
+            let [seen_viewers, seen_fans, _] = record(redis, live).await;
+            same((seen_viewers, seen_fans), (Some(viewers), Some(fans)))
+        },
+    )
     .await;
     since.elapsed()
 }
@@ -43,9 +56,13 @@ async fn calls_with(worlds: &[&World], label: &str) -> f64 {
     let mut sum = 0.0;
     for world in worlds {
         let text = world.backend().get("/metrics").await.is(200).text;
-        let lines = text.lines().filter(|line| line.starts_with("rollcall_figures_written_total{"));
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("rollcall_figures_written_total{"));
         let lines = lines.filter(|line| line.contains(label));
-        sum += lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>();
+        sum += lines
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum::<f64>();
     }
     sum
 }
@@ -116,8 +133,8 @@ on_redis! {
     }
 }
 
-/// Has guests come and go on these gateways for three times the least time between writes. Answers how many calls to
-/// write the gateways made together.
+/// Has guests come and go on these gateways for three times the least time between writes. Answers
+/// how many calls to write the gateways made together.
 async fn calls_for_guests(worlds: &[&World]) -> f64 {
     let mut stay = Vec::new();
     for (n, world) in worlds.iter().enumerate() {
@@ -128,12 +145,17 @@ async fn calls_for_guests(worlds: &[&World]) -> f64 {
     let (before, start) = (calls(worlds).await, Instant::now());
     let mut n = 0;
     while start.elapsed() < EVERY * 3 {
-        let guest = worlds[n % worlds.len()].viewer_in(&format!("guest{n}"), "42").await;
+        let guest = worlds[n % worlds.len()]
+            .viewer_in(&format!("guest{n}"), "42")
+            .await;
         guest.close().await;
         n += 1;
     }
     let made = calls(worlds).await - before;
-    eprintln!("{n} guests in {:?} on {all} gateways: {made} calls", start.elapsed());
+    eprintln!(
+        "{n} guests in {:?} on {all} gateways: {made} calls",
+        start.elapsed()
+    );
     record_becomes(worlds[0].redis(), "42", all, 0).await;
     made
 }
@@ -171,10 +193,14 @@ async fn the_figures_of_a_live_that_only_a_killed_gateway_had_become_zero() {
         record_becomes(&redis, "42", 2, 2).await;
         let other = World::beside(redis.clone(), |_| ()).await;
         doomed.process().kill();
-        until("nobody is counted", other.sweep_bound() + EVERY, async || {
-            let [viewers, fans, _] = record(&redis, "42").await;
-            same((viewers, fans), (Some(0), Some(0)))
-        })
+        until(
+            "nobody is counted",
+            other.sweep_bound() + EVERY,
+            async || {
+                let [viewers, fans, _] = record(&redis, "42").await;
+                same((viewers, fans), (Some(0), Some(0)))
+            },
+        )
         .await;
     })
     .await;
@@ -245,7 +271,10 @@ async fn listing(world: &World, sort: &str, limit: usize) -> Vec<(String, u64)> 
         let path = format!("/v1/lives?sort={sort}&limit={limit}{cursor}");
         let page = world.backend().get(&path).await.is(200).body;
         for live in page["items"].as_array().unwrap() {
-            all.push((live["live_id"].as_str().unwrap().to_owned(), live[sort].as_u64().unwrap()));
+            all.push((
+                live["live_id"].as_str().unwrap().to_owned(),
+                live[sort].as_u64().unwrap(),
+            ));
         }
         match page["cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),

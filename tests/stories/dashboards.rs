@@ -8,7 +8,10 @@ use crate::support::dashboard::{Dashboard, fans, viewers};
 use crate::support::stores::{on_both_stores, on_redis};
 
 fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }
 
 on_both_stores! {

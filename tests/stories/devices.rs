@@ -1,4 +1,5 @@
-//! One user, many sockets: devices, tabs and gateways of one user count once, and the user stays until the last leaves.
+//! One user, many sockets: devices, tabs and gateways of one user count once, and the user stays
+//! until the last leaves.
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_redis};

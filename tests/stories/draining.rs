@@ -1,4 +1,5 @@
-//! A rolling update: a gateway that is asked to stop sends its viewers elsewhere, and no count dips on the way.
+//! A rolling update: a gateway that is asked to stop sends its viewers elsewhere, and no count dips
+//! on the way.
 
 use std::time::Duration;
 
@@ -18,9 +19,12 @@ use crate::support::world::{World, timings};
 
 const DRAIN: Duration = Duration::from_secs(8);
 
-/// A viewer who is sent away and joins through another gateway: when the viewer was told, and the answer to the join.
+/// A viewer who is sent away and joins through another gateway: when the viewer was told, and the
+/// answer to the join.
 async fn moves(mut viewer: Viewer, user: String, new: &World) -> (Instant, Viewer, Value) {
-    let after = viewer.expect("reconnect").await["after_ms"].as_u64().expect("after_ms");
+    let after = viewer.expect("reconnect").await["after_ms"]
+        .as_u64()
+        .expect("after_ms");
     assert_eq!(viewer.end().await, Some(1012), "{}", viewer.transcript());
     let told = Instant::now();
     tokio::time::sleep(Duration::from_millis(after)).await;
@@ -42,14 +46,25 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
         let began = Instant::now();
         let stopping = old.stop();
         let moving = async {
-            let moves = crowd.into_iter().enumerate().map(|(i, viewer)| moves(viewer, format!("u{i}"), &new));
+            let moves = crowd
+                .into_iter()
+                .enumerate()
+                .map(|(i, viewer)| moves(viewer, format!("u{i}"), &new));
             futures_util::future::join_all(moves).await
         };
         let ((), moved) = tokio::join!(stopping, moving);
-        assert!(began.elapsed() < DRAIN + SLACK, "a drain ends when everybody has gone: {:?}", began.elapsed());
-        let (first, last) = (moved.iter().map(|m| m.0).min(), moved.iter().map(|m| m.0).max());
         assert!(
-            last.zip(first).is_some_and(|(l, f)| l - f > Duration::from_millis(300)),
+            began.elapsed() < DRAIN + SLACK,
+            "a drain ends when everybody has gone: {:?}",
+            began.elapsed()
+        );
+        let (first, last) = (
+            moved.iter().map(|m| m.0).min(),
+            moved.iter().map(|m| m.0).max(),
+        );
+        assert!(
+            last.zip(first)
+                .is_some_and(|(l, f)| l - f > Duration::from_millis(300)),
             "spread: {first:?} to {last:?}"
         );
         new.card_becomes("42", 20, PATIENCE).await;
@@ -57,7 +72,11 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
         let all_there = |c: &&Counts| !c.are(viewers(20), fans(20));
         for counts in dashboard.log.iter().skip_while(all_there) {
             let peaks = (counts.number("peak_viewers"), counts.number("peak_fans"));
-            assert!(counts.are(viewers(20), fans(20)) && peaks == (20, 20), "{}", dashboard.seen());
+            assert!(
+                counts.are(viewers(20), fans(20)) && peaks == (20, 20),
+                "{}",
+                dashboard.seen()
+            );
         }
         // Once the viewers have arrived elsewhere, the old gateway keeps nothing for them.
         let _late = new.viewer_in("late", "42").await;
@@ -75,12 +94,19 @@ async fn a_gateway_that_learns_of_a_live_from_those_who_are_sent_to_it_counts_th
         let crowd = old.live_with_fans(20).await;
         until("the counts are in the record", PATIENCE, || async {
             let viewers = redis.live_field("42", "viewers").await;
-            if viewers.as_deref() == Some("20") { Ok(()) } else { Err(format!("{viewers:?}")) }
+            if viewers.as_deref() == Some("20") {
+                Ok(())
+            } else {
+                Err(format!("{viewers:?}"))
+            }
         })
         .await;
 
         let moving = async {
-            let moves = crowd.into_iter().enumerate().map(|(i, viewer)| moves(viewer, format!("u{i}"), &new));
+            let moves = crowd
+                .into_iter()
+                .enumerate()
+                .map(|(i, viewer)| moves(viewer, format!("u{i}"), &new));
             futures_util::future::join_all(moves).await
         };
         let ((), moved) = tokio::join!(old.stop(), moving);
@@ -136,7 +162,11 @@ async fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
         };
         tokio::join!(world.stop(), back);
         assert_eq!(redis.card("42").await, 0, "the last flush was given up");
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            began.elapsed()
+        );
     })
     .await;
 }
@@ -163,7 +193,11 @@ async fn a_stop_with_redis_gone_ends_within_the_drain() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_without_sockets_stops_without_a_warning() {
     within_deadline(async {
-        let mut program = Program::start(&Config { drain: Duration::ZERO, ..timings() }).await;
+        let mut program = Program::start(&Config {
+            drain: Duration::ZERO,
+            ..timings()
+        })
+        .await;
         program.terminate();
         assert_eq!(program.exit(PATIENCE).await.code(), Some(0));
         let said = program.said();
@@ -178,7 +212,8 @@ async fn a_hangup_does_not_end_the_process() {
         let mut world = World::program(Redis::start().await).await;
         let mut viewer = world.viewer("u1").await;
         world.process().hang_up();
-        // If the signal could kill the process, it would be dead before it answers these heartbeats.
+        // If the signal could kill the process, it would be dead before it answers these
+        // heartbeats.
         for _ in 0..3 {
             tokio::time::sleep(world.config.heartbeat / 2).await;
             viewer.heartbeat_json().await;

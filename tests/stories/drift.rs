@@ -1,4 +1,5 @@
-//! The gateways notice, repair and count what another program writes into their sets, without being asked.
+//! The gateways notice, repair and count what another program writes into their sets, without being
+//! asked.
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
@@ -6,7 +7,9 @@ use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::World;
 
 async fn drifted(world: &World, why: &str) -> f64 {
-    world.metric(&format!("rollcall_drift_members_total{{why=\"{why}\"}}")).await
+    world
+        .metric(&format!("rollcall_drift_members_total{{why=\"{why}\"}}"))
+        .await
 }
 
 async fn becomes(world: &World, why: &str, wanted: f64) {
@@ -65,7 +68,8 @@ on_redis! {
 on_redis! {
     async fn foreign_members_of_a_live_that_no_gateway_holds_are_removed_too(world) {
         world.open("42").await;
-        // Nobody joins, so the gateway soon lets go of the room and looks after the live through the list.
+        // Nobody joins, so the gateway soon lets go of the room and looks after the live through
+        // the list.
         let other = world.another_gateway().await;
         world.redis().ask(&["SADD", "online-fans:42", "stray"]).await;
         let within = world.config.lease_refresh * 30 + SLACK;
@@ -79,20 +83,28 @@ on_redis! {
     }
 }
 
-/// The gateway searches the whole slice at once when there surely are strays, and page by page otherwise. It never
-/// removes a user whom a gateway holds.
+/// The gateway searches the whole slice at once when there surely are strays, and page by page
+/// otherwise. It never removes a user whom a gateway holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_strays_go_at_once_and_nobody_else_does() {
     within_deadline(async {
         let world = World::on_redis(|_| ()).await;
         let _crowd = world.live_with_fans(20).await;
         let strays: Vec<String> = (0..5_000).map(|n| format!("stray{n}")).collect();
-        let words: Vec<&str> =
-            ["SADD", "online-fans:42"].into_iter().chain(strays.iter().map(String::as_str)).collect();
+        let words: Vec<&str> = ["SADD", "online-fans:42"]
+            .into_iter()
+            .chain(strays.iter().map(String::as_str))
+            .collect();
         world.redis().ask(&words).await;
-        world.card_becomes("42", 20, world.config.lease_refresh * 13 + SLACK).await;
+        world
+            .card_becomes("42", 20, world.config.lease_refresh * 13 + SLACK)
+            .await;
         becomes(&world, "stray", 5_000.0).await;
-        world.dashboard("42").await.sees_that("20 fans", |counts| counts.number("fans") == 20).await;
+        world
+            .dashboard("42")
+            .await
+            .sees_that("20 fans", |counts| counts.number("fans") == 20)
+            .await;
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Which requests a socket refuses, and with which code. A refusal never closes the socket, except for an oversized
-//! frame.
+//! Which requests a socket refuses, and with which code. A refusal never closes the socket, except
+//! for an oversized frame.
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -11,7 +11,10 @@ async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
     let shown = format!("{frame:?}");
     viewer.say_frame(frame).await;
     let error = viewer.expect("error").await;
-    assert!(codes.contains(&error["code"].as_str().unwrap()), "{error} for {shown}");
+    assert!(
+        codes.contains(&error["code"].as_str().unwrap()),
+        "{error} for {shown}"
+    );
     assert!(error["message"].is_string(), "{error}");
 }
 

@@ -37,7 +37,10 @@ fn asks_at(url: String, password: PathBuf) -> impl FnOnce(&mut Config) + use<> {
 }
 
 async fn breaker_becomes(world: &World, state: f64) {
-    until("the breaker", BACK, async || same(world.metric("rollcall_fan_breaker").await, state)).await;
+    until("the breaker", BACK, async || {
+        same(world.metric("rollcall_fan_breaker").await, state)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,8 +57,12 @@ async fn the_table_says_who_is_a_fan_and_who_no_longer_is() {
         world.acks_become(&mut crowd[1], Some(true), 4, 2).await;
         world.acks_become(&mut crowd[0], Some(false), 4, 2).await;
         database.follow("s1", &["u0"]).await;
-        database.run("UPDATE follows SET is_follow = 0 WHERE streamer_id = 's1' AND user_id = 'u3'").await;
-        world.fans_become_within("42", &["u0", "u1"], world.config.fan_ttl + SLACK).await;
+        database
+            .run("UPDATE follows SET is_follow = 0 WHERE streamer_id = 's1' AND user_id = 'u3'")
+            .await;
+        world
+            .fans_become_within("42", &["u0", "u1"], world.config.fan_ttl + SLACK)
+            .await;
     })
     .await;
 }
@@ -70,7 +77,8 @@ async fn a_new_password_is_read_with_sighup() {
         world.open("42").await;
         let _crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u1"]).await;
-        // Committed before the connections end: the new password is the one that a new connection needs.
+        // Committed before the connections end: the new password is the one that a new connection
+        // needs.
         let statements = "BEGIN; UPDATE follows SET user_id = 'u0'; ALTER ROLE rollcall PASSWORD 'another'; COMMIT; \
                           SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'";
         database.run(statements).await;
@@ -86,12 +94,17 @@ async fn a_new_password_is_read_with_sighup() {
 async fn a_statement_of_ones_own_reads_ids_that_are_integers() {
     within_deadline(async {
         let database = Postgres::start().await;
-        database.run("CREATE TABLE relation (who int, fan bigint)").await;
-        database.run("INSERT INTO relation VALUES (9, 7), (9, 8), (9, 8), (5, 6)").await;
+        database
+            .run("CREATE TABLE relation (who int, fan bigint)")
+            .await;
+        database
+            .run("INSERT INTO relation VALUES (9, 7), (9, 8), (9, 8), (5, 6)")
+            .await;
         let world = World::on_memory(|config| {
             asks(&database)(config);
             config.fan_sql_ids = SqlIds::Integer;
-            config.fan_sql = Some("SELECT fan FROM relation WHERE fan = ANY($2) AND who = $1".to_owned());
+            config.fan_sql =
+                Some("SELECT fan FROM relation WHERE fan = ANY($2) AND who = $1".to_owned());
         })
         .await;
         world.backend().open("42", "9").await;
@@ -124,13 +137,17 @@ async fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it
         database.stop();
         breaker_becomes(&world, 2.0).await;
         let mut late = world.viewer_in("late", "42").await;
-        world.fans_stay("42", &["u0", "u1"], world.config.fan_ttl * 4).await;
+        world
+            .fans_stay("42", &["u0", "u1"], world.config.fan_ttl * 4)
+            .await;
         world.acks_become(&mut late, None, 4, 2).await;
         for viewer in crowd.iter_mut().chain([&mut late]) {
             assert!(viewer.is_connected().await, "{}", viewer.user);
         }
         database.go_on().await;
-        world.fans_become_within("42", &["late", "u0", "u1"], BACK + SLACK).await;
+        world
+            .fans_become_within("42", &["late", "u0", "u1"], BACK + SLACK)
+            .await;
         world.acks_become(&mut late, Some(true), 4, 3).await;
         breaker_becomes(&world, 0.0).await;
     })
@@ -148,13 +165,19 @@ async fn a_table_that_is_locked_holds_up_nobody() {
         let mut crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0"]).await;
         let mut lock = database.options().connect().await.unwrap();
-        lock.execute("BEGIN; LOCK TABLE follows IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        lock.execute("BEGIN; LOCK TABLE follows IN ACCESS EXCLUSIVE MODE")
+            .await
+            .unwrap();
         breaker_becomes(&world, 2.0).await;
         let _late = world.viewer_in("late", "42").await;
         crowd.remove(0).close().await;
-        world.fans_become_within("42", &[], world.config.flush * 2 + SLACK).await;
+        world
+            .fans_become_within("42", &[], world.config.flush * 2 + SLACK)
+            .await;
         lock.execute("COMMIT").await.unwrap();
-        world.fans_become_within("42", &["late"], BACK + SLACK).await;
+        world
+            .fans_become_within("42", &["late"], BACK + SLACK)
+            .await;
     })
     .await;
 }
@@ -222,13 +245,20 @@ async fn mysql_proves_its_name_and_has_ids_of_any_type() {
         let right = Certificates::for_host("IP:127.0.0.1");
         let database = MySql::start_tls(&right.chain(), &right.key()).await;
         for kind in ["int", "bigint unsigned", "varbinary(20)"] {
-            database.run(&format!("CREATE OR REPLACE TABLE relation (who int, fan {kind})")).await;
-            database.run("INSERT INTO relation VALUES (9, 7), (9, 8), (9, 8), (5, 6)").await;
+            database
+                .run(&format!(
+                    "CREATE OR REPLACE TABLE relation (who int, fan {kind})"
+                ))
+                .await;
+            database
+                .run("INSERT INTO relation VALUES (9, 7), (9, 8), (9, 8), (5, 6)")
+                .await;
             let world = World::on_memory(|config| {
                 asks_at(database.url(), database.password_file())(config);
                 config.fan_ca = Some(right.ca());
                 config.fan_sql_ids = SqlIds::Integer;
-                config.fan_sql = Some("SELECT fan FROM relation WHERE who = ? AND fan IN (?)".to_owned());
+                config.fan_sql =
+                    Some("SELECT fan FROM relation WHERE who = ? AND fan IN (?)".to_owned());
             })
             .await;
             world.backend().open("42", "9").await;
@@ -257,22 +287,35 @@ async fn no_log_and_no_error_shows_the_password() {
         let mut database = Postgres::start().await;
         database.run(FOLLOWS).await;
         database.follow("s1", &["u1"]).await;
-        let encoded = PASSWORD.replace(':', "%3A").replace('@', "%40").replace('/', "%2F");
-        let with = |password: &str| database.url().replace("rollcall@", &format!("rollcall:{password}@"));
+        let encoded = PASSWORD
+            .replace(':', "%3A")
+            .replace('@', "%40")
+            .replace('/', "%2F");
+        let with = |password: &str| {
+            database
+                .url()
+                .replace("rollcall@", &format!("rollcall:{password}@"))
+        };
         // The library does not know the parameter, and would log it.
         let (right, wrong) = (with(&encoded) + "?passphrase=hunter2", with("hunter2"));
         let program = starts_with(&right).await;
         let other = starts_with(&wrong).await;
         let (_viewer, _other) = (joins(program.addr).await, joins(other.addr).await);
         let backend = Backend::at(program.addr);
-        until("u1 is a fan", PATIENCE, async || same(backend.fans("42").await, ["u1".to_owned()].into())).await;
+        until("u1 is a fan", PATIENCE, async || {
+            same(backend.fans("42").await, ["u1".to_owned()].into())
+        })
+        .await;
         database.stop();
         says(&program, "the fan source does not answer").await;
         database.go_on().await;
         says(&program, "the fan source is back").await;
         says(&other, "password authentication failed").await;
         for program in [program, other] {
-            assert!(!program.said().contains("hunter2"), "the password is in the log");
+            assert!(
+                !program.said().contains("hunter2"),
+                "the password is in the log"
+            );
         }
     })
     .await;
@@ -280,17 +323,35 @@ async fn no_log_and_no_error_shows_the_password() {
 
 /// The program with this database, which logs all it can.
 async fn starts_with(url: &str) -> Program {
-    let args = ["--fan-source", "sql", "--fan-url", url, "--fan-ttl", "300ms", "--log", "trace"];
+    let args = [
+        "--fan-source",
+        "sql",
+        "--fan-url",
+        url,
+        "--fan-ttl",
+        "300ms",
+        "--log",
+        "trace",
+    ];
     Program::start_with(&timings(), &args).await
 }
 
 /// `u1` in live 42.
 async fn joins(addr: SocketAddr) -> Viewer {
     Backend::at(addr).open("42", "s1").await;
-    let (socket, _) = Socket::connect(addr, "/ws?user_id=u1&live_id=42", &[]).await.unwrap();
+    let (socket, _) = Socket::connect(addr, "/ws?user_id=u1&live_id=42", &[])
+        .await
+        .unwrap();
     Viewer::greeted("u1", socket).await
 }
 
 async fn says(program: &Program, words: &str) {
-    until("the log says it", BACK, async || if program.said().contains(words) { Ok(()) } else { Err("not yet") }).await;
+    until("the log says it", BACK, async || {
+        if program.said().contains(words) {
+            Ok(())
+        } else {
+            Err("not yet")
+        }
+    })
+    .await;
 }

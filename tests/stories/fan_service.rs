@@ -1,5 +1,6 @@
-//! The platform's own service knows the fans: `--fan-source http`. It may be slow, broken or lying, and nobody is
-//! turned away for it: a known fan stays one, and who is unknown is a viewer until the service answers.
+//! The platform's own service knows the fans: `--fan-source http`. It may be slow, broken or lying,
+//! and nobody is turned away for it: a known fan stays one, and who is unknown is a viewer until
+//! the service answers.
 
 use std::process::Command;
 use std::time::Duration;
@@ -43,7 +44,10 @@ async fn says(viewer: &mut Viewer, fan: Option<bool>) {
 
 /// The breaker's state, as the metrics have it.
 async fn breaker_becomes(world: &World, state: f64) {
-    until("the breaker", BACK, async || same(world.metric("rollcall_fan_breaker").await, state)).await;
+    until("the breaker", BACK, async || {
+        same(world.metric("rollcall_fan_breaker").await, state)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,16 +62,24 @@ async fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
                 asks(&service)(config);
                 config.fan_secret_file = Some(secret.clone());
             };
-            let world = if on_redis { World::on_redis(tune).await } else { World::on_memory(tune).await };
+            let world = if on_redis {
+                World::on_redis(tune).await
+            } else {
+                World::on_memory(tune).await
+            };
             world.open("42").await;
             // The store's own follows are not asked.
             world.follow(&["u2"]).await;
             let mut crowd = world.crowd("u", 4, "42").await;
-            world.fans_become_within("42", &["u1", "u3"], world.config.flush * 3 + SLACK).await;
+            world
+                .fans_become_within("42", &["u1", "u3"], world.config.flush * 3 + SLACK)
+                .await;
             world.acks_become(&mut crowd[1], Some(true), 4, 2).await;
             world.acks_become(&mut crowd[2], Some(false), 4, 2).await;
             service.knows(&["u2"]);
-            world.fans_become_within("42", &["u2"], world.config.fan_ttl + SLACK).await;
+            world
+                .fans_become_within("42", &["u2"], world.config.fan_ttl + SLACK)
+                .await;
             service.knows(&["u1", "u3"]);
             world.fans_become("42", &["u1", "u3"]).await;
             world.stop().await;
@@ -75,7 +87,12 @@ async fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
         for question in service.questions().iter() {
             assert_eq!(question.authorization.as_deref(), Some("Bearer let-me-in"));
             assert_eq!(question.body["streamer_id"], "s1");
-            assert_eq!(question.body.as_object().unwrap().len(), 2, "{}", question.body);
+            assert_eq!(
+                question.body.as_object().unwrap().len(),
+                2,
+                "{}",
+                question.body
+            );
         }
     })
     .await;
@@ -95,13 +112,19 @@ async fn a_service_that_does_not_answer_holds_up_nobody() {
         says(&mut late, None).await;
         // Who leaves is out at once, and known fans stay beyond `fan-ttl`.
         crowd.remove(0).close().await;
-        world.fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK).await;
-        world.fans_stay("42", &["u1"], world.config.fan_ttl * 4).await;
+        world
+            .fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK)
+            .await;
+        world
+            .fans_stay("42", &["u1"], world.config.fan_ttl * 4)
+            .await;
         says(&mut crowd[0], Some(true)).await;
         says(&mut crowd[1], Some(false)).await;
         says(&mut late, None).await;
         service.is(Mood::Right);
-        world.fans_become_within("42", &["late", "u1"], BACK + SLACK).await;
+        world
+            .fans_become_within("42", &["late", "u1"], BACK + SLACK)
+            .await;
         world.acks_become(&mut late, Some(true), 3, 2).await;
         breaker_becomes(&world, 0.0).await;
         for viewer in crowd.iter_mut().chain([&mut late]) {
@@ -129,7 +152,9 @@ async fn a_service_that_fails_is_asked_seldom_and_makes_nobody_a_stranger() {
         assert!(asked <= 12, "the breaker holds calls back: {asked} in 4 s");
         says(&mut late, None).await;
         service.is(Mood::Right);
-        world.fans_become_within("42", &["late"], BACK + SLACK).await;
+        world
+            .fans_become_within("42", &["late"], BACK + SLACK)
+            .await;
     })
     .await;
 }
@@ -141,8 +166,12 @@ async fn a_service_that_fails_every_other_time_is_asked_again() {
         let world = world_of(&service).await;
         service.is(Mood::Flapping);
         let _crowd = world.crowd("u", 5, "42").await;
-        world.fans_become_within("42", &["u0", "u2", "u4"], BACK).await;
-        world.fans_stay("42", &["u0", "u2", "u4"], world.config.fan_ttl * 4).await;
+        world
+            .fans_become_within("42", &["u0", "u2", "u4"], BACK)
+            .await;
+        world
+            .fans_stay("42", &["u0", "u2", "u4"], world.config.fan_ttl * 4)
+            .await;
         service.knows(&["u1"]);
         world.fans_become_within("42", &["u1"], BACK).await;
     })
@@ -156,11 +185,20 @@ async fn answers_that_are_not_as_agreed_change_nothing() {
         let world = world_of(&service).await;
         let mut crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0"]).await;
-        // Whoever is named without having been asked about is not in the room, or was asked about another time.
-        service.is(Mood::Lying(vec!["u9".to_owned(), "not an id".to_owned(), String::new()]));
+        // Whoever is named without having been asked about is not in the room, or was asked about
+        // another time.
+        service.is(Mood::Lying(vec![
+            "u9".to_owned(),
+            "not an id".to_owned(),
+            String::new(),
+        ]));
         until("strangers are counted", PATIENCE, async || {
             let strangers = world.metric("rollcall_fan_strangers_total").await;
-            if strangers >= 3.0 { Ok(()) } else { Err(strangers) }
+            if strangers >= 3.0 {
+                Ok(())
+            } else {
+                Err(strangers)
+            }
         })
         .await;
         let huge = json!({ "fans": vec!["u1"; 100_000] }).to_string();
@@ -181,10 +219,18 @@ async fn answers_that_are_not_as_agreed_change_nothing() {
             let before = service.questions().len();
             until("the service is asked", BACK, async || {
                 let asked = service.questions().len();
-                if asked > before + 1 { Ok(()) } else { Err(asked) }
+                if asked > before + 1 {
+                    Ok(())
+                } else {
+                    Err(asked)
+                }
             })
             .await;
-            assert_eq!(world.fans_in_store("42").await, ["u0".to_owned()].into(), "{mood:?}");
+            assert_eq!(
+                world.fans_in_store("42").await,
+                ["u0".to_owned()].into(),
+                "{mood:?}"
+            );
             says(&mut crowd[1], Some(false)).await;
         }
         service.knows(&["u1"]);
@@ -219,11 +265,21 @@ async fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
         })
         .await;
         let questions = service.questions();
-        assert!(questions.len() < 16, "{} calls for 16 slices", questions.len());
+        assert!(
+            questions.len() < 16,
+            "{} calls for 16 slices",
+            questions.len()
+        );
         for question in questions.iter() {
             let users = question.body["user_ids"].as_array().unwrap();
-            let distinct: std::collections::BTreeSet<_> = users.iter().map(|user| user.as_str().unwrap()).collect();
-            assert_eq!(distinct.len(), users.len(), "each user once: {}", question.body);
+            let distinct: std::collections::BTreeSet<_> =
+                users.iter().map(|user| user.as_str().unwrap()).collect();
+            assert_eq!(
+                distinct.len(),
+                users.len(),
+                "each user once: {}",
+                question.body
+            );
         }
     })
     .await;
@@ -239,11 +295,16 @@ async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_s
         let secret = dir.path().join("token");
         std::fs::write(&secret, "the first").unwrap();
         let asks_trusting = |ca: &Certificates| {
-            let (ca, secret, url) = (ca.ca(), secret.clone(), Secret::new(format!("https://{door}/fans")));
+            let (ca, secret, url) = (
+                ca.ca(),
+                secret.clone(),
+                Secret::new(format!("https://{door}/fans")),
+            );
             let tune = asks(&service);
             move |config: &mut Config| {
                 tune(config);
-                (config.fan_url, config.fan_ca, config.fan_secret_file) = (Some(url), Some(ca), Some(secret));
+                (config.fan_url, config.fan_ca, config.fan_secret_file) =
+                    (Some(url), Some(ca), Some(secret));
             }
         };
         let world = World::on_memory(asks_trusting(&right)).await;
@@ -254,7 +315,10 @@ async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_s
         let asked_with = async |token: &str| {
             let bearer = format!("Bearer {token}");
             until("a question comes with the token", PATIENCE, async || {
-                let last = service.questions().last().and_then(|question| question.authorization.clone());
+                let last = service
+                    .questions()
+                    .last()
+                    .and_then(|question| question.authorization.clone());
                 same(last, Some(bearer.clone()))
             })
             .await;
@@ -276,8 +340,12 @@ async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_s
         let mut viewer = world.viewer_in("u1", "42").await;
         breaker_becomes(&world, 2.0).await;
         says(&mut viewer, None).await;
-        let told = |question: &Question| question.authorization.as_deref() == Some("Bearer the third");
-        assert!(!service.questions().iter().any(told), "the token goes to nobody else");
+        let told =
+            |question: &Question| question.authorization.as_deref() == Some("Bearer the third");
+        assert!(
+            !service.questions().iter().any(told),
+            "the token goes to nobody else"
+        );
     })
     .await;
 }
@@ -292,20 +360,33 @@ async fn explain_asks_the_service_that_gateways_ask() {
         let (redis, url) = (world.redis().url(), service.url());
         let explain = async |user: &'static str| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-            command.args(["explain", "42", user, "--json", "--log", "off", "--redis", &redis]);
+            command.args([
+                "explain", "42", user, "--json", "--log", "off", "--redis", &redis,
+            ]);
             command.args(["--fan-source", "http", "--fan-url", &url]);
-            let out = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+            let out = tokio::task::spawn_blocking(move || command.output().unwrap())
+                .await
+                .unwrap();
             assert!(out.status.success(), "{out:?}");
             let told: Value = serde_json::from_slice(&out.stdout).unwrap();
             (told["user"]["fan"].clone(), told["because"].to_string())
         };
         let (fan, because) = explain("u1").await;
-        assert!(fan == true && because.contains("u1 follows s1, says the fan source (http)"), "{because}");
+        assert!(
+            fan == true && because.contains("u1 follows s1, says the fan source (http)"),
+            "{because}"
+        );
         let (fan, because) = explain("u0").await;
-        assert!(fan == false && because.contains("u0 does not follow s1, says the fan source (http)"), "{because}");
+        assert!(
+            fan == false && because.contains("u0 does not follow s1, says the fan source (http)"),
+            "{because}"
+        );
         service.is(Mood::Status(500));
         let (fan, because) = explain("u1").await;
-        assert!(fan.is_null() && because.contains("does not say whether u1"), "{because}");
+        assert!(
+            fan.is_null() && because.contains("does not say whether u1"),
+            "{because}"
+        );
     })
     .await;
 }

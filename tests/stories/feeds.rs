@@ -13,7 +13,10 @@ use crate::support::world::World;
 /// The lives in a user's feed, or the texts of a list of statuses.
 async fn listed(backend: &Backend, path: &str, limit: usize) -> Vec<String> {
     let name = |item: &Value| {
-        let name = item["live_id"].as_str().or(item["text"].as_str()).or(item["live"]["live_id"].as_str());
+        let name = item["live_id"]
+            .as_str()
+            .or(item["text"].as_str())
+            .or(item["live"]["live_id"].as_str());
         name.unwrap_or_else(|| panic!("no name: {item}")).to_owned()
     };
     backend.list(path, limit).await.iter().map(name).collect()
@@ -30,14 +33,29 @@ async fn becomes(world: &World, path: &str, wanted: &[&str]) {
 /// Announces something; the status id.
 async fn tells(world: &World, author: &str, text: &str) -> String {
     let body = json!({"text": text, "data": {"n": [1, 2.5]}});
-    let made = world.backend().post(&format!("/v1/users/{author}/statuses"), body).await.is(201).body;
-    assert_eq!((&made["user_id"], &made["text"], &made["live"]), (&json!(author), &json!(text), &Value::Null));
+    let made = world
+        .backend()
+        .post(&format!("/v1/users/{author}/statuses"), body)
+        .await
+        .is(201)
+        .body;
+    assert_eq!(
+        (&made["user_id"], &made["text"], &made["live"]),
+        (&json!(author), &json!(text), &Value::Null)
+    );
     assert_eq!(made["data"], json!({"n": [1, 2.5]}));
     made["status_id"].as_str().expect("an id").to_owned()
 }
 
 async fn signs_up(world: &World, user: &str) {
-    world.backend().put(&format!("/v1/users/{user}"), json!({"login": user, "name": user})).await.is(201);
+    world
+        .backend()
+        .put(
+            &format!("/v1/users/{user}"),
+            json!({"login": user, "name": user}),
+        )
+        .await
+        .is(201);
 }
 
 on_both_stores! {
@@ -160,7 +178,14 @@ on_redis! {
 async fn in_store(world: &World, wanted: u64) {
     until("the feed in Redis", PATIENCE, async || {
         let keys = ["statuses:feed:u1", "statuses:on-air:s1"];
-        same(world.redis().ask(&["EXISTS", keys[0], keys[1]]).await.as_u64(), Some(wanted * 2))
+        same(
+            world
+                .redis()
+                .ask(&["EXISTS", keys[0], keys[1]])
+                .await
+                .as_u64(),
+            Some(wanted * 2),
+        )
     })
     .await;
 }
@@ -285,21 +310,33 @@ async fn a_gateway_that_is_killed_while_it_tells_followers_leaves_nobody_out() {
         doomed.open("42").await;
         until("some have it", PATIENCE, async || {
             let size = redis.ask(&["DBSIZE"]).await.as_u64();
-            if size > Some(2_000) { Ok(()) } else { Err(format!("{size:?}")) }
+            if size > Some(2_000) {
+                Ok(())
+            } else {
+                Err(format!("{size:?}"))
+            }
         })
         .await;
         doomed.process().kill();
         let (told, _) = spread(&redis).await;
-        assert!((1_000..CROWD as u64).contains(&told), "killed in the middle, not after {told}");
+        assert!(
+            (1_000..CROWD as u64).contains(&told),
+            "killed in the middle, not after {told}"
+        );
 
         let other = World::beside(redis.clone(), |_| ()).await;
         // Twelve seconds pass before the job counts as left, and two until somebody looks.
-        until("everybody has it once", Duration::from_secs(30) + SLACK, async || {
-            same(spread(&redis).await, (CROWD as u64, CROWD as u64))
-        })
+        until(
+            "everybody has it once",
+            Duration::from_secs(30) + SLACK,
+            async || same(spread(&redis).await, (CROWD as u64, CROWD as u64)),
+        )
         .await;
         other.backend().close("42").await;
-        until("nobody has it", Duration::from_secs(20), async || same(spread(&redis).await, (0, 0))).await;
+        until("nobody has it", Duration::from_secs(20), async || {
+            same(spread(&redis).await, (0, 0))
+        })
+        .await;
     })
     .await;
 }

@@ -1,5 +1,6 @@
-//! Another program writes into the sets of a live, by mistake. Whatever it does to whichever key, the gateways find out
-//! by themselves and everything is right again within [`bound`], whether the live is quiet or people come and go.
+//! Another program writes into the sets of a live, by mistake. Whatever it does to whichever key,
+//! the gateways find out by themselves and everything is right again within [`bound`], whether the
+//! live is quiet or people come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,31 +144,55 @@ impl Place {
         self.members.values().flatten().cloned().collect()
     }
 
-    /// Nothing if the slice and its companions hold exactly who should be there; otherwise what is wrong.
+    /// Nothing if the slice and its companions hold exactly who should be there; otherwise what is
+    /// wrong.
     async fn is_right(&self, redis: &Redis) -> Result<(), String> {
         self.holds(redis, &self.set(), self.everybody()).await?;
-        let entries = redis.members_of(&Target::Entries.key(self.of, &self.slice, "")).await;
+        let entries = redis
+            .members_of(&Target::Entries.key(self.of, &self.slice, ""))
+            .await;
         for (gateway, members) in &self.members {
-            self.holds(redis, &Target::Held.key(self.of, &self.slice, gateway), members.clone()).await?;
+            self.holds(
+                redis,
+                &Target::Held.key(self.of, &self.slice, gateway),
+                members.clone(),
+            )
+            .await?;
             if !entries.contains(gateway) {
-                return Err(format!("{gateway} has no entry, but these have: {entries:?}"));
+                return Err(format!(
+                    "{gateway} has no entry, but these have: {entries:?}"
+                ));
             }
         }
-        let fence = redis.ask(&["TYPE", &Target::Fence.key(self.of, &self.slice, "")]).await;
+        let fence = redis
+            .ask(&["TYPE", &Target::Fence.key(self.of, &self.slice, "")])
+            .await;
         if fence == "none" || fence == "list" {
             return Err(format!("the fence is of type {fence}"));
         }
         if self.of == Of::Viewers {
-            self.holds(redis, &Target::Since.key(self.of, &self.slice, ""), self.everybody()).await?;
+            self.holds(
+                redis,
+                &Target::Since.key(self.of, &self.slice, ""),
+                self.everybody(),
+            )
+            .await?;
         }
         Ok(())
     }
 
     /// Whether a key has exactly these, whether or not the one is there who comes and goes.
-    async fn holds(&self, redis: &Redis, key: &str, wanted: BTreeSet<String>) -> Result<(), String> {
+    async fn holds(
+        &self,
+        redis: &Redis,
+        key: &str,
+        wanted: BTreeSet<String>,
+    ) -> Result<(), String> {
         let mut there = redis.members_of(key).await;
         there.remove(&self.comer);
-        same(there, wanted).map(drop).map_err(|wrong| format!("{key}: {wrong}"))
+        same(there, wanted)
+            .map(drop)
+            .map_err(|wrong| format!("{key}: {wrong}"))
     }
 }
 
@@ -194,15 +219,20 @@ impl Trial {
         for world in &worlds {
             ids.push(world.gateway_id().await);
         }
-        Self { worlds, gateways: ids, places: Vec::new(), people: Vec::new() }
+        Self {
+            worlds,
+            gateways: ids,
+            places: Vec::new(),
+            people: Vec::new(),
+        }
     }
 
     fn redis(&self) -> &Redis {
         self.worlds[0].redis()
     }
 
-    /// Opens a live for each thing that can happen to these keys, with fans and a viewer on all gateways. It happens to
-    /// the fans or to all viewers.
+    /// Opens a live for each thing that can happen to these keys, with fans and a viewer on all
+    /// gateways. It happens to the fans or to all viewers.
     async fn open_lives(&mut self, targets: &[Target], of: Of) {
         for target in targets {
             for meddling in target.meddlings() {
@@ -213,9 +243,13 @@ impl Trial {
                 let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
                 for (n, name) in names.enumerate() {
                     let gateway = n % self.worlds.len();
-                    self.people.push(self.worlds[gateway].viewer_in(&name, &live).await);
+                    self.people
+                        .push(self.worlds[gateway].viewer_in(&name, &live).await);
                     if of == Of::Viewers || name != PLAIN {
-                        members.entry(self.gateways[gateway].clone()).or_default().insert(name);
+                        members
+                            .entry(self.gateways[gateway].clone())
+                            .or_default()
+                            .insert(name);
                     }
                 }
                 self.places.push(Place {
@@ -230,11 +264,13 @@ impl Trial {
                 });
             }
         }
-        self.all_right_within(PATIENCE, "before anything happened").await;
+        self.all_right_within(PATIENCE, "before anything happened")
+            .await;
         self.all_exact_within(PATIENCE).await;
     }
 
-    /// Connects users of another slice of the users online for each thing that can happen to these keys.
+    /// Connects users of another slice of the users online for each thing that can happen to these
+    /// keys.
     async fn fill_online_slices(&mut self, targets: &[Target]) {
         for target in targets {
             for meddling in target.meddlings() {
@@ -245,32 +281,58 @@ impl Trial {
                 for (n, name) in names.into_iter().enumerate() {
                     let gateway = n % self.worlds.len();
                     self.people.push(self.worlds[gateway].viewer(&name).await);
-                    members.entry(self.gateways[gateway].clone()).or_default().insert(name);
+                    members
+                        .entry(self.gateways[gateway].clone())
+                        .or_default()
+                        .insert(name);
                 }
                 let slice = format!("online-users_slice{k}");
                 let (target, meddling) = (*target, *meddling);
                 let of = Of::Users;
-                self.places.push(Place { target, meddling, of, slice, live: None, members, comer, older });
+                self.places.push(Place {
+                    target,
+                    meddling,
+                    of,
+                    slice,
+                    live: None,
+                    members,
+                    comer,
+                    older,
+                });
             }
         }
-        self.all_right_within(PATIENCE, "before anything happened").await;
+        self.all_right_within(PATIENCE, "before anything happened")
+            .await;
     }
 
-    /// Takes the backups that are restored later. Somebody leaves after that, so each is out of date by then.
+    /// Takes the backups that are restored later. Somebody leaves after that, so each is out of
+    /// date by then.
     async fn back_up_and_go_on(&self) {
         let mut leaving = Vec::new();
-        for place in self.places.iter().filter(|place| place.meddling == Meddling::RestoreOlder) {
+        for place in self
+            .places
+            .iter()
+            .filter(|place| place.meddling == Meddling::RestoreOlder)
+        {
             leaving.push(match &place.live {
                 Some(live) => self.worlds[0].viewer_in(&place.older, live).await,
                 None => self.worlds[0].viewer(&place.older).await,
             });
             until("the one who will leave is there", PATIENCE, async || {
                 let there = self.redis().members_of(&place.set()).await;
-                if there.contains(&place.older) { Ok(()) } else { Err(format!("{there:?}")) }
+                if there.contains(&place.older) {
+                    Ok(())
+                } else {
+                    Err(format!("{there:?}"))
+                }
             })
             .await;
             let key = place.key(&self.gateways);
-            assert_eq!(self.redis().meddle(&back_up(&key)).await, "backed up", "{key}");
+            assert_eq!(
+                self.redis().meddle(&back_up(&key)).await,
+                "backed up",
+                "{key}"
+            );
         }
         for viewer in leaving {
             viewer.close().await;
@@ -296,7 +358,11 @@ impl Trial {
             let mut wrong = Vec::new();
             for place in &self.places {
                 if let Err(why) = place.is_right(self.redis()).await {
-                    wrong.push(format!("{:?} {}: {why}", place.target, place.meddling.name()));
+                    wrong.push(format!(
+                        "{:?} {}: {why}",
+                        place.target,
+                        place.meddling.name()
+                    ));
                 }
             }
             if wrong.is_empty() {
@@ -321,21 +387,33 @@ impl Trial {
         for live in self.places.iter().filter_map(|place| place.live.as_ref()) {
             for (n, world) in self.worlds.iter().enumerate() {
                 let what = format!("the figures of {live} on gateway {n}");
-                until(&what, deadline.saturating_duration_since(Instant::now()), async || {
-                    let told = world.backend().live(live).await;
-                    same(json!([told["viewers"], told["fans"], told["quality"]]), right.clone())
-                })
+                until(
+                    &what,
+                    deadline.saturating_duration_since(Instant::now()),
+                    async || {
+                        let told = world.backend().live(live).await;
+                        same(
+                            json!([told["viewers"], told["fans"], told["quality"]]),
+                            right.clone(),
+                        )
+                    },
+                )
                 .await;
             }
         }
     }
 
-    /// Somebody comes to each place and leaves it again and again, each on another gateway. At last all have left.
+    /// Somebody comes to each place and leaves it again and again, each on another gateway. At last
+    /// all have left.
     async fn people_come_and_go_until(&self, over: &AtomicBool) {
         let mut comers = Vec::new();
         for (n, place) in self.places.iter().enumerate() {
             let world = &self.worlds[n % self.worlds.len()];
-            let here = if place.live.is_some() { Some(world.viewer(&place.comer).await) } else { None };
+            let here = if place.live.is_some() {
+                Some(world.viewer(&place.comer).await)
+            } else {
+                None
+            };
             comers.push(Comer { world, place, here });
         }
         while !over.load(Ordering::SeqCst) {
@@ -365,13 +443,15 @@ impl Trial {
     async fn drifted(&self, why: &str) -> f64 {
         let mut sum = 0.0;
         for world in &self.worlds {
-            sum += world.metric(&format!("rollcall_drift_members_total{{why=\"{why}\"}}")).await;
+            sum += world
+                .metric(&format!("rollcall_drift_members_total{{why=\"{why}\"}}"))
+                .await;
         }
         sum
     }
 
-    /// Everything happens at once. All of it is repaired, and in a quiet live nothing wrong is called exact for longer
-    /// than that may take.
+    /// Everything happens at once. All of it is repaired, and in a quiet live nothing wrong is
+    /// called exact for longer than that may take.
     async fn goes_on_till_repaired(self, pace: Pace) {
         self.back_up_and_go_on().await;
         let bound = bound(&self.worlds[0]);
@@ -382,12 +462,19 @@ impl Trial {
         let damage_and_repair = async {
             let meddled = Instant::now();
             self.meddle().await;
-            self.all_right_within(bound.saturating_sub(meddled.elapsed()), "after the foreign writes").await;
+            self.all_right_within(
+                bound.saturating_sub(meddled.elapsed()),
+                "after the foreign writes",
+            )
+            .await;
             over.store(true, Ordering::SeqCst);
         };
         match pace {
             Pace::Quiet => damage_and_repair.await,
-            Pace::Busy => drop(tokio::join!(self.people_come_and_go_until(&over), damage_and_repair)),
+            Pace::Busy => drop(tokio::join!(
+                self.people_come_and_go_until(&over),
+                damage_and_repair
+            )),
         }
         self.all_exact_within(bound).await;
         if pace == Pace::Quiet {
@@ -401,14 +488,20 @@ impl Trial {
         nothing_is_wrong(&self.redis().url(), bound).await;
         self.all_right_within(PATIENCE, "at rest").await;
         let [missing, stray] = [self.drifted("missing").await, self.drifted("stray").await];
-        assert!(missing >= 1.0 && stray >= 1.0, "what was lost is counted: {missing} missing, {stray} stray");
+        assert!(
+            missing >= 1.0 && stray >= 1.0,
+            "what was lost is counted: {missing} missing, {stray} stray"
+        );
     }
 }
 
 /// The first names that are in this slice of the users online.
 fn names_in_online_slice(k: u32, n: usize) -> Vec<String> {
     let names = (0..).map(|n| format!("o{n}"));
-    names.filter(|name| UserId::parse(name).unwrap().slice_index(ONLINE_SLICES) == k).take(n).collect()
+    names
+        .filter(|name| UserId::parse(name).unwrap().slice_index(ONLINE_SLICES) == k)
+        .take(n)
+        .collect()
 }
 
 /// Somebody who comes and goes.
@@ -509,7 +602,10 @@ fn names(crowd: &[Viewer]) -> BTreeSet<String> {
 }
 
 async fn fans_become(world: &World, crowd: &[Viewer]) {
-    until("the fans", bound(world), async || same(world.redis().fans("42").await, names(crowd))).await;
+    until("the fans", bound(world), async || {
+        same(world.redis().fans("42").await, names(crowd))
+    })
+    .await;
 }
 
 /// The size is what it should be after the leave, so only who looks at the members finds the loss.
@@ -519,7 +615,10 @@ async fn a_fan_who_was_removed_by_hand_comes_back_although_another_leaves() {
         let (here, there, mut crowd) = fans_on_two_gateways(20).await;
         for leaves in 1..=3 {
             let lost = crowd[leaves].user.clone();
-            assert_eq!(here.redis().ask(&["SREM", "online-fans:42", &lost]).await, 1);
+            assert_eq!(
+                here.redis().ask(&["SREM", "online-fans:42", &lost]).await,
+                1
+            );
             crowd.pop().unwrap().close().await;
             fans_become(&here, &crowd).await;
         }
@@ -563,7 +662,10 @@ async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes()
         let held = Target::Held.key(Of::Fans, "online-fans:42", &there.gateway_id().await);
         let before = redis.members_of(&held).await;
         redis.meddle(&Meddling::Swap.command(&held)).await;
-        until("the held set", bound(&here), async || same(redis.members_of(&held).await, before.clone())).await;
+        until("the held set", bound(&here), async || {
+            same(redis.members_of(&held).await, before.clone())
+        })
+        .await;
         fans_become(&here, &crowd).await;
         nothing_is_wrong(&redis.url(), PATIENCE).await;
     })
@@ -575,11 +677,20 @@ async fn a_fan_who_was_replaced_by_a_stranger_comes_back_and_the_stranger_goes()
 async fn a_fan_who_was_replaced_comes_back_among_a_thousand_too() {
     within_deadline(async {
         let (here, _there, crowd) = fans_on_two_gateways(1_000).await;
-        here.redis().meddle(&Meddling::Swap.command("online-fans:42")).await;
+        here.redis()
+            .meddle(&Meddling::Swap.command("online-fans:42"))
+            .await;
         until("the fans", bound(&here), async || {
             let there = here.redis().fans("42").await;
-            let wrong: Vec<_> = there.symmetric_difference(&names(&crowd)).cloned().collect();
-            if wrong.is_empty() { Ok(()) } else { Err(format!("wrong about {wrong:?}")) }
+            let wrong: Vec<_> = there
+                .symmetric_difference(&names(&crowd))
+                .cloned()
+                .collect();
+            if wrong.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("wrong about {wrong:?}"))
+            }
         })
         .await;
     })
@@ -588,7 +699,11 @@ async fn a_fan_who_was_replaced_comes_back_among_a_thousand_too() {
 
 /// In which live a user is, as a gateway says; nothing while a key is unreadable.
 async fn whereabouts(world: &World, user: &str) -> Value {
-    let said = world.backend().post("/v1/online/query", json!({"user_ids": [user]})).await.body;
+    let said = world
+        .backend()
+        .post("/v1/online/query", json!({"user_ids": [user]}))
+        .await
+        .body;
     json!([said["items"][0]["online"], said["items"][0]["live_id"]])
 }
 
@@ -607,7 +722,12 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
                 let world = if n % 2 == 0 { &here } else { &there };
                 people.push(world.viewer_in(name, &live).await);
             }
-            places.push((meddling, format!("{{online-users_slice{k}}}:lives"), live, names));
+            places.push((
+                meddling,
+                format!("{{online-users_slice{k}}}:lives"),
+                live,
+                names,
+            ));
         }
         let all_right = async || {
             let mut wrong = Vec::new();
@@ -619,7 +739,11 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
                     }
                 }
             }
-            if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+            if wrong.is_empty() {
+                Ok(())
+            } else {
+                Err(wrong.join("; "))
+            }
         };
         until("all are found", PATIENCE, &all_right).await;
         let (older, key, live, names) = places.last().unwrap();
@@ -627,7 +751,10 @@ async fn where_users_are_is_known_again_whatever_happens_to_the_key() {
         // The last one was not there yet when the backup was taken.
         people.pop().unwrap().close().await;
         until("the last one has left", PATIENCE, async || {
-            same(whereabouts(&here, names.last().unwrap()).await[0].clone(), json!(false))
+            same(
+                whereabouts(&here, names.last().unwrap()).await[0].clone(),
+                json!(false),
+            )
         })
         .await;
         here.redis().meddle(&back_up(key)).await;

@@ -1,7 +1,9 @@
-//! Random walks: another program writes into the keys of many lives and of the users online, while people join and
-//! leave all the while. Each write is repaired in time, and at rest everything is exact on every gateway.
+//! Random walks: another program writes into the keys of many lives and of the users online, while
+//! people join and leave all the while. Each write is repaired in time, and at rest everything is
+//! exact on every gateway.
 //!
-//! `STORIES_FOREIGN_WRITES` sets how many writes; from 200 on there are 50 lives. `STORIES_SEED` makes other walks.
+//! `STORIES_FOREIGN_WRITES` sets how many writes; from 200 on there are 50 lives. `STORIES_SEED`
+//! makes other walks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +56,9 @@ impl Set {
     /// Whether both lie in the same slice, and so have one fence.
     fn shares_slice(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Fans(live) | Self::Viewers(live), Self::Fans(other) | Self::Viewers(other)) => live == other,
+            (Self::Fans(live) | Self::Viewers(live), Self::Fans(other) | Self::Viewers(other)) => {
+                live == other
+            }
             _ => self == other,
         }
     }
@@ -140,8 +144,15 @@ impl Walk {
     async fn connects(&mut self, user: usize) {
         let gateway = self.any(self.worlds.len());
         let live = self.any(self.lives.len());
-        let viewer = self.worlds[gateway].viewer_in(&format!("u{user}"), &self.lives[live]).await;
-        self.people.push(Person { viewer, gateway, user, live: Some(live) });
+        let viewer = self.worlds[gateway]
+            .viewer_in(&format!("u{user}"), &self.lives[live])
+            .await;
+        self.people.push(Person {
+            viewer,
+            gateway,
+            user,
+            live: Some(live),
+        });
     }
 
     /// Somebody joins a live, or leaves it.
@@ -177,20 +188,29 @@ impl Walk {
     }
 
     fn people_in(&self, live: usize) -> impl Iterator<Item = &Person> {
-        self.people.iter().filter(move |person| person.live == Some(live))
+        self.people
+            .iter()
+            .filter(move |person| person.live == Some(live))
     }
 
     /// The viewers of a live and its fans.
     fn truth(&self, live: usize) -> (u64, u64) {
-        (self.users_in(live).len() as u64, self.fans_in(live).len() as u64)
+        (
+            self.users_in(live).len() as u64,
+            self.fans_in(live).len() as u64,
+        )
     }
 
     fn users_in(&self, live: usize) -> BTreeSet<String> {
-        self.people_in(live).map(|person| person.viewer.user.clone()).collect()
+        self.people_in(live)
+            .map(|person| person.viewer.user.clone())
+            .collect()
     }
 
     fn fans_in(&self, live: usize) -> BTreeSet<String> {
-        let fans = self.people_in(live).filter(|person| person.user < FOLLOWERS);
+        let fans = self
+            .people_in(live)
+            .filter(|person| person.user < FOLLOWERS);
         fans.map(|person| person.viewer.user.clone()).collect()
     }
 
@@ -200,7 +220,9 @@ impl Walk {
             Set::Viewers(live) => self.users_in(*live),
             Set::Online(k) => {
                 let users = self.people.iter().map(|person| person.viewer.user.clone());
-                users.filter(|user| UserId::parse(user).unwrap().slice_index(ONLINE_SLICES) == *k).collect()
+                users
+                    .filter(|user| UserId::parse(user).unwrap().slice_index(ONLINE_SLICES) == *k)
+                    .collect()
             }
         }
     }
@@ -232,7 +254,8 @@ impl Walk {
         }
     }
 
-    /// The other program writes something somewhere, unless what it wrote there before is not repaired yet.
+    /// The other program writes something somewhere, unless what it wrote there before is not
+    /// repaired yet.
     async fn writes(&mut self, number: usize) -> bool {
         let set = self.some_set();
         let (of, slice) = self.slice(&set);
@@ -246,17 +269,29 @@ impl Walk {
         };
         let meddling = target.meddlings()[self.any(target.meddlings().len())];
         let key = target.key(of, &slice, &self.gateways[gateway]);
-        if self.pending.iter().any(|written| written.set.shares_slice(&set)) || self.wanted(&set).is_empty() {
+        if self
+            .pending
+            .iter()
+            .any(|written| written.set.shares_slice(&set))
+            || self.wanted(&set).is_empty()
+        {
             return false;
         }
-        if meddling == Meddling::RestoreOlder && self.redis().ask(&["EXISTS", &backup_of(&key)]).await == 0 {
+        if meddling == Meddling::RestoreOlder
+            && self.redis().ask(&["EXISTS", &backup_of(&key)]).await == 0
+        {
             // It is restored when the walk comes here again.
             self.redis().meddle(&back_up(&key)).await;
             return false;
         }
         let done = self.redis().meddle(&meddling.command(&key)).await;
         let what = format!("{meddling:?} of {key}: {done}");
-        self.pending.push(Written { number, at: Instant::now(), what, set });
+        self.pending.push(Written {
+            number,
+            at: Instant::now(),
+            what,
+            set,
+        });
         true
     }
 
@@ -267,18 +302,28 @@ impl Walk {
         let wanted = self.wanted(set);
         let lately: BTreeSet<String> = match set {
             Set::Fans(live) | Set::Viewers(live) => {
-                let here = self.changed.iter().filter(|(_, changed, _)| changed == live);
+                let here = self
+                    .changed
+                    .iter()
+                    .filter(|(_, changed, _)| changed == live);
                 here.map(|(_, _, user)| format!("u{user}")).collect()
             }
             Set::Online(_) => BTreeSet::new(),
         };
-        let wrong: Vec<&String> = there.symmetric_difference(&wanted).filter(|user| !lately.contains(*user)).collect();
+        let wrong: Vec<&String> = there
+            .symmetric_difference(&wanted)
+            .filter(|user| !lately.contains(*user))
+            .collect();
         if !wrong.is_empty() {
             return Some(format!("{key} is wrong about {wrong:?}"));
         }
         let (of, slice) = self.slice(set);
-        let fence = self.redis().ask(&["TYPE", &Target::Fence.key(of, &slice, "")]).await;
-        (fence == "none" || fence == "list").then(|| format!("the fence of {slice} is of type {fence}"))
+        let fence = self
+            .redis()
+            .ask(&["TYPE", &Target::Fence.key(of, &slice, "")])
+            .await;
+        (fence == "none" || fence == "list")
+            .then(|| format!("the fence of {slice} is of type {fence}"))
     }
 
     /// Strikes off what is repaired, and fails if something took too long.
@@ -287,12 +332,21 @@ impl Walk {
         let mut left = Vec::new();
         for written in std::mem::take(&mut self.pending) {
             // What expires is gone only a moment later.
-            let wrong =
-                if written.at.elapsed() < LOOK { Some(String::new()) } else { self.wrong_with(&written.set).await };
+            let wrong = if written.at.elapsed() < LOOK {
+                Some(String::new())
+            } else {
+                self.wrong_with(&written.set).await
+            };
             let Some(wrong) = wrong else { continue };
-            let Written { number, at, what, .. } = &written;
+            let Written {
+                number, at, what, ..
+            } = &written;
             let took = at.elapsed();
-            assert!(took <= bound, "seed {}: write {number}, {what}: after {took:?}, {wrong}", self.seed);
+            assert!(
+                took <= bound,
+                "seed {}: write {number}, {what}: after {took:?}, {wrong}",
+                self.seed
+            );
             left.push(written);
         }
         self.pending = left;
@@ -308,12 +362,19 @@ impl Walk {
             }
             let (viewers, fans) = self.truth(live);
             for (n, world) in self.worlds.iter().enumerate() {
-                let what = format!("seed {seed}: the figures of {} on gateway {n} at rest", self.lives[live]);
-                until(&what, deadline.saturating_duration_since(Instant::now()), async || {
-                    let told = world.backend().live(&self.lives[live]).await;
-                    let told = json!([told["viewers"], told["fans"], told["quality"]]);
-                    same(told, json!([viewers, fans, "exact"]))
-                })
+                let what = format!(
+                    "seed {seed}: the figures of {} on gateway {n} at rest",
+                    self.lives[live]
+                );
+                until(
+                    &what,
+                    deadline.saturating_duration_since(Instant::now()),
+                    async || {
+                        let told = world.backend().live(&self.lives[live]).await;
+                        let told = json!([told["viewers"], told["fans"], told["quality"]]);
+                        same(told, json!([viewers, fans, "exact"]))
+                    },
+                )
                 .await;
             }
         }
@@ -325,9 +386,11 @@ impl Walk {
     async fn becomes_right(&self, set: &Set, deadline: Instant) {
         let key = self.key(set);
         let what = format!("seed {}: {key} at rest", self.seed);
-        until(&what, deadline.saturating_duration_since(Instant::now()), async || {
-            same(self.redis().members_of(&key).await, self.wanted(set))
-        })
+        until(
+            &what,
+            deadline.saturating_duration_since(Instant::now()),
+            async || same(self.redis().members_of(&key).await, self.wanted(set)),
+        )
         .await;
     }
 
@@ -352,7 +415,10 @@ async fn walk(gateways: usize, n: u64) {
     let story = walks(gateways, seed, writes, lives);
     let deadline = Duration::from_secs(60) + PATIENCE_PER_WRITE * writes as u32;
     let ended = tokio::time::timeout(deadline, Box::pin(story)).await;
-    assert!(ended.is_ok(), "seed {seed}: the walk did not end in {deadline:?}");
+    assert!(
+        ended.is_ok(),
+        "seed {seed}: the walk did not end in {deadline:?}"
+    );
 }
 
 async fn walks(gateways: usize, seed: u64, writes: usize, lives: usize) {
@@ -382,8 +448,15 @@ async fn walks(gateways: usize, seed: u64, writes: usize, lives: usize) {
     walk.comes_to_rest().await;
     let bound = bound(&walk.worlds[0]);
     for (live, witness) in &witnesses {
-        let lie = witness.longest_lie(&walk.truths[*live], TOLD).filter(|lie| lie.span > bound);
-        assert!(lie.is_none(), "seed {seed}: {}: {}", witness.place, lie.unwrap());
+        let lie = witness
+            .longest_lie(&walk.truths[*live], TOLD)
+            .filter(|lie| lie.span > bound);
+        assert!(
+            lie.is_none(),
+            "seed {seed}: {}: {}",
+            witness.place,
+            lie.unwrap()
+        );
     }
     walk.tidies().await;
     nothing_is_wrong(&walk.redis().url(), PATIENCE).await;

@@ -1,5 +1,5 @@
-//! A viewer who asks is told which of the people whom they follow are in the live with them: at once, and on change,
-//! through whichever gateway those people come and go.
+//! A viewer who asks is told which of the people whom they follow are in the live with them: at
+//! once, and on change, through whichever gateway those people come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +28,9 @@ fn users(names: &[&str]) -> BTreeSet<String> {
 
 /// Joins a live and asks for the friends there.
 async fn asks(viewer: &mut Viewer, live: &str) {
-    viewer.say(json!({"type": "join", "live_id": live, "friends": true})).await;
+    viewer
+        .say(json!({"type": "join", "live_id": live, "friends": true}))
+        .await;
     viewer.expect("joined").await;
 }
 
@@ -43,10 +45,18 @@ async fn asker(world: &World, user: &str, live: &str, follows: &[&str]) -> Viewe
 }
 
 fn shown(message: &Value) -> BTreeSet<String> {
-    let shown: Vec<&str> = message["user_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    let shown: Vec<&str> = message["user_ids"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_str().unwrap())
+        .collect();
     assert!(shown.is_sorted() && shown.len() <= 20, "{message}");
     let count = message["count"].as_u64().unwrap() as usize;
-    assert!(count == shown.len() || (shown.len() == 20 && count > 20), "{message}");
+    assert!(
+        count == shown.len() || (shown.len() == 20 && count > 20),
+        "{message}"
+    );
     shown.into_iter().map(str::to_owned).collect()
 }
 
@@ -55,7 +65,12 @@ async fn sees(viewer: &mut Viewer, live: &str, friends: &[&str]) -> Value {
     sees_within(viewer, live, &users(friends), PATIENCE).await
 }
 
-async fn sees_within(viewer: &mut Viewer, live: &str, wanted: &BTreeSet<String>, within: Duration) -> Value {
+async fn sees_within(
+    viewer: &mut Viewer,
+    live: &str,
+    wanted: &BTreeSet<String>,
+    within: Duration,
+) -> Value {
     let deadline = Instant::now() + within;
     let mut last = Value::Null;
     while let Some((_, message)) = viewer.hear_kind("friends", deadline).await {
@@ -239,7 +254,7 @@ on_redis! {
     }
 }
 
-// ------------------------------------------------------------------------------------------------- a random history
+// -------------------------------------------------------------------------------- a random history
 
 const PEOPLE: usize = 12;
 const ASKERS: [&str; 3] = ["a0", "a1", "a2"];
@@ -260,19 +275,33 @@ impl History {
     }
 
     async fn step(&mut self) {
-        let (person, gateway) = (format!("p{}", self.any(PEOPLE)), self.any(self.worlds.len()));
+        let (person, gateway) = (
+            format!("p{}", self.any(PEOPLE)),
+            self.any(self.worlds.len()),
+        );
         let asker = ASKERS[self.any(ASKERS.len())];
         let at = (!self.people.is_empty()).then(|| self.any(self.people.len()));
         match (self.any(100), at) {
             (0..35, _) if self.people.len() < 24 => {
-                self.people.push((gateway, self.worlds[gateway].viewer_in(&person, "42").await));
+                self.people
+                    .push((gateway, self.worlds[gateway].viewer_in(&person, "42").await));
             }
             (35..60, Some(at)) => self.people.swap_remove(at).1.close().await,
             (60..68, Some(at)) => self.people.swap_remove(at).1.vanish(),
             (68..74, Some(at)) => drop(self.people[at].1.ask(json!({"type": "leave"})).await),
-            (74..80, Some(at)) => drop(self.people[at].1.ask(json!({"type": "join", "live_id": "42"})).await),
+            (74..80, Some(at)) => drop(
+                self.people[at]
+                    .1
+                    .ask(json!({"type": "join", "live_id": "42"}))
+                    .await,
+            ),
             (80..88, _) => self.worlds[gateway].backend().follow(asker, &person).await,
-            (88..94, _) => self.worlds[gateway].backend().unfollow(asker, &person).await,
+            (88..94, _) => {
+                self.worlds[gateway]
+                    .backend()
+                    .unfollow(asker, &person)
+                    .await
+            }
             (94..97, _) => {
                 // An asker comes back, perhaps through another gateway.
                 let at = self.any(self.askers.len());
@@ -291,7 +320,9 @@ impl History {
     /// Takes in what the askers heard.
     async fn listen(&mut self) {
         for (_, asker) in &mut self.askers {
-            while let Some((_, message)) = asker.hear_kind("friends", Instant::now() + Duration::from_millis(20)).await
+            while let Some((_, message)) = asker
+                .hear_kind("friends", Instant::now() + Duration::from_millis(20))
+                .await
             {
                 self.told.insert(asker.user.clone(), shown(&message));
             }
@@ -305,9 +336,19 @@ impl History {
             self.listen().await;
             let mut wanted = BTreeMap::new();
             for asker in ASKERS {
-                let sets = ["ZINTER", "2", &format!("following:{asker}"), "{online-fans:42}:viewers"];
+                let sets = [
+                    "ZINTER",
+                    "2",
+                    &format!("following:{asker}"),
+                    "{online-fans:42}:viewers",
+                ];
                 let both = self.worlds[0].redis().ask(&sets).await;
-                let both = both.as_array().unwrap().iter().map(|user| user.as_str().unwrap().to_owned()).collect();
+                let both = both
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|user| user.as_str().unwrap().to_owned())
+                    .collect();
                 wanted.insert(asker.to_owned(), both);
             }
             let there: BTreeSet<String> = self
@@ -321,7 +362,11 @@ impl History {
             if self.told == wanted && stored == there {
                 return;
             }
-            assert!(Instant::now() < deadline, "told {:?}, in Redis {wanted:?}; {stored:?}, {there:?}", self.told);
+            assert!(
+                Instant::now() < deadline,
+                "told {:?}, in Redis {wanted:?}; {stored:?}, {there:?}",
+                self.told
+            );
         }
     }
 }
@@ -339,10 +384,19 @@ async fn history(seed: u64) {
     worlds[0].open("42").await;
     let mut askers = Vec::new();
     for (n, user) in ASKERS.iter().enumerate() {
-        askers.push((n % 2, asker(&worlds[n % 2], user, "42", &["p1", "p2"]).await));
+        askers.push((
+            n % 2,
+            asker(&worlds[n % 2], user, "42", &["p1", "p2"]).await,
+        ));
     }
     let rng = StdRng::seed_from_u64(seed);
-    let mut history = History { rng, worlds, people: Vec::new(), askers, told: BTreeMap::new() };
+    let mut history = History {
+        rng,
+        worlds,
+        people: Vec::new(),
+        askers,
+        told: BTreeMap::new(),
+    };
     let timeout = history.worlds[0].config.timeout;
     for _ in 0..2 {
         for _ in 0..STEPS {
@@ -381,6 +435,9 @@ async fn a_random_history_ends_with_the_intersection_of_the_sets_2() {
 
 /// The seed of a history. Set `STORIES_SEED` in the environment for others.
 fn seed(n: u64) -> u64 {
-    let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
+    let base: u64 = std::env::var("STORIES_SEED")
+        .ok()
+        .and_then(|base| base.parse().ok())
+        .unwrap_or(0);
     base + n
 }

@@ -19,8 +19,13 @@ const PER_SOCKET: usize = 20;
 const AT_ONCE: usize = 8;
 
 fn word(rng: &mut StdRng) -> String {
-    let words = ["type", "join", "live_id", "42", "\u{0}", "{", "}", "\"", "\\", "[", ":", ",", "null", "é", "\n", "*"];
-    (0..rng.random_range(0..12)).map(|_| *words.choose(rng).unwrap()).collect()
+    let words = [
+        "type", "join", "live_id", "42", "\u{0}", "{", "}", "\"", "\\", "[", ":", ",", "null", "é",
+        "\n", "*",
+    ];
+    (0..rng.random_range(0..12))
+        .map(|_| *words.choose(rng).unwrap())
+        .collect()
 }
 
 /// A frame that no client should send; now and then one that is almost right.
@@ -33,9 +38,20 @@ fn garbage(rng: &mut StdRng) -> Message {
             Message::binary(bytes)
         }
         2 => {
-            let types = ["join", "leave", "watch", "unwatch", "open", "close", "heartbeat", "refresh", ""];
+            let types = [
+                "join",
+                "leave",
+                "watch",
+                "unwatch",
+                "open",
+                "close",
+                "heartbeat",
+                "refresh",
+                "",
+            ];
             Message::text(
-                json!({"type": types.choose(rng).unwrap(), "live_id": word(rng), "id": word(rng)}).to_string(),
+                json!({"type": types.choose(rng).unwrap(), "live_id": word(rng), "id": word(rng)})
+                    .to_string(),
             )
         }
         3 => Message::text(json!({"type": word(rng), word(rng): word(rng)}).to_string()),

@@ -1,4 +1,5 @@
-//! Several gateways on one Redis show the same figures, whatever is lost between them and whichever of them dies.
+//! Several gateways on one Redis show the same figures, whatever is lost between them and whichever
+//! of them dies.
 
 use std::time::Duration;
 
@@ -15,11 +16,17 @@ use crate::support::world::World;
 /// The viewers and fans of a live as a gateway's API reports them.
 async fn figures(world: &World, live: &str) -> (u64, u64) {
     let live = world.backend().live(live).await;
-    (live["viewers"].as_u64().unwrap(), live["fans"].as_u64().unwrap())
+    (
+        live["viewers"].as_u64().unwrap(),
+        live["fans"].as_u64().unwrap(),
+    )
 }
 
 async fn figures_become(world: &World, live: &str, wanted: (u64, u64), within: Duration) {
-    until("the figures", within, || async { same(figures(world, live).await, wanted) }).await;
+    until("the figures", within, || async {
+        same(figures(world, live).await, wanted)
+    })
+    .await;
 }
 
 on_redis! {
@@ -182,7 +189,9 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         here.crowd_follows("u", 3).await;
         let there = World::beside(redis.clone(), |_| ()).await;
         // Nobody may use any channel from now on, so every message is lost, both ways.
-        redis.ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
+        redis
+            .ask(&["ACL", "SETUSER", "default", "resetchannels"])
+            .await;
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let _here = here.crowd("u", 2, "42").await;
         here.fans_become("42", &["u0", "u1"]).await;
@@ -220,15 +229,30 @@ async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
         dashboard.sees(viewers(5), fans(2)).await;
         doomed.process().kill();
         let killed = Instant::now();
-        dashboard.sees_that("no viewers", |counts| counts.number("viewers") == 0).await;
+        dashboard
+            .sees_that("no viewers", |counts| counts.number("viewers") == 0)
+            .await;
         let took = killed.elapsed();
         let lease = other.config.lease;
-        assert!(took < lease + Duration::from_secs(1) + SLACK, "after {took:?}");
-        assert!(took > lease - other.config.lease_refresh * 2, "it might have come back until then: {took:?}");
-        // Its viewers may be on their way to another gateway, so for a while the count is not exact.
-        assert!(dashboard.log.iter().any(|c| c.json["quality"] == "partial"), "{}", dashboard.seen());
+        assert!(
+            took < lease + Duration::from_secs(1) + SLACK,
+            "after {took:?}"
+        );
+        assert!(
+            took > lease - other.config.lease_refresh * 2,
+            "it might have come back until then: {took:?}"
+        );
+        // Its viewers may be on their way to another gateway, so for a while the count is not
+        // exact.
+        assert!(
+            dashboard.log.iter().any(|c| c.json["quality"] == "partial"),
+            "{}",
+            dashboard.seen()
+        );
         dashboard
-            .sees_that("all gone, and exact", |c| c.are(viewers(0), fans(0)) && c.json["quality"] == "exact")
+            .sees_that("all gone, and exact", |c| {
+                c.are(viewers(0), fans(0)) && c.json["quality"] == "exact"
+            })
             .await;
     })
     .await;
@@ -281,7 +305,10 @@ async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
         let here = World::beside(redis.clone(), |_| ()).await;
         let link = Link::to(redis.addr()).await;
         let url = link.url();
-        let away = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
+        let away = World::beside(redis, |config| {
+            config.redis = Some(rollcall::base::secret::Secret::new(url))
+        })
+        .await;
         here.open("42").await;
         let _crowd = away.crowd("a", 4, "42").await;
         let mut dashboard = here.dashboard("42").await;
@@ -323,7 +350,8 @@ on_redis! {
     }
 }
 
-/// A gateway whose first renewal is refused, as when the node of the leases is away, sees no peer and makes no entry.
+/// A gateway whose first renewal is refused, as when the node of the leases is away, sees no peer
+/// and makes no entry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_gets_no_lease_is_not_ready_and_its_counts_are_partial() {
     within_deadline(async {
@@ -334,7 +362,10 @@ async fn a_gateway_that_gets_no_lease_is_not_ready_and_its_counts_are_partial() 
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees_quality("partial").await;
         world.readyz_becomes(503).await;
-        assert_eq!(world.backend().get("/readyz").await.is(503).body["wrong"], json!(["no_lease"]));
+        assert_eq!(
+            world.backend().get("/readyz").await.is(503).body["wrong"],
+            json!(["no_lease"])
+        );
         world.redis().ask(&["DEL", "rollcall:leases"]).await;
         dashboard.sees_quality("exact").await;
         world.readyz_becomes(200).await;

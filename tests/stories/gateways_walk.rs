@@ -1,5 +1,6 @@
-//! Random walks of users over three gateways: two devices, switches between lives and gateways, leaves, lost networks,
-//! lost messages. Once all is quiet, every gateway shows the same figures, and the right ones.
+//! Random walks of users over three gateways: two devices, switches between lives and gateways,
+//! leaves, lost networks, lost messages. Once all is quiet, every gateway shows the same figures,
+//! and the right ones.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,12 +38,22 @@ impl Walk {
     }
 
     async fn step(&mut self) {
-        let at = if self.people.is_empty() { None } else { Some(self.any(self.people.len())) };
+        let at = if self.people.is_empty() {
+            None
+        } else {
+            Some(self.any(self.people.len()))
+        };
         let live = LIVES[self.any(2)];
         match (self.any(100), at) {
             (0..40, _) if self.people.len() < SOCKETS => self.comes(live).await,
-            // A switch to another live, or to another gateway. The user arrives there before leaving here.
-            (40..55, Some(at)) => drop(self.people[at].1.ask(json!({"type": "join", "live_id": live})).await),
+            // A switch to another live, or to another gateway. The user arrives there before
+            // leaving here.
+            (40..55, Some(at)) => drop(
+                self.people[at]
+                    .1
+                    .ask(json!({"type": "join", "live_id": live}))
+                    .await,
+            ),
             (55..65, Some(at)) => {
                 self.comes(live).await;
                 self.people.swap_remove(at).1.close().await;
@@ -50,8 +61,15 @@ impl Walk {
             (65..72, Some(at)) => drop(self.people[at].1.ask(json!({"type": "leave"})).await),
             (72..86, Some(at)) => self.people.swap_remove(at).1.close().await,
             (86..93, Some(at)) => self.people.swap_remove(at).1.vanish(),
-            (93..98, _) => tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..60))).await,
-            (98..100, _) => drop(self.worlds[0].redis().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await),
+            (93..98, _) => {
+                tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..60))).await
+            }
+            (98..100, _) => drop(
+                self.worlds[0]
+                    .redis()
+                    .ask(&["CLIENT", "KILL", "TYPE", "pubsub"])
+                    .await,
+            ),
             _ => {}
         }
     }
@@ -65,7 +83,10 @@ impl Walk {
 
     /// The viewers of a live and its fans; each user counts once.
     fn truth(&self, live: &str) -> (u64, u64) {
-        let here = self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
+        let here = self
+            .people
+            .iter()
+            .filter(|(_, person)| person.seat.as_deref() == Some(live));
         let viewers: BTreeSet<_> = here.map(|(_, person)| &person.user).collect();
         let follows = |user: &str| user[1..].parse::<usize>().unwrap() < FOLLOWERS;
         let fans = viewers.iter().filter(|user| follows(user)).count();
@@ -75,21 +96,37 @@ impl Walk {
     async fn is_exact_everywhere(&self, dashboards: &mut [(&str, Dashboard)]) {
         let config = &self.worlds[0].config;
         // A user who vanished stays for `timeout`, and the next refresh makes up for lost messages.
-        let deadline = Instant::now() + config.timeout + config.lease_refresh + Duration::from_secs(1) + SLACK;
+        let deadline =
+            Instant::now() + config.timeout + config.lease_refresh + Duration::from_secs(1) + SLACK;
         for live in LIVES {
             let truth = self.truth(live);
             for (n, world) in self.worlds.iter().enumerate() {
                 let what = format!("viewers and fans of {live} on gateway {n}");
-                until(&what, deadline.saturating_duration_since(Instant::now()), || async {
-                    let told = world.backend().live(live).await;
-                    same((told["viewers"].as_u64().unwrap(), told["fans"].as_u64().unwrap()), truth)
-                })
+                until(
+                    &what,
+                    deadline.saturating_duration_since(Instant::now()),
+                    || async {
+                        let told = world.backend().live(live).await;
+                        same(
+                            (
+                                told["viewers"].as_u64().unwrap(),
+                                told["fans"].as_u64().unwrap(),
+                            ),
+                            truth,
+                        )
+                    },
+                )
                 .await;
             }
-            for (_, dashboard) in dashboards.iter_mut().filter(|(watched, _)| *watched == live) {
+            for (_, dashboard) in dashboards
+                .iter_mut()
+                .filter(|(watched, _)| *watched == live)
+            {
                 // After a lost connection the figures are in doubt for a moment.
                 let (viewers, fans) = (viewers(truth.0), fans(truth.1));
-                let is_true = |counts: &Counts| counts.are(viewers, fans) && counts.json["quality"] == "exact";
+                let is_true = |counts: &Counts| {
+                    counts.are(viewers, fans) && counts.json["quality"] == "exact"
+                };
                 dashboard.sees_that("the exact figures", is_true).await;
             }
         }
@@ -98,7 +135,10 @@ impl Walk {
 
 async fn walk(n: u64) {
     // Set `STORIES_SEED` in the environment for other walks.
-    let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
+    let base: u64 = std::env::var("STORIES_SEED")
+        .ok()
+        .and_then(|base| base.parse().ok())
+        .unwrap_or(0);
     let seed = base + n;
     println!("seed {seed}");
     let first = World::on_redis(|config| {
@@ -106,8 +146,16 @@ async fn walk(n: u64) {
         config.message_rate = 0;
     })
     .await;
-    let worlds = vec![first.another_gateway().await, first.another_gateway().await, first];
-    let mut walk = Walk { rng: StdRng::seed_from_u64(seed), worlds, people: Vec::new() };
+    let worlds = vec![
+        first.another_gateway().await,
+        first.another_gateway().await,
+        first,
+    ];
+    let mut walk = Walk {
+        rng: StdRng::seed_from_u64(seed),
+        worlds,
+        people: Vec::new(),
+    };
     walk.worlds[0].crowd_follows("u", FOLLOWERS).await;
     let mut dashboards = Vec::new();
     for live in LIVES {
@@ -138,7 +186,8 @@ async fn on_three_gateways_2() {
     within_deadline(walk(2)).await;
 }
 
-/// A gateway that sends messages without having a lease counts only until the next look at the leases.
+/// A gateway that sends messages without having a lease counts only until the next look at the
+/// leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_of_gateways_that_never_were_do_not_stay() {
     within_deadline(async {

@@ -15,7 +15,8 @@ use crate::support::world::World;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Writes `start`, then one byte now and then, until the gateway ends the connection. Returns how long that took.
+/// Writes `start`, then one byte now and then, until the gateway ends the connection. Returns how
+/// long that took.
 async fn cut_after(world: &World, start: &str) -> Duration {
     let mut tcp = TcpStream::connect(world.addr).await.unwrap();
     let begun = Instant::now();
@@ -54,10 +55,20 @@ async fn refused(world: &World, path: &str, headers: &[(&str, &str)]) -> (u16, s
     match Socket::connect(world.addr, path, headers).await {
         Ok(_) => panic!("{path} was let in"),
         Err(Error::Http(answer)) => {
-            let kind = answer.headers().get("content-type").map(|v| v.to_str().unwrap().to_owned());
-            assert_eq!(kind.as_deref(), Some("application/problem+json"), "{path}: {answer:?}");
+            let kind = answer
+                .headers()
+                .get("content-type")
+                .map(|v| v.to_str().unwrap().to_owned());
+            assert_eq!(
+                kind.as_deref(),
+                Some("application/problem+json"),
+                "{path}: {answer:?}"
+            );
             let body = answer.body().as_deref().unwrap_or_default();
-            (answer.status().as_u16(), serde_json::from_slice(body).unwrap_or_default())
+            (
+                answer.status().as_u16(),
+                serde_json::from_slice(body).unwrap_or_default(),
+            )
         }
         Err(error) => panic!("{path} was refused without an HTTP answer: {error}"),
     }

@@ -1,5 +1,5 @@
-//! Any frame is a heartbeat: text, a Ping, or the Pong that answers the server's Ping. A plain client that only answers
-//! Pings stays present with no code.
+//! Any frame is a heartbeat: text, a Ping, or the Pong that answers the server's Ping. A plain
+//! client that only answers Pings stays present with no code.
 
 use serde_json::json;
 use tokio::time::Instant;

@@ -17,9 +17,22 @@ const STEP: u64 = 10_000;
 
 /// The history of a live; its points are checked to be in order, one a bucket.
 async fn history(world: &World, live: &str, query: &str) -> Value {
-    let history = world.backend().get(&format!("/v1/lives/{live}/history{query}")).await.is(200).body;
-    let at: Vec<u64> = history["items"].as_array().unwrap().iter().map(|point| point["at"].as_u64().unwrap()).collect();
-    assert!(at.is_sorted_by(|one, other| one < other) && at.iter().all(|at| at % STEP == 0), "{history}");
+    let history = world
+        .backend()
+        .get(&format!("/v1/lives/{live}/history{query}"))
+        .await
+        .is(200)
+        .body;
+    let at: Vec<u64> = history["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| point["at"].as_u64().unwrap())
+        .collect();
+    assert!(
+        at.is_sorted_by(|one, other| one < other) && at.iter().all(|at| at % STEP == 0),
+        "{history}"
+    );
     history
 }
 
@@ -29,10 +42,17 @@ fn figures(point: &Value) -> [u64; 4] {
 
 /// Waits until the last point has these viewers, fans, joins and leaves.
 async fn history_ends_with(world: &World, live: &str, last: [u64; 4]) {
-    until("the history has the figures", EVERY + SLACK * 2, async || {
-        let history = history(world, live, "").await;
-        same(history["items"].as_array().unwrap().last().map(figures), Some(last))
-    })
+    until(
+        "the history has the figures",
+        EVERY + SLACK * 2,
+        async || {
+            let history = history(world, live, "").await;
+            same(
+                history["items"].as_array().unwrap().last().map(figures),
+                Some(last),
+            )
+        },
+    )
     .await;
 }
 
@@ -123,7 +143,8 @@ on_redis! {
     async fn a_short_history_takes_little_memory(world) {
         world.open("42").await;
         let stream = format!("{{live:42}}:history@{}", world.epoch("42").await);
-        // Redis and this test have one clock. Two writes, 5 s apart, fit into what is left of the bucket.
+        // Redis and this test have one clock. Two writes, 5 s apart, fit into what is left of the
+        // bucket.
         until("a bucket begins", Duration::from_millis(STEP) + SLACK, async || {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
             if since.as_millis() as u64 % STEP < 2_000 { Ok(()) } else { Err("not yet") }
@@ -169,28 +190,47 @@ async fn what_a_killed_gateway_counted_stays() {
         let world = World::beside(redis.clone(), |_| ()).await;
         let mut dashboard = world.dashboard("42").await;
         let mut crowd = doomed.crowd("d", 4, "42").await;
-        dashboard.sees_that("all are there", |counts| counts.number("viewers") == 4).await;
+        dashboard
+            .sees_that("all are there", |counts| counts.number("viewers") == 4)
+            .await;
         crowd.remove(0).close().await;
         let _here = world.crowd("h", 2, "42").await;
-        let totals = |counts: &crate::support::dashboard::Counts| (counts.number("joins"), counts.number("leaves"));
-        dashboard.sees_that("all who came", |counts| totals(counts) == (6, 1)).await;
+        let totals = |counts: &crate::support::dashboard::Counts| {
+            (counts.number("joins"), counts.number("leaves"))
+        };
+        dashboard
+            .sees_that("all who came", |counts| totals(counts) == (6, 1))
+            .await;
         until("all are counted", PATIENCE, async || {
-            same(redis.ask(&["PFCOUNT", "{online-fans:42}:uniques"]).await, json!(6))
+            same(
+                redis.ask(&["PFCOUNT", "{online-fans:42}:uniques"]).await,
+                json!(6),
+            )
         })
         .await;
         doomed.process().kill();
-        dashboard.sees_that("the dead one's viewers are gone", |counts| counts.number("viewers") == 2).await;
+        dashboard
+            .sees_that("the dead one's viewers are gone", |counts| {
+                counts.number("viewers") == 2
+            })
+            .await;
         assert_eq!(totals(dashboard.log.last().unwrap()), (6, 4));
         history_ends_with(&world, "42", [2, 0, 6, 4]).await;
         let late = World::beside(redis.clone(), |_| ()).await;
         let mut fresh = late.dashboard("42").await;
         assert_eq!(totals(&fresh.log[0]), (6, 4));
         let _one_more = world.viewer_in("h2", "42").await;
-        fresh.sees_that("one more came", |counts| totals(counts) == (7, 4)).await;
+        fresh
+            .sees_that("one more came", |counts| totals(counts) == (7, 4))
+            .await;
         let closed = world.backend().close("42").await;
         assert_eq!(closed["state"], "closed");
         let summary = late.backend().live("42").await["summary"].clone();
-        assert_eq!((&summary["joins"], &summary["unique_viewers"]), (&json!(7), &json!(7)), "{summary}");
+        assert_eq!(
+            (&summary["joins"], &summary["unique_viewers"]),
+            (&json!(7), &json!(7)),
+            "{summary}"
+        );
         assert_eq!(summary["peak_viewers"], json!(5), "{summary}");
     })
     .await;
@@ -300,13 +340,19 @@ async fn a_gateway_that_is_late_writes_nothing_after_the_close() {
         late.process().freeze();
         let world = World::beside(redis.clone(), |_| ()).await;
         world.backend().close("42").await;
-        let before = (history(&world, "42", "").await, world.backend().live("42").await["summary"].clone());
+        let before = (
+            history(&world, "42", "").await,
+            world.backend().live("42").await["summary"].clone(),
+        );
         let keys = world.redis().keys("{live:42}:*").await;
         assert!(keys.iter().all(|key| key.contains(":history@")), "{keys:?}");
         late.process().thaw();
         throughout("nothing is written", EVERY + SLACK, async || {
             same(world.redis().keys("{live:42}:*").await, keys.clone())?;
-            let now = (history(&world, "42", "").await, world.backend().live("42").await["summary"].clone());
+            let now = (
+                history(&world, "42", "").await,
+                world.backend().live("42").await["summary"].clone(),
+            );
             same(now, before.clone())
         })
         .await;
@@ -314,8 +360,15 @@ async fn a_gateway_that_is_late_writes_nothing_after_the_close() {
         world.open("42").await;
         let _viewer = world.viewer_in("n0", "42").await;
         history_ends_with(&world, "42", [1, 0, 1, 0]).await;
-        let ttl = redis.ask(&["TTL", keys.first().unwrap()]).await.as_i64().unwrap();
-        assert!((1..=30 * 24 * 3_600).contains(&ttl), "the former history expires: {ttl}");
+        let ttl = redis
+            .ask(&["TTL", keys.first().unwrap()])
+            .await
+            .as_i64()
+            .unwrap();
+        assert!(
+            (1..=30 * 24 * 3_600).contains(&ttl),
+            "the former history expires: {ttl}"
+        );
     })
     .await;
 }

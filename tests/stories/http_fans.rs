@@ -42,7 +42,11 @@ on_both_stores! {
 }
 
 async fn is_online(world: &World, user: &str, online: bool) {
-    let answer = world.backend().get(&format!("/v1/lives/42/fans/{user}")).await.is(200);
+    let answer = world
+        .backend()
+        .get(&format!("/v1/lives/42/fans/{user}"))
+        .await
+        .is(200);
     assert_eq!(answer.body, json!({"online": online}), "{user}");
 }
 

@@ -11,7 +11,12 @@ async fn listed(world: &World, path: &str, limit: usize) -> Vec<String> {
     let items: Vec<Value> = world.backend().list(path, limit).await;
     items
         .iter()
-        .map(|item| item["user_id"].as_str().unwrap_or_else(|| panic!("no user_id: {item}")).to_owned())
+        .map(|item| {
+            item["user_id"]
+                .as_str()
+                .unwrap_or_else(|| panic!("no user_id: {item}"))
+                .to_owned()
+        })
         .collect()
 }
 

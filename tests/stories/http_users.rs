@@ -12,11 +12,22 @@ use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
 async fn put(world: &World, user: &str, login: &str) -> Answer {
-    world.backend().put(&format!("/v1/users/{user}"), json!({"login": login, "name": format!("{user} itself")})).await
+    world
+        .backend()
+        .put(
+            &format!("/v1/users/{user}"),
+            json!({"login": login, "name": format!("{user} itself")}),
+        )
+        .await
 }
 
 async fn user(world: &World, user: &str) -> Value {
-    world.backend().get(&format!("/v1/users/{user}")).await.is(200).body
+    world
+        .backend()
+        .get(&format!("/v1/users/{user}"))
+        .await
+        .is(200)
+        .body
 }
 
 on_both_stores! {
@@ -147,20 +158,27 @@ on_both_stores! {
     }
 }
 
-/// Sets what the gateways' user may touch: what the document says, or all of that but the followers.
+/// Sets what the gateways' user may touch: what the document says, or all of that but the
+/// followers.
 async fn allow(redis: &Redis, followers: bool) {
     let mut rule = acl_rules().swap_remove(0);
     rule.retain(|word| followers || word != "~followers:*");
-    redis.ask(&rule.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    redis
+        .ask(&rule.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
 }
 
 async fn ends(redis: &Redis) -> (bool, bool) {
     let is_there = |end: &Value| end.is_string();
     let following = redis.ask(&["ZSCORE", "following:u1", "s1"]).await;
-    (is_there(&following), is_there(&redis.ask(&["ZSCORE", "followers:s1", "u1"]).await))
+    (
+        is_there(&following),
+        is_there(&redis.ask(&["ZSCORE", "followers:s1", "u1"]).await),
+    )
 }
 
-/// The second write of a change is refused, and then the gateway dies: another one finishes the change.
+/// The second write of a change is refused, and then the gateway dies: another one finishes the
+/// change.
 async fn is_finished_after_a_kill(follow: bool) {
     let redis = Redis::start().await;
     allow(&redis, true).await;
@@ -168,8 +186,19 @@ async fn is_finished_after_a_kill(follow: bool) {
     let path = "/v1/users/u1/following/s1";
     if !follow {
         dies.backend().follow("u1", "s1").await;
-        // An unfollow writes the followers first: another gateway's rule keeps it from the other end.
-        redis.ask(&["ACL", "SETUSER", "rollcall", "resetkeys", "~rollcall:*", "~followers:*", "~lives"]).await;
+        // An unfollow writes the followers first: another gateway's rule keeps it from the other
+        // end.
+        redis
+            .ask(&[
+                "ACL",
+                "SETUSER",
+                "rollcall",
+                "resetkeys",
+                "~rollcall:*",
+                "~followers:*",
+                "~lives",
+            ])
+            .await;
         dies.backend().delete(path).await.problem(503);
         assert_eq!(ends(&redis).await, (true, false));
     } else {
@@ -180,11 +209,20 @@ async fn is_finished_after_a_kill(follow: bool) {
     dies.process().kill();
     allow(&redis, true).await;
     let lives = World::beside(redis.clone(), |_| {}).await;
-    until("both ends say the same", PATIENCE * 2, async || same(ends(&redis).await, (follow, follow))).await;
+    until("both ends say the same", PATIENCE * 2, async || {
+        same(ends(&redis).await, (follow, follow))
+    })
+    .await;
     let followers = user(&lives, "s1").await["followers"].clone();
     let following = user(&lives, "u1").await["following"].clone();
-    assert_eq!((followers, following), (json!(u64::from(follow)), json!(u64::from(follow))));
-    until("the note is gone", PATIENCE, async || same(redis.keys("rollcall:changes:*").await.len(), 0)).await;
+    assert_eq!(
+        (followers, following),
+        (json!(u64::from(follow)), json!(u64::from(follow)))
+    );
+    until("the note is gone", PATIENCE, async || {
+        same(redis.keys("rollcall:changes:*").await.len(), 0)
+    })
+    .await;
     lives.stop().await;
 }
 
@@ -228,23 +266,38 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         let kinds = async |code, more: &[&str]| -> Vec<String> {
             let report = audit(&redis.url(), code, &[&["--users"], more].concat()).await;
             let kinds = report["findings"].as_array().unwrap().iter();
-            let mut kinds: Vec<String> = kinds.map(|finding| finding["kind"].as_str().unwrap().to_owned()).collect();
+            let mut kinds: Vec<String> = kinds
+                .map(|finding| finding["kind"].as_str().unwrap().to_owned())
+                .collect();
             kinds.sort_unstable();
             kinds
         };
         assert_eq!(kinds(0, &[]).await, [""; 0]);
-        redis.ask(&["ZADD", "following:u1", "7", "s2", "8", "s3"]).await;
+        redis
+            .ask(&["ZADD", "following:u1", "7", "s2", "8", "s3"])
+            .await;
         redis.ask(&["ZADD", "followers:s4", "9", "u9"]).await;
         redis.ask(&["HSET", "users", "cid", "u2"]).await;
         redis.ask(&["HDEL", "users", "ann"]).await;
-        redis.ask(&["ZADD", "statuses:feed:u1", "7", "s1~42@7"]).await;
-        let wanted = ["half_follow", "half_follow", "stale_login", "stale_status", "unclaimed_login"];
+        redis
+            .ask(&["ZADD", "statuses:feed:u1", "7", "s1~42@7"])
+            .await;
+        let wanted = [
+            "half_follow",
+            "half_follow",
+            "stale_login",
+            "stale_status",
+            "unclaimed_login",
+        ];
         assert_eq!(kinds(1, &[]).await, wanted);
         // It takes long where the graph is large, so it is done only where it is asked for.
         assert_eq!(audit(&redis.url(), 0, &[]).await["findings"], json!([]));
         assert_eq!(kinds(0, &["--fix"]).await, [""; 0]);
-        for (key, member, at) in [("followers:s2", "u1", "7"), ("followers:s3", "u1", "8"), ("following:u9", "s4", "9")]
-        {
+        for (key, member, at) in [
+            ("followers:s2", "u1", "7"),
+            ("followers:s3", "u1", "8"),
+            ("following:u9", "s4", "9"),
+        ] {
             assert_eq!(redis.ask(&["ZSCORE", key, member]).await, at, "{key}");
         }
         assert_eq!(redis.ask(&["EXISTS", "statuses:feed:u1"]).await, 0);
@@ -257,7 +310,15 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
             redis.ask(&["SET", key, "x"]).await;
         }
         redis.ask(&["ZADD", "followers:s7", "9", "u7"]).await;
-        assert_eq!(kinds(1, &[]).await, ["half_follow", "unreadable_key", "unreadable_key", "unreadable_key"]);
+        assert_eq!(
+            kinds(1, &[]).await,
+            [
+                "half_follow",
+                "unreadable_key",
+                "unreadable_key",
+                "unreadable_key"
+            ]
+        );
         world.stop().await;
     })
     .await;
@@ -274,17 +335,28 @@ async fn an_audit_finds_a_change_that_was_left_and_leaves_it_to_the_gateways() {
         redis.ask(&["HSET", &key, "u1 s1", "1000 follow"]).await;
         let report = audit(&redis.url(), 1, &["--fix"]).await;
         let found = &report["findings"][0];
-        assert_eq!((&found["kind"], &found["key"]), (&json!("unfinished_change"), &json!(key)), "{report}");
-        assert_eq!(found["gateways_repair_it"], "within twice --check-every", "{report}");
+        assert_eq!(
+            (&found["kind"], &found["key"]),
+            (&json!("unfinished_change"), &json!(key)),
+            "{report}"
+        );
+        assert_eq!(
+            found["gateways_repair_it"], "within twice --check-every",
+            "{report}"
+        );
         let world = World::at(&redis.url()).await;
-        until("the gateway finishes it", PATIENCE, async || same(redis.ask(&["EXISTS", &key]).await, json!(0))).await;
+        until("the gateway finishes it", PATIENCE, async || {
+            same(redis.ask(&["EXISTS", &key]).await, json!(0))
+        })
+        .await;
         assert_eq!(redis.ask(&["ZSCORE", "followers:s1", "u1"]).await, "7");
         world.stop().await;
     })
     .await;
 }
 
-/// The login is claimed and its profile was not written: the login is free again, and the user has no profile.
+/// The login is claimed and its profile was not written: the login is free again, and the user has
+/// no profile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_whose_gateway_dies_half_way_is_free_again() {
     within_deadline(async {
@@ -293,7 +365,9 @@ async fn a_login_whose_gateway_dies_half_way_is_free_again() {
         let mut dies = World::program_as(redis.clone(), "rollcall:secret").await;
         let mut rule = acl_rules().swap_remove(0);
         rule.retain(|word| word != "~user:*");
-        redis.ask(&rule.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        redis
+            .ask(&rule.iter().map(String::as_str).collect::<Vec<_>>())
+            .await;
         put(&dies, "u1", "ann").await.problem(503);
         assert_eq!(redis.ask(&["HGET", "users", "ann"]).await, "u1");
         dies.process().kill();

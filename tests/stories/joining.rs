@@ -10,7 +10,12 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 
 fn fields(message: &Value) -> BTreeSet<&str> {
-    message.as_object().unwrap().keys().map(String::as_str).collect()
+    message
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
 }
 
 on_both_stores! {
@@ -65,7 +70,8 @@ on_both_stores! {
     async fn fan_is_null_until_the_first_check_has_answered(world) {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
-        // The client sends join and heartbeat together, so the gateway acknowledges before any flush can ask the store.
+        // The client sends join and heartbeat together, so the gateway acknowledges before any
+        // flush can ask the store.
         viewer.say(json!({"type": "join", "live_id": "42"})).await;
         let first = viewer.heartbeat_json().await;
         assert!(first["fan"].is_null() || first["fan"] == false, "{first}");

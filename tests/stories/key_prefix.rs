@@ -1,5 +1,5 @@
-//! Two installations on one Redis, each with a prefix of its own, have lives and users of the same ids and see nothing
-//! of each other.
+//! Two installations on one Redis, each with a prefix of its own, have lives and users of the same
+//! ids and see nothing of each other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,7 +34,12 @@ fn is_of_the_platform(key: &str) -> bool {
 /// The live as a gateway's API shows it.
 async fn shown(world: &World) -> Value {
     let live = world.backend().live("42").await;
-    json!([live["state"], live["streamer_id"], live["viewers"], live["fans"]])
+    json!([
+        live["state"],
+        live["streamer_id"],
+        live["viewers"],
+        live["fans"]
+    ])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,10 +54,19 @@ async fn what_one_installation_does_leaves_the_other_alone() {
             ours[0].backend().follow(user, "s1").await;
         }
         theirs[0].backend().follow("u0", "s2").await;
-        let mut here = [ours[0].viewer_in("u0", "42").await, ours[1].viewer_in("u1", "42").await];
-        let mut there = [theirs[0].viewer_in("u0", "42").await, theirs[1].viewer_in("u9", "42").await];
+        let mut here = [
+            ours[0].viewer_in("u0", "42").await,
+            ours[1].viewer_in("u1", "42").await,
+        ];
+        let mut there = [
+            theirs[0].viewer_in("u0", "42").await,
+            theirs[1].viewer_in("u9", "42").await,
+        ];
         let third = theirs[1].viewer_in("u8", "42").await;
-        let mut dashboards = [ours[1].dashboard("42").await, theirs[1].dashboard("42").await];
+        let mut dashboards = [
+            ours[1].dashboard("42").await,
+            theirs[1].dashboard("42").await,
+        ];
         dashboards[0].sees(viewers(2), fans(2)).await;
         dashboards[1].sees(viewers(3), fans(1)).await;
         third.close().await;
@@ -65,9 +79,18 @@ async fn what_one_installation_does_leaves_the_other_alone() {
         here[1].expect("closed").await;
         let wanted = json!(["open", "s2", 2, 1]);
         let span = theirs[0].config.check_every + theirs[0].sweep_bound();
-        let is_as_it_was =
-            || async { same([shown(&theirs[0]).await, shown(&theirs[1]).await], [wanted.clone(), wanted.clone()]) };
-        until("both gateways know that the third left", PATIENCE, is_as_it_was).await;
+        let is_as_it_was = || async {
+            same(
+                [shown(&theirs[0]).await, shown(&theirs[1]).await],
+                [wanted.clone(), wanted.clone()],
+            )
+        };
+        until(
+            "both gateways know that the third left",
+            PATIENCE,
+            is_as_it_was,
+        )
+        .await;
         throughout("the other live stays as it is", span, is_as_it_was).await;
         for viewer in &mut there {
             viewer.heartbeat().await;
@@ -77,12 +100,18 @@ async fn what_one_installation_does_leaves_the_other_alone() {
         let keys: BTreeSet<String> = redis.keys("*").await;
         assert!(keys.iter().all(|key| key.starts_with("app:")), "{keys:?}");
         let of_the_live = |key: &&String| key.contains("42") && !is_of_the_platform(key);
-        let mut ours_left: Vec<&String> =
-            keys.iter().filter(of_the_live).filter(|key| !key.starts_with("app:eu:")).collect();
+        let mut ours_left: Vec<&String> = keys
+            .iter()
+            .filter(of_the_live)
+            .filter(|key| !key.starts_with("app:eu:"))
+            .collect();
         // How its figures moved outlasts the close, if there was time to write anything.
         ours_left.retain(|key| !key.starts_with("app:{app:live:42}:history@"));
         assert_eq!(ours_left, ["app:live:42", "app:{app:online-fans:42}:fence"]);
-        assert_eq!(redis.ask(&["SMEMBERS", "app:eu:online-fans:42"]).await, json!(["u0"]));
+        assert_eq!(
+            redis.ask(&["SMEMBERS", "app:eu:online-fans:42"]).await,
+            json!(["u0"])
+        );
         for (prefix, lives) in PREFIXES.into_iter().zip([0, 1]) {
             let report = audit(&redis.url(), 0, &["--key-prefix", prefix]).await;
             assert_eq!(report["lives"].as_array().unwrap().len(), lives, "{report}");
@@ -118,16 +147,32 @@ async fn an_installation_on_a_cluster_touches_nothing_but_its_own_keys() {
         assert_eq!(report["lives"][0]["fans"], 6, "{report}");
         worlds[1].backend().close("42").await;
         crowd[0].expect("closed").await;
-        until("only the record and the fences are left", PATIENCE, || async {
-            let keys: String = cluster.nodes.iter().map(|node| node.cli(&["KEYS", "*42*"]) + "\n").collect();
-            let mut of_the_live = keys.lines().filter(|key| !key.is_empty() && !is_of_the_platform(key));
-            // How its figures moved outlasts the close, if there was time to write anything.
-            let stays = |key: &str| key.ends_with(":fence") || key.starts_with("app:{app:live:42}:history@");
-            let other = of_the_live.find(|key| *key != "app:live:42" && !stays(key));
-            other.map_or(Ok(()), |key| Err(key.to_owned()))
-        })
+        until(
+            "only the record and the fences are left",
+            PATIENCE,
+            || async {
+                let keys: String = cluster
+                    .nodes
+                    .iter()
+                    .map(|node| node.cli(&["KEYS", "*42*"]) + "\n")
+                    .collect();
+                let mut of_the_live = keys
+                    .lines()
+                    .filter(|key| !key.is_empty() && !is_of_the_platform(key));
+                // How its figures moved outlasts the close, if there was time to write anything.
+                let stays = |key: &str| {
+                    key.ends_with(":fence") || key.starts_with("app:{app:live:42}:history@")
+                };
+                let other = of_the_live.find(|key| *key != "app:live:42" && !stays(key));
+                other.map_or(Ok(()), |key| Err(key.to_owned()))
+            },
+        )
         .await;
-        let refused: Vec<String> = cluster.nodes.iter().map(|node| node.cli(&["ACL", "LOG"])).collect();
+        let refused: Vec<String> = cluster
+            .nodes
+            .iter()
+            .map(|node| node.cli(&["ACL", "LOG"]))
+            .collect();
         assert!(refused.iter().all(String::is_empty), "{refused:?}");
     })
     .await;

@@ -1,5 +1,5 @@
-//! A viewer who leaves or closes the socket is gone at once. A viewer who loses the network stays until `timeout`, and
-//! is gone soon after.
+//! A viewer who leaves or closes the socket is gone at once. A viewer who loses the network stays
+//! until `timeout`, and is gone soon after.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::support::stores::on_both_stores;
 use crate::support::wait::SLACK;
 use crate::support::world::World;
 
-/// How much earlier than `timeout` a viewer may go: the story starts its clock before the gateway does.
+/// How much earlier than `timeout` a viewer may go: the story starts its clock before the gateway
+/// does.
 const EARLY: Duration = Duration::from_millis(250);
 
 async fn with_three_fans(world: &World) -> Vec<crate::support::viewer::Viewer> {

@@ -1,5 +1,5 @@
-//! `rollcall lives` shows people and scripts which lives are open, once or again and again. Nothing that a gateway says
-//! does anything to the terminal.
+//! `rollcall lives` shows people and scripts which lives are open, once or again and again. Nothing
+//! that a gateway says does anything to the terminal.
 
 use std::process::{Command, Output, Stdio};
 
@@ -22,7 +22,9 @@ use crate::support::world::World;
 async fn lives(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
     command.arg("lives").args(args);
-    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap()
 }
 
 fn said(out: &Output) -> String {
@@ -37,7 +39,11 @@ async fn listed(gateway: &str, more: &[&str]) -> Vec<(String, u64, u64)> {
     let live = |line: &str| {
         let live: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
         let figure = |name: &str| live[name].as_u64().unwrap();
-        (live["live_id"].as_str().unwrap().to_owned(), figure("viewers"), figure("fans"))
+        (
+            live["live_id"].as_str().unwrap().to_owned(),
+            figure("viewers"),
+            figure("fans"),
+        )
     };
     lines.lines().map(live).collect()
 }
@@ -79,21 +85,34 @@ struct Watch {
 impl Watch {
     fn of(gateways: &[&str]) -> Self {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_rollcall"));
-        command.args(["lives", "--watch", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .args(["lives", "--watch", "1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         for gateway in gateways {
             command.args(["--gateway", gateway]);
         }
         let mut program = command.spawn().unwrap();
         let tables = BufReader::new(program.stdout.take().unwrap()).lines();
         let complaints = BufReader::new(program.stderr.take().unwrap()).lines();
-        Self { program, tables, complaints }
+        Self {
+            program,
+            tables,
+            complaints,
+        }
     }
 
     /// The next table, from its time to the empty line after it.
     async fn table(&mut self) -> Vec<String> {
         let mut table: Vec<String> = Vec::new();
         loop {
-            let line = self.tables.next_line().await.unwrap().expect("another line");
+            let line = self
+                .tables
+                .next_line()
+                .await
+                .unwrap()
+                .expect("another line");
             // Between the totals and the rows there is an empty line, too.
             let is_end = line.is_empty() && (table.len() > 2 || table[1].starts_with("0 lives"));
             if is_end {
@@ -121,7 +140,10 @@ async fn who_watches_reads_a_table_with_its_time_again_and_again() {
         world.open("live-of-s1").await;
         let second = watch.table().await;
         assert_eq!(second[1..3], ["1 live, 0 viewers, 0 fans", ""]);
-        assert!(second[3].starts_with("live ") && second[4].starts_with("live-of-s1 "), "{second:?}");
+        assert!(
+            second[3].starts_with("live ") && second[4].starts_with("live-of-s1 "),
+            "{second:?}"
+        );
         let time = |table: &[String]| humantime::parse_rfc3339(&table[0]).expect("a time");
         assert!(time(&second) > time(&first), "{first:?} {second:?}");
         assert_eq!(watch.leave().await, (Some(0), None));
@@ -139,7 +161,10 @@ async fn who_watches_is_told_that_no_gateway_answers_and_sees_the_lives_when_one
         let nobody = format!("http://127.0.0.1:{}", free_port());
         let mut watch = Watch::of(&[&nobody, &format!("http://{}", link.addr())]);
         let complaint = watch.complaints.next_line().await.unwrap().unwrap();
-        assert!(complaint.contains(&format!("{} does not tell the lives", link.addr())), "{complaint}");
+        assert!(
+            complaint.contains(&format!("{} does not tell the lives", link.addr())),
+            "{complaint}"
+        );
         link.heal();
         let table = watch.table().await;
         assert!(table[4].starts_with("live-of-s1 "), "{table:?}");
@@ -154,7 +179,10 @@ async fn impostor(status: &'static str, body: String) -> String {
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close", body.len());
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close",
+                body.len()
+            );
             let answer = format!("{head}\r\n\r\n{body}");
             tokio::spawn(async move {
                 let _ = stream.read(&mut [0; 4096]).await;
@@ -207,12 +235,20 @@ async fn a_gateway_that_does_not_tell_is_named_with_its_reason() {
                 let out = lives(&[view, "--gateway", gateway]).await;
                 assert_eq!(out.status.code(), Some(69), "{}", said(&out));
                 let why = String::from_utf8(out.stderr).unwrap();
-                assert!(out.stdout.is_empty() && why.contains(words) && why.contains(gateway), "{words}: {why}");
+                assert!(
+                    out.stdout.is_empty() && why.contains(words) && why.contains(gateway),
+                    "{words}: {why}"
+                );
                 assert_eq!(why.lines().count(), 1, "{why}");
             }
             let alive = format!("http://{}", world.addr);
             let out = lives(&["--once", "--gateway", gateway, "--gateway", &alive]).await;
-            assert_eq!(out.status.code(), Some(0), "the next one is asked: {}", said(&out));
+            assert_eq!(
+                out.status.code(),
+                Some(0),
+                "the next one is asked: {}",
+                said(&out)
+            );
         }
     })
     .await;
@@ -228,7 +264,14 @@ async fn a_gateway_with_keys_is_asked_with_one_over_tls() {
             folder.path().join(name).display().to_string()
         };
         let digest = |key: &str| HEXLOWER.encode(&Sha256::digest(key));
-        let keys = file("keys", &format!("look read {}\nact moderate {}\n", digest(KEY), digest("another")));
+        let keys = file(
+            "keys",
+            &format!(
+                "look read {}\nact moderate {}\n",
+                digest(KEY),
+                digest("another")
+            ),
+        );
         let secret = file("secret", &"s".repeat(32));
         let world = World::on_redis(|config| {
             config.auth = AuthMode::Jwt;
@@ -240,23 +283,69 @@ async fn a_gateway_with_keys_is_asked_with_one_over_tls() {
         let ca = certificates.ca().display().to_string();
         let plain = format!("http://{}", world.addr);
         let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
-        let (key, wrong, weak) = (file("key", &format!("{KEY}\n")), file("wrong", "stranger"), file("weak", "another"));
+        let (key, wrong, weak) = (
+            file("key", &format!("{KEY}\n")),
+            file("wrong", "stranger"),
+            file("weak", "another"),
+        );
         let asks: [(&[&str], i32, &str); 9] = [
             (&["--gateway", &plain, "--api-key-file", &key], 0, "0 lives"),
-            (&["--gateway", &secure, "--gateway-ca", &ca, "--api-key-file", &key], 0, "0 lives"),
-            (&["--gateway", &plain], 64, "the gateway wants an API key; name a file"),
-            (&["--gateway", &plain, "--api-key-file", &wrong], 64, "the gateway does not know this API key"),
-            (&["--gateway", &plain, "--api-key-file", &weak], 64, "the API key may not read"),
-            (&["--gateway", &plain, "--api-key-file", "/nowhere"], 64, "--api-key-file: cannot be read"),
-            (&["--gateway", &plain, "--api-key-file", "/nowhere"], 64, "(/nowhere)"),
-            (&["--gateway", &secure, "--api-key-file", &key], 69, "certificate is not trusted"),
-            (&["--gateway", &secure, "--api-key-file", &key], 69, "--gateway-ca FILE"),
+            (
+                &[
+                    "--gateway",
+                    &secure,
+                    "--gateway-ca",
+                    &ca,
+                    "--api-key-file",
+                    &key,
+                ],
+                0,
+                "0 lives",
+            ),
+            (
+                &["--gateway", &plain],
+                64,
+                "the gateway wants an API key; name a file",
+            ),
+            (
+                &["--gateway", &plain, "--api-key-file", &wrong],
+                64,
+                "the gateway does not know this API key",
+            ),
+            (
+                &["--gateway", &plain, "--api-key-file", &weak],
+                64,
+                "the API key may not read",
+            ),
+            (
+                &["--gateway", &plain, "--api-key-file", "/nowhere"],
+                64,
+                "--api-key-file: cannot be read",
+            ),
+            (
+                &["--gateway", &plain, "--api-key-file", "/nowhere"],
+                64,
+                "(/nowhere)",
+            ),
+            (
+                &["--gateway", &secure, "--api-key-file", &key],
+                69,
+                "certificate is not trusted",
+            ),
+            (
+                &["--gateway", &secure, "--api-key-file", &key],
+                69,
+                "--gateway-ca FILE",
+            ),
         ];
         for (args, code, words) in asks {
             let out = lives(&[&["--once"], args].concat()).await;
             let text = said(&out);
             assert_eq!(out.status.code(), Some(code), "{args:?}: {text}");
-            assert!(text.contains(words) && !text.contains(KEY), "{words}: {text}");
+            assert!(
+                text.contains(words) && !text.contains(KEY),
+                "{words}: {text}"
+            );
         }
     })
     .await;

@@ -1,4 +1,5 @@
-//! What an operator reads in the log of the real program, and how the operator changes it while the program runs.
+//! What an operator reads in the log of the real program, and how the operator changes it while the
+//! program runs.
 
 use std::time::Duration;
 
@@ -14,11 +15,16 @@ use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::timings;
 
 async fn logs(api: &Backend, filter: &str) -> Value {
-    api.put("/v1/gateway/log", json!({"filter": filter})).await.is(200).body
+    api.put("/v1/gateway/log", json!({"filter": filter}))
+        .await
+        .is(200)
+        .body
 }
 
 async fn viewer(program: &Program, user: &str) -> Viewer {
-    let (socket, _) = Socket::connect(program.addr, &format!("/ws?user_id={user}"), &[]).await.unwrap();
+    let (socket, _) = Socket::connect(program.addr, &format!("/ws?user_id={user}"), &[])
+        .await
+        .unwrap();
     Viewer::greeted(user, socket).await
 }
 
@@ -26,7 +32,9 @@ async fn viewer(program: &Program, user: &str) -> Viewer {
 async fn line_with(program: &Program, words: &[&str]) -> String {
     until(&format!("a line with {words:?}"), PATIENCE, async || {
         let said = program.said();
-        let found = said.lines().find(|line| words.iter().all(|word| line.contains(word)));
+        let found = said
+            .lines()
+            .find(|line| words.iter().all(|word| line.contains(word)));
         found.map(str::to_owned).ok_or(said)
     })
     .await
@@ -40,15 +48,24 @@ async fn every_line_of_a_socket_has_the_session_that_its_client_was_told() {
         api.open("42", "s1").await;
         let quiet = viewer(&program, "u1").await;
         quiet.close().await;
-        assert!(!program.said().contains("socket opened"), "nobody asked for it: {}", program.said());
+        assert!(
+            !program.said().contains("socket opened"),
+            "nobody asked for it: {}",
+            program.said()
+        );
 
         logs(&api, "info,rollcall::session=debug").await;
         let mut sessions = Vec::new();
         for user in ["u2", "u3"] {
             let mut viewer = viewer(&program, user).await;
-            let session = viewer.welcome["session_id"].as_str().expect("a session id").to_owned();
+            let session = viewer.welcome["session_id"]
+                .as_str()
+                .expect("a session id")
+                .to_owned();
             viewer.join("42").await;
-            viewer.is_refused(json!({"type": "dance"}), "unknown_type").await;
+            viewer
+                .is_refused(json!({"type": "dance"}), "unknown_type")
+                .await;
             viewer.leave().await;
             viewer.close().await;
             line_with(&program, &["socket closed", &session]).await;
@@ -57,17 +74,44 @@ async fn every_line_of_a_socket_has_the_session_that_its_client_was_told() {
         assert_ne!(sessions[0].1, sessions[1].1);
         let said = program.said();
         for (user, session) in &sessions {
-            let of_session: Vec<_> = said.lines().filter(|line| line.contains(session.as_str())).collect();
-            for words in ["socket opened", "joined", "unknown_type", "left", "socket closed"] {
-                assert_eq!(of_session.iter().filter(|line| line.contains(words)).count(), 1, "{words}: {said}");
+            let of_session: Vec<_> = said
+                .lines()
+                .filter(|line| line.contains(session.as_str()))
+                .collect();
+            for words in [
+                "socket opened",
+                "joined",
+                "unknown_type",
+                "left",
+                "socket closed",
+            ] {
+                assert_eq!(
+                    of_session
+                        .iter()
+                        .filter(|line| line.contains(words))
+                        .count(),
+                    1,
+                    "{words}: {said}"
+                );
             }
-            assert!(of_session.iter().all(|line| line.contains(&format!("user_id={user}"))), "{said}");
+            assert!(
+                of_session
+                    .iter()
+                    .all(|line| line.contains(&format!("user_id={user}"))),
+                "{said}"
+            );
         }
         // A machine that stands still is told of, too.
-        let of_sockets =
-            said.lines().filter(|line| line.contains("rollcall::session:") && !line.contains("stood still"));
+        let of_sockets = said
+            .lines()
+            .filter(|line| line.contains("rollcall::session:") && !line.contains("stood still"));
         for line in of_sockets {
-            assert!(sessions.iter().any(|(_, session)| line.contains(session.as_str())), "of no session: {line}");
+            assert!(
+                sessions
+                    .iter()
+                    .any(|(_, session)| line.contains(session.as_str())),
+                "of no session: {line}"
+            );
         }
     })
     .await;
@@ -82,14 +126,22 @@ async fn one_socket_alone_can_be_followed() {
         let mut followed = viewer(&program, "u1").await;
         let mut other = viewer(&program, "u2").await;
         let session = followed.welcome["session_id"].as_str().unwrap().to_owned();
-        logs(&api, &format!("info,[socket{{session_id={session}}}]=debug")).await;
+        logs(
+            &api,
+            &format!("info,[socket{{session_id={session}}}]=debug"),
+        )
+        .await;
         other.join("42").await;
         other.close().await;
         followed.join("42").await;
         followed.close().await;
         line_with(&program, &["socket closed", &session]).await;
         let said = program.said();
-        assert_eq!(said.lines().filter(|line| line.contains("joined")).count(), 1, "{said}");
+        assert_eq!(
+            said.lines().filter(|line| line.contains("joined")).count(),
+            1,
+            "{said}"
+        );
         assert!(!said.contains("user_id=u2"), "{said}");
     })
     .await;
@@ -101,7 +153,10 @@ async fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
         let program = Program::start_with(&timings(), &["--log", "warn"]).await;
         let api = Backend::at(program.addr);
         let at_start = api.get("/v1/gateway/log").await.is(200).body;
-        assert_eq!((&at_start["filter"], &at_start["for_s"]), (&json!("warn"), &json!(null)));
+        assert_eq!(
+            (&at_start["filter"], &at_start["for_s"]),
+            (&json!("warn"), &json!(null))
+        );
         let wish = json!({"filter": "info,rollcall::edge=debug", "for_s": 2});
         let changed = api.put("/v1/gateway/log", wish).await.is(200).body;
         assert_eq!(
@@ -112,7 +167,10 @@ async fn the_filter_of_the_start_comes_back_after_the_time_asked_for() {
         line_with(&program, &["request answered", "route=\"/v1/gateway/log\""]).await;
         until("the filter of the start is back", PATIENCE, async || {
             let now = api.get("/v1/gateway/log").await.is(200).body;
-            same((now["filter"].clone(), now["for_s"].clone()), (json!("warn"), json!(null)))
+            same(
+                (now["filter"].clone(), now["for_s"].clone()),
+                (json!("warn"), json!(null)),
+            )
         })
         .await;
         line_with(&program, &["the log filter of the start is back"]).await;
@@ -135,9 +193,16 @@ async fn a_filter_that_cannot_be_read_is_a_problem_and_changes_nothing() {
             json!({"filter": "info", "for_s": 0}),
             json!({"filter": "info", "for_s": 86_401}),
         ] {
-            assert_eq!(api.put("/v1/gateway/log", body.clone()).await.problem(400), "bad_message", "{body}");
+            assert_eq!(
+                api.put("/v1/gateway/log", body.clone()).await.problem(400),
+                "bad_message",
+                "{body}"
+            );
         }
-        assert_eq!(api.get("/v1/gateway/log").await.is(200).body["filter"], "info");
+        assert_eq!(
+            api.get("/v1/gateway/log").await.is(200).body["filter"],
+            "info"
+        );
     })
     .await;
 }
@@ -150,20 +215,35 @@ async fn the_lines_of_a_request_have_its_id_as_text_and_as_json() {
             let api = Backend::at(program.addr);
             api.open("42", "s1").await;
             // A removal goes on in a task of its own.
-            api.send_named(Method::DELETE, "/v1/lives/42/viewers/u1", None, Some("remove-it")).await.is(200);
+            api.send_named(
+                Method::DELETE,
+                "/v1/lives/42/viewers/u1",
+                None,
+                Some("remove-it"),
+            )
+            .await
+            .is(200);
             let line = line_with(&program, &["a user was removed", "remove-it"]).await;
             logs(&api, "info,rollcall::edge=debug").await;
-            api.send_named(Method::GET, "/nothing", None, Some("find-me")).await.is(404);
+            api.send_named(Method::GET, "/nothing", None, Some("find-me"))
+                .await
+                .is(404);
             let answered = line_with(&program, &["request answered", "find-me"]).await;
             if format == "json" {
                 for line in [line, answered] {
                     let line: Value = serde_json::from_str(&line).unwrap();
                     let request = &line["spans"][0];
                     assert_eq!(request["name"], "request", "{line}");
-                    assert!(["remove-it", "find-me"].contains(&request["request_id"].as_str().unwrap()), "{line}");
+                    assert!(
+                        ["remove-it", "find-me"].contains(&request["request_id"].as_str().unwrap()),
+                        "{line}"
+                    );
                 }
                 for line in program.said().lines() {
-                    assert!(serde_json::from_str::<Value>(line).is_ok(), "no JSON: {line}");
+                    assert!(
+                        serde_json::from_str::<Value>(line).is_ok(),
+                        "no JSON: {line}"
+                    );
                 }
             }
         }
@@ -183,13 +263,30 @@ async fn a_flood_of_lines_is_sampled_and_what_was_left_out_is_told() {
         program.terminate();
         program.exit(PATIENCE + Duration::from_secs(8)).await;
         let said = program.said();
-        let written = said.lines().filter(|line| line.contains("request answered")).count();
-        let left_out = said.lines().filter(|line| line.contains("too many lines of one kind"));
-        let left_out =
-            left_out.filter_map(|line| line.split("left_out=").nth(1)?.split(' ').next()?.parse::<usize>().ok());
+        let written = said
+            .lines()
+            .filter(|line| line.contains("request answered"))
+            .count();
+        let left_out = said
+            .lines()
+            .filter(|line| line.contains("too many lines of one kind"));
+        let left_out = left_out.filter_map(|line| {
+            line.split("left_out=")
+                .nth(1)?
+                .split(' ')
+                .next()?
+                .parse::<usize>()
+                .ok()
+        });
         let left_out: usize = left_out.sum();
-        assert!((10..400).contains(&written) && left_out > 50, "{written} written, {left_out} left out: {said}");
-        assert!(written + left_out >= 500, "{written} written, {left_out} left out");
+        assert!(
+            (10..400).contains(&written) && left_out > 50,
+            "{written} written, {left_out} left out: {said}"
+        );
+        assert!(
+            written + left_out >= 500,
+            "{written} written, {left_out} left out"
+        );
     })
     .await;
 }

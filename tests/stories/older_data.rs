@@ -1,5 +1,6 @@
-//! Redis returns with older data, or with none. Gateways know better than Redis who is there, so no figure that is too
-//! high or too low is called exact, all is right again soon, and a peak is what it was, for good.
+//! Redis returns with older data, or with none. Gateways know better than Redis who is there, so no
+//! figure that is too high or too low is called exact, all is right again soon, and a peak is what
+//! it was, for good.
 
 use std::time::Duration;
 
@@ -66,7 +67,12 @@ impl Ten {
             move_on.push(there.viewer_in(user, LIVE).await);
         }
         shows(&[&here, &there], 10, 6, PATIENCE).await;
-        Self { here, there, stay, move_on }
+        Self {
+            here,
+            there,
+            stay,
+            move_on,
+        }
     }
 
     /// The second gateway stops, and a new one takes its place and its viewers.
@@ -82,7 +88,11 @@ impl Ten {
     }
 
     async fn move_to(&mut self, new: World) {
-        let users: Vec<String> = self.move_on.iter().map(|viewer| viewer.user.clone()).collect();
+        let users: Vec<String> = self
+            .move_on
+            .iter()
+            .map(|viewer| viewer.user.clone())
+            .collect();
         // They leave before they come back, so that nobody ever counts twice.
         for viewer in self.move_on.drain(..) {
             viewer.close().await;
@@ -99,9 +109,15 @@ impl Ten {
         [&self.here, &self.there]
     }
 
-    /// The whole event: from its begin on nothing but the truth is called exact, at last everything is right, and the
-    /// closed live has the true peak.
-    async fn stays_honest(self, viewers: u64, fans: u64, noticed_after: Duration, event: impl AsyncFnOnce()) {
+    /// The whole event: from its begin on nothing but the truth is called exact, at last everything
+    /// is right, and the closed live has the true peak.
+    async fn stays_honest(
+        self,
+        viewers: u64,
+        fans: u64,
+        noticed_after: Duration,
+        event: impl AsyncFnOnce(),
+    ) {
         let mut witnesses = Vec::new();
         for world in self.gateways() {
             witnesses.push(Witness::asks(world, LIVE));
@@ -113,19 +129,34 @@ impl Ten {
         shows(&self.gateways(), viewers, fans, SETTLED).await;
         let settled = returned.elapsed();
         sleep(AFTERMATH).await;
-        shows(&self.gateways(), viewers, fans, SETTLED.saturating_sub(settled)).await;
-        let seen = |witness: &Witness| witness.anything_else_called_exact(viewers, fans, began + noticed_after);
+        shows(
+            &self.gateways(),
+            viewers,
+            fans,
+            SETTLED.saturating_sub(settled),
+        )
+        .await;
+        let seen = |witness: &Witness| {
+            witness.anything_else_called_exact(viewers, fans, began + noticed_after)
+        };
         let mut wrong: Vec<String> = witnesses.iter().filter_map(seen).collect();
         drop(witnesses);
         if let Some(redis) = &self.here.redis {
-            until("the fans", PATIENCE, async || same(redis.card(LIVE).await, fans)).await;
+            until("the fans", PATIENCE, async || {
+                same(redis.card(LIVE).await, fans)
+            })
+            .await;
         }
         let closed = self.here.backend().close(LIVE).await;
         let peaks = json!([closed["peak_viewers"], closed["peak_fans"]]);
         if peaks != json!([viewers, fans]) {
             wrong.push(format!("the peaks of the closed live are {peaks}"));
         }
-        assert!(wrong.is_empty(), "{viewers} viewers and {fans} fans were there:\n    {}", wrong.join("\n    "));
+        assert!(
+            wrong.is_empty(),
+            "{viewers} viewers and {fans} fans were there:\n    {}",
+            wrong.join("\n    ")
+        );
     }
 }
 
@@ -134,10 +165,17 @@ async fn shows(worlds: &[&World], viewers: u64, fans: u64, within: Duration) {
     let deadline = Instant::now() + within;
     for (n, world) in worlds.iter().enumerate() {
         let what = format!("the figures on gateway {n}");
-        until(&what, deadline.saturating_duration_since(Instant::now()), async || {
-            let told = world.backend().get(&format!("/v1/lives/{LIVE}")).await.body;
-            same(json!([told["viewers"], told["fans"], told["quality"]]), json!([viewers, fans, "exact"]))
-        })
+        until(
+            &what,
+            deadline.saturating_duration_since(Instant::now()),
+            async || {
+                let told = world.backend().get(&format!("/v1/lives/{LIVE}")).await.body;
+                same(
+                    json!([told["viewers"], told["fans"], told["quality"]]),
+                    json!([viewers, fans, "exact"]),
+                )
+            },
+        )
         .await;
     }
 }
@@ -170,7 +208,10 @@ async fn a_snapshot_from_before_a_gateway_was_replaced() {
     let mut ten = Ten::on(&redis).await;
     redis.save_snapshot().await;
     ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || killed_and_back_from_the_snapshot(&redis).await).await;
+    ten.stays_honest(10, 6, Duration::ZERO, async || {
+        killed_and_back_from_the_snapshot(&redis).await
+    })
+    .await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
@@ -187,10 +228,14 @@ async fn a_snapshot_from_before_a_gateway_was_killed_and_buried() {
     let lost = std::mem::take(&mut ten.move_on);
     ten.there = new;
     for viewer in &lost {
-        ten.move_on.push(ten.there.viewer_in(&viewer.user, LIVE).await);
+        ten.move_on
+            .push(ten.there.viewer_in(&viewer.user, LIVE).await);
     }
     shows(&ten.gateways(), 10, 6, PATIENCE).await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || killed_and_back_from_the_snapshot(&redis).await).await;
+    ten.stays_honest(10, 6, Duration::ZERO, async || {
+        killed_and_back_from_the_snapshot(&redis).await
+    })
+    .await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
@@ -201,7 +246,10 @@ async fn a_snapshot_from_before_two_more_came() {
     let _fan = ten.here.viewer_in("late0", LIVE).await;
     let _viewer = ten.there.viewer_in("w0", LIVE).await;
     shows(&ten.gateways(), 12, 7, PATIENCE).await;
-    ten.stays_honest(12, 7, Duration::ZERO, async || killed_and_back_from_the_snapshot(&redis).await).await;
+    ten.stays_honest(12, 7, Duration::ZERO, async || {
+        killed_and_back_from_the_snapshot(&redis).await
+    })
+    .await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
@@ -215,7 +263,10 @@ async fn a_snapshot_from_before_a_gateway_was_replaced_and_others_came() {
     shows(&ten.gateways(), 9, 6, PATIENCE).await;
     let _viewer = ten.there.viewer_in("w0", LIVE).await;
     shows(&ten.gateways(), 10, 6, PATIENCE).await;
-    ten.stays_honest(10, 6, Duration::ZERO, async || killed_and_back_from_the_snapshot(&redis).await).await;
+    ten.stays_honest(10, 6, Duration::ZERO, async || {
+        killed_and_back_from_the_snapshot(&redis).await
+    })
+    .await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
@@ -224,7 +275,8 @@ async fn a_database_with_older_data_in_the_place_of_this_one() {
     let mut ten = Ten::on(&redis).await;
     copy_all_to_another_database(&redis).await;
     ten.replace_the_second_gateway().await;
-    ten.stays_honest(10, 6, UNNOTICED, async || swap_databases(&redis).await).await;
+    ten.stays_honest(10, 6, UNNOTICED, async || swap_databases(&redis).await)
+        .await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
@@ -235,7 +287,8 @@ async fn a_database_from_before_two_more_came_in_the_place_of_this_one() {
     let _fan = ten.here.viewer_in("late0", LIVE).await;
     let _viewer = ten.there.viewer_in("w0", LIVE).await;
     shows(&ten.gateways(), 12, 7, PATIENCE).await;
-    ten.stays_honest(12, 7, UNNOTICED, async || swap_databases(&redis).await).await;
+    ten.stays_honest(12, 7, UNNOTICED, async || swap_databases(&redis).await)
+        .await;
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
@@ -278,10 +331,13 @@ async fn the_same_snapshot_twice() {
     nothing_is_wrong(&redis.url(), PATIENCE).await;
 }
 
-/// The server behind the name of Redis is another one from now on, which has missed the last writes.
+/// The server behind the name of Redis is another one from now on, which has missed the last
+/// writes.
 async fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
     let redis = Redis::start().await;
-    redis.ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
+    redis
+        .ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
+        .await;
     let replica = RedisServer::start().await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();
@@ -292,10 +348,17 @@ async fn a_name_that_leads_to_a_replica_which_lacks_the_last_writes() {
     .await;
     let there = here.another_gateway().await;
     let mut ten = Ten::between(here, there).await;
-    assert_eq!(replica.cli(&["REPLICAOF", "127.0.0.1", &redis.addr().port().to_string()]), "OK");
+    assert_eq!(
+        replica.cli(&["REPLICAOF", "127.0.0.1", &redis.addr().port().to_string()]),
+        "OK"
+    );
     until("the replica is in step", PATIENCE, async || {
         let said = replica.cli(&["INFO", "replication"]);
-        if said.contains("master_link_status:up") { Ok(()) } else { Err(said) }
+        if said.contains("master_link_status:up") {
+            Ok(())
+        } else {
+            Err(said)
+        }
     })
     .await;
     lose_the_master(&replica).await;
@@ -317,14 +380,22 @@ async fn lose_the_master(replica: &RedisServer) {
     let on_replica = |command: &[&str]| {
         let said = replica.cli(command);
         // A server with a password says so.
-        if said.starts_with("NOAUTH") { replica.cli_as("secret", command) } else { said }
+        if said.starts_with("NOAUTH") {
+            replica.cli_as("secret", command)
+        } else {
+            said
+        }
     };
     assert_eq!(on_replica(&["CONFIG", "SET", "masteruser", "nobody"]), "OK");
     assert_eq!(on_replica(&["CONFIG", "SET", "masterauth", "wrong"]), "OK");
     on_replica(&["CLIENT", "KILL", "TYPE", "master"]);
     until("the replica is without its master", PATIENCE, async || {
         let said = on_replica(&["INFO", "replication"]);
-        if said.contains("master_link_status:down") { Ok(()) } else { Err(said) }
+        if said.contains("master_link_status:down") {
+            Ok(())
+        } else {
+            Err(said)
+        }
     })
     .await;
 }
@@ -341,7 +412,11 @@ async fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes() {
         redis.servers[0].kill();
         until("the replica is the master", SETTLED, async || {
             let role = redis.servers[1].cli_as("secret", &["ROLE"]);
-            if role.starts_with("master") { Ok(()) } else { Err(role) }
+            if role.starts_with("master") {
+                Ok(())
+            } else {
+                Err(role)
+            }
         })
         .await;
     })
@@ -352,7 +427,11 @@ async fn a_failover_by_sentinels_to_a_replica_which_lacks_the_last_writes() {
 async fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes() {
     let mut cluster = RedisCluster::start(3, 3).await;
     let master = cluster.home("rollcall:leases");
-    for key in [format!("live:{LIVE}"), format!("online-fans:{LIVE}"), format!("{{online-fans:{LIVE}}}:viewers")] {
+    for key in [
+        format!("live:{LIVE}"),
+        format!("online-fans:{LIVE}"),
+        format!("{{online-fans:{LIVE}}}:viewers"),
+    ] {
         assert_eq!(cluster.home(&key), master, "{key}");
     }
     let replica = 3 + master;
@@ -360,12 +439,17 @@ async fn a_failover_in_a_cluster_to_a_replica_which_lacks_the_last_writes() {
     let there = World::at_tuned(&cluster.long_url(), tune).await;
     let mut ten = Ten::between(here, there).await;
     lose_the_master(&cluster.nodes[replica]).await;
-    ten.move_to(World::at_tuned(&cluster.long_url(), tune).await).await;
+    ten.move_to(World::at_tuned(&cluster.long_url(), tune).await)
+        .await;
     ten.stays_honest(10, 6, Duration::ZERO, async || {
         cluster.nodes[master].kill();
         until("the replica is the master", SETTLED, async || {
             let role = cluster.nodes[replica].cli(&["ROLE"]);
-            if role.starts_with("master") { Ok(()) } else { Err(role) }
+            if role.starts_with("master") {
+                Ok(())
+            } else {
+                Err(role)
+            }
         })
         .await;
     })

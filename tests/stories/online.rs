@@ -1,4 +1,5 @@
-//! Users of the whole platform: seen without a socket, in which live they are, and which friends are there.
+//! Users of the whole platform: seen without a socket, in which live they are, and which friends
+//! are there.
 
 use std::time::Duration;
 
@@ -14,14 +15,19 @@ use crate::support::world::World;
 
 impl World {
     async fn post(&self, path: &str, body: Value) -> Value {
-        let answer = self.backend().send(Method::POST, path, Some(&body.to_string())).await;
+        let answer = self
+            .backend()
+            .send(Method::POST, path, Some(&body.to_string()))
+            .await;
         assert!((200..300).contains(&answer.status), "{answer:?}");
         answer.body
     }
 
     /// What is known of a user.
     async fn status(&self, user: &str) -> Value {
-        self.post("/v1/online/query", json!({"user_ids": [user]})).await["items"][0].take()
+        self.post("/v1/online/query", json!({"user_ids": [user]}))
+            .await["items"][0]
+            .take()
     }
 
     /// Waits until a user is known to be in this live, or in none.
@@ -117,7 +123,11 @@ async fn a_killed_gateway_names_no_live_any_more() {
                 left.push(other.redis().ask(&["HGETALL", &key]).await.to_string());
             }
             let said = left.iter().filter(|words| words.contains(" 42")).count();
-            if said == 0 { Ok(()) } else { Err(format!("{left:?}")) }
+            if said == 0 {
+                Ok(())
+            } else {
+                Err(format!("{left:?}"))
+            }
         })
         .await;
     })

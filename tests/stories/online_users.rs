@@ -1,5 +1,5 @@
-//! Who is online on the platform: everybody with a socket, in a live or not, once over all gateways; and when those who
-//! left were seen last.
+//! Who is online on the platform: everybody with a socket, in a live or not, once over all
+//! gateways; and when those who left were seen last.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,16 +16,25 @@ fn users(names: &[&str]) -> BTreeSet<String> {
 }
 
 async fn online_become(redis: &Redis, names: &[&str], within: Duration) {
-    until("the users online", within, || async { same(redis.online_users().await, users(names)) }).await;
+    until("the users online", within, || async {
+        same(redis.online_users().await, users(names))
+    })
+    .await;
 }
 
 /// When a user was seen last, once Redis knows.
 async fn seen(redis: &Redis, user: &str) -> u64 {
-    until("when the user was seen", PATIENCE, || async { redis.last_seen(user).await.ok_or("unknown") }).await
+    until("when the user was seen", PATIENCE, || async {
+        redis.last_seen(user).await.ok_or("unknown")
+    })
+    .await
 }
 
 fn now_ms() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }
 
 on_redis! {
@@ -106,7 +115,10 @@ async fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
             crowd.push(doomed.viewer(&format!("u{i}")).await);
         }
         let _both = other.viewer("u7").await;
-        until("all are online", PATIENCE, || async { same(redis.online_users().await.len(), 20) }).await;
+        until("all are online", PATIENCE, || async {
+            same(redis.online_users().await.len(), 20)
+        })
+        .await;
         let killed = now_ms();
         doomed.process().kill();
         online_become(&redis, &["u7"], other.sweep_bound()).await;
@@ -128,7 +140,8 @@ async fn the_users_of_a_killed_gateway_are_seen_last_when_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the_next_one_started() {
+async fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the_next_one_started()
+{
     within_deadline(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
@@ -142,9 +155,15 @@ async fn users_of_the_last_gateway_were_seen_when_it_was_killed_and_not_when_the
         let next = World::beside(redis.clone(), |_| ()).await;
         online_become(&redis, &[], next.sweep_bound()).await;
         for user in ["u1", "u2"] {
-            let at = redis.last_seen(user).await.expect("a user who left the set was seen");
+            let at = redis
+                .last_seen(user)
+                .await
+                .expect("a user who left the set was seen");
             let early = killed - (next.config.lease_refresh * 2).as_millis() as u64;
-            assert!((early..=killed).contains(&at), "{user}: {at}, and not {killed}");
+            assert!(
+                (early..=killed).contains(&at),
+                "{user}: {at}, and not {killed}"
+            );
         }
     })
     .await;
@@ -170,7 +189,9 @@ on_redis! {
 /// Has Redis keep a copy of all that it knows of the users, to which it can go back.
 async fn keep_a_copy(redis: &Redis) {
     for key in redis.keys("*online-users_slice*").await {
-        redis.ask(&["COPY", &key, &format!("copy:{key}"), "REPLACE"]).await;
+        redis
+            .ask(&["COPY", &key, &format!("copy:{key}"), "REPLACE"])
+            .await;
     }
 }
 
@@ -188,7 +209,12 @@ async fn go_back(redis: &Redis) {
 async fn online_and_seen(redis: &Redis) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut online, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let names = |answer: serde_json::Value| -> Vec<String> {
-        answer.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+        answer
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect()
     };
     for key in redis.keys("online-users_slice*").await {
         online.extend(names(redis.ask(&["SMEMBERS", &key]).await));
@@ -243,17 +269,39 @@ async fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
         // Its lease is gone for good, as after a long pause.
         let lease = redis.ask(&["HKEYS", "rollcall:leases"]).await;
         let own = other.backend().get("/healthz").await.is(200).body["gateway_id"].clone();
-        let id = lease.as_array().unwrap().iter().find(|id| **id != own).unwrap().as_str().unwrap().to_owned();
-        redis.ask(&["HSET", "rollcall:leases", &id, &format!("dead:{}", now_ms())]).await;
-        until("both are swept, and online again", other.sweep_bound() + PATIENCE, || async {
-            let entries = redis.keys("*online-users_slice*:gateways").await;
-            let mut left = Vec::new();
-            for key in entries {
-                left.push(redis.ask(&["HGET", &key, &id]).await);
-            }
-            same(left.iter().all(serde_json::Value::is_null), true)?;
-            same(online_and_seen(&redis).await, (users(&["u1", "u2", "u3"]), users(&[])))
-        })
+        let id = lease
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|id| **id != own)
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .to_owned();
+        redis
+            .ask(&[
+                "HSET",
+                "rollcall:leases",
+                &id,
+                &format!("dead:{}", now_ms()),
+            ])
+            .await;
+        until(
+            "both are swept, and online again",
+            other.sweep_bound() + PATIENCE,
+            || async {
+                let entries = redis.keys("*online-users_slice*:gateways").await;
+                let mut left = Vec::new();
+                for key in entries {
+                    left.push(redis.ask(&["HGET", &key, &id]).await);
+                }
+                same(left.iter().all(serde_json::Value::is_null), true)?;
+                same(
+                    online_and_seen(&redis).await,
+                    (users(&["u1", "u2", "u3"]), users(&[])),
+                )
+            },
+        )
         .await;
         drop(kept);
         paused.process().kill();
@@ -296,7 +344,10 @@ async fn a_gateway_that_stops_leaves_nobody_online() {
         for i in 0..10 {
             crowd.push(world.viewer(&format!("u{i}")).await);
         }
-        until("all are online", PATIENCE, || async { same(redis.online_users().await.len(), 10) }).await;
+        until("all are online", PATIENCE, || async {
+            same(redis.online_users().await.len(), 10)
+        })
+        .await;
         world.stop().await;
         assert!(redis.online_users().await.is_empty());
         for i in 0..10 {

@@ -1,5 +1,5 @@
-//! Streamers and back ends open lives over the socket and over HTTP. Each live has one owner, and each opening a higher
-//! epoch.
+//! Streamers and back ends open lives over the socket and over HTTP. Each live has one owner, and
+//! each opening a higher epoch.
 
 use std::time::Duration;
 
@@ -39,7 +39,11 @@ async fn a_live_opens_fills_and_closes_although_redis_is_far_away() {
             let live = format!("42-{attendance}");
             let asked = Instant::now();
             let wish = json!({"streamer_id": "s1", "attendance": attendance});
-            world.backend().put(&format!("/v1/lives/{live}"), wish).await.is(201);
+            world
+                .backend()
+                .put(&format!("/v1/lives/{live}"), wish)
+                .await
+                .is(201);
             assert!(asked.elapsed() < FEW_ROUND_TRIPS, "{:?}", asked.elapsed());
         }
         let mut streamer = world.streamer("s2").await;
@@ -52,7 +56,15 @@ async fn a_live_opens_fills_and_closes_although_redis_is_far_away() {
             same(redis.fans("42-true").await, ["u1".to_owned()].into())
         })
         .await;
-        assert_eq!(world.backend().delete("/v1/lives/42-true").await.is(200).body["state"], "closed");
+        assert_eq!(
+            world
+                .backend()
+                .delete("/v1/lives/42-true")
+                .await
+                .is(200)
+                .body["state"],
+            "closed"
+        );
         viewer.expect("closed").await;
         assert_eq!(redis.card("42-true").await, 0);
     })

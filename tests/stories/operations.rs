@@ -18,7 +18,13 @@ on_both_stores! {
 /// The value of a metric (without labels, or with exactly these) as Prometheus would read it.
 async fn metric(world: &World, name: &str) -> Option<f64> {
     let text = world.backend().get("/metrics").await.is(200).text;
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    })
 }
 
 on_both_stores! {

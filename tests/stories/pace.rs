@@ -1,5 +1,6 @@
-//! How often a dashboard is told. The first change, and any change to or from zero, goes out at once; later changes at
-//! most once per 500 ms and live. The latest counts always arrive: updates are throttled, never debounced.
+//! How often a dashboard is told. The first change, and any change to or from zero, goes out at
+//! once; later changes at most once per 500 ms and live. The latest counts always arrive: updates
+//! are throttled, never debounced.
 
 use std::time::Duration;
 

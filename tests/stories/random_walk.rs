@@ -1,6 +1,6 @@
-//! Random walks: viewers come, swipe, leave, reconnect and lose the network while lives close and open again and the
-//! connection to Redis breaks. Once all is quiet, the sets hold exactly the fans whose clients were told that they are
-//! in the live.
+//! Random walks: viewers come, swipe, leave, reconnect and lose the network while lives close and
+//! open again and the connection to Redis breaks. Once all is quiet, the sets hold exactly the fans
+//! whose clients were told that they are in the live.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -51,17 +51,28 @@ impl Walk {
     }
 
     async fn step(&mut self) {
-        let at = if self.people.is_empty() { None } else { Some(self.any(self.people.len())) };
+        let at = if self.people.is_empty() {
+            None
+        } else {
+            Some(self.any(self.people.len()))
+        };
         match (self.any(100), at) {
             (0..30, _) if self.people.len() < 30 => {
-                let (gateway, user, live) = (self.any(self.worlds.len()), self.any(USERS), LIVES[self.any(2)]);
+                let (gateway, user, live) = (
+                    self.any(self.worlds.len()),
+                    self.any(USERS),
+                    LIVES[self.any(2)],
+                );
                 let mut person = self.worlds[gateway].viewer(&format!("u{user}")).await;
                 person.ask(json!({"type": "join", "live_id": live})).await;
                 self.people.push((gateway, person));
             }
             (30..50, Some(at)) => {
                 let live = LIVES[self.any(2)];
-                self.people[at].1.ask(json!({"type": "join", "live_id": live})).await;
+                self.people[at]
+                    .1
+                    .ask(json!({"type": "join", "live_id": live}))
+                    .await;
             }
             (50..60, Some(at)) => drop(self.people[at].1.ask(json!({"type": "leave"})).await),
             (60..68, Some(at)) => self.people.swap_remove(at).1.close().await,
@@ -70,7 +81,9 @@ impl Walk {
             (82..88, _) => self.mischief().await,
             (88..91, _) => self.break_a_wire().await,
             // Sometimes this is long enough for a flush.
-            (91..100, _) => tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..80))).await,
+            (91..100, _) => {
+                tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..80))).await
+            }
             _ => {}
         }
     }
@@ -85,7 +98,10 @@ impl Walk {
             }
             (Trouble::Closes, _) => {
                 let wish = json!({"streamer_id": "s1", "slices": 2});
-                let opened = self.worlds[gateway].backend().put(&format!("/v1/lives/{live}"), wish).await;
+                let opened = self.worlds[gateway]
+                    .backend()
+                    .put(&format!("/v1/lives/{live}"), wish)
+                    .await;
                 assert!(matches!(opened.status, 200 | 201 | 503), "{opened:?}");
             }
             (Trouble::Losses, 0) => {
@@ -102,7 +118,11 @@ impl Walk {
         if self.links.is_empty() {
             return;
         }
-        let (at, how, for_ms) = (self.any(self.links.len()), self.any(4), self.rng.random_range(20..300));
+        let (at, how, for_ms) = (
+            self.any(self.links.len()),
+            self.any(4),
+            self.rng.random_range(20..300),
+        );
         let link = &self.links[at];
         match how {
             0 => link.cut(),
@@ -118,9 +138,14 @@ impl Walk {
 
     /// The fans who are in a live according to what their clients were told.
     fn told(&self, live: &str) -> BTreeSet<String> {
-        let here = self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
+        let here = self
+            .people
+            .iter()
+            .filter(|(_, person)| person.seat.as_deref() == Some(live));
         let fan = |user: &str| user[1..].parse::<usize>().unwrap() < FOLLOWERS;
-        here.map(|(_, person)| person.user.clone()).filter(|user| fan(user)).collect()
+        here.map(|(_, person)| person.user.clone())
+            .filter(|user| fan(user))
+            .collect()
     }
 
     async fn comes_to_rest(&mut self) {
@@ -141,13 +166,21 @@ impl Walk {
                     break;
                 }
                 let late = tokio::time::Instant::now() > deadline;
-                assert!(!late, "live {live} at rest: told {told:?}, in the store {stored:?}");
+                assert!(
+                    !late,
+                    "live {live} at rest: told {told:?}, in the store {stored:?}"
+                );
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
         for (_, person) in &mut self.people {
             let ack = person.heartbeat_json().await;
-            assert_eq!(ack["live_id"].as_str(), person.seat.as_deref(), "{ack}; {}", person.transcript());
+            assert_eq!(
+                ack["live_id"].as_str(),
+                person.seat.as_deref(),
+                "{ack}; {}",
+                person.transcript()
+            );
         }
     }
 
@@ -172,7 +205,13 @@ impl Walk {
 
 async fn walk(seed: u64, trouble: Trouble, worlds: Vec<World>, links: Vec<Link>) {
     println!("seed {seed}, {trouble:?}");
-    let mut walk = Walk { rng: StdRng::seed_from_u64(seed), worlds, links, people: Vec::new(), trouble };
+    let mut walk = Walk {
+        rng: StdRng::seed_from_u64(seed),
+        worlds,
+        links,
+        people: Vec::new(),
+        trouble,
+    };
     walk.follow_graph().await;
     for live in LIVES {
         walk.worlds[0].backend().open_sliced(live, "s1", 2).await;
@@ -231,6 +270,9 @@ walks! {
 
 /// The seed of a walk. Set `STORIES_SEED` in the environment for other walks.
 fn seed(n: u64) -> u64 {
-    let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
+    let base: u64 = std::env::var("STORIES_SEED")
+        .ok()
+        .and_then(|base| base.parse().ok())
+        .unwrap_or(0);
     base + n
 }

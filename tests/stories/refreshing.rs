@@ -1,5 +1,5 @@
-//! A token ends its socket when it expires, unless the client presents a new one before; a new one never gives more
-//! rights.
+//! A token ends its socket when it expires, unless the client presents a new one before; a new one
+//! never gives more rights.
 
 use std::time::Duration;
 

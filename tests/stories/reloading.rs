@@ -1,5 +1,6 @@
-//! Keys change while a gateway runs, with nobody who could send it a signal: it watches their files, and reads them
-//! again when a back end says so. A file that cannot be used changes nothing, and the operator learns it.
+//! Keys change while a gateway runs, with nobody who could send it a signal: it watches their
+//! files, and reads them again when a back end says so. A file that cannot be used changes nothing,
+//! and the operator learns it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,8 +16,8 @@ use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::timings;
 
-/// The keys of back ends in a Secret that Kubernetes mounts: each file is a link through the link `..data`, which is
-/// exchanged when the Secret changes.
+/// The keys of back ends in a Secret that Kubernetes mounts: each file is a link through the link
+/// `..data`, which is exchanged when the Secret changes.
 struct Mount {
     folder: tempfile::TempDir,
     versions: usize,
@@ -26,7 +27,10 @@ impl Mount {
     fn new(keys: &[&Key]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         symlink("..data/api-keys", folder.path().join("api-keys")).unwrap();
-        let mut mount = Self { folder, versions: 0 };
+        let mut mount = Self {
+            folder,
+            versions: 0,
+        };
         mount.changes_to(&keys.iter().map(|key| key.line.as_str()).collect::<String>());
         mount
     }
@@ -60,15 +64,27 @@ impl Key {
         let (code, out, why) = rollcall(&["key", "--name", name, "--scopes", scopes]);
         assert_eq!(code, Some(0), "{why}");
         let (text, line) = out.split_once('\n').unwrap();
-        Self { text: text.to_owned(), line: line.to_owned() }
+        Self {
+            text: text.to_owned(),
+            line: line.to_owned(),
+        }
     }
 
     async fn calls(&self, addr: SocketAddr, method: Method, path: &str) -> (u16, Value) {
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
-        let call = client.request(method, format!("http://{addr}{path}")).bearer_auth(&self.text);
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(PATIENCE)
+            .build()
+            .unwrap();
+        let call = client
+            .request(method, format!("http://{addr}{path}"))
+            .bearer_auth(&self.text);
         let answer = call.send().await.unwrap();
         let status = answer.status().as_u16();
-        (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default())
+        (
+            status,
+            serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default(),
+        )
     }
 
     async fn is_good(&self, addr: SocketAddr) -> bool {
@@ -76,7 +92,10 @@ impl Key {
     }
 
     async fn becomes(&self, addr: SocketAddr, good: bool) {
-        until("the key counts, or counts no more", PATIENCE, async || same(self.is_good(addr).await, good)).await;
+        until("the key counts, or counts no more", PATIENCE, async || {
+            same(self.is_good(addr).await, good)
+        })
+        .await;
     }
 
     async fn reloads(&self, addr: SocketAddr) -> (u16, Value) {
@@ -85,30 +104,56 @@ impl Key {
 
     /// A figure of the gateway.
     async fn figure(&self, addr: SocketAddr, name: &str) -> Option<String> {
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
-        let call = client.get(format!("http://{addr}/metrics")).bearer_auth(&self.text);
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(PATIENCE)
+            .build()
+            .unwrap();
+        let call = client
+            .get(format!("http://{addr}/metrics"))
+            .bearer_auth(&self.text);
         let text = call.send().await.unwrap().text().await.unwrap();
-        text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned()))
+        text.lines()
+            .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned()))
     }
 }
 
 async fn gateway(issuer: &Issuer, keys: &Path) -> Program {
-    let (secret, keys) = (issuer.file().display().to_string(), keys.display().to_string());
-    let args = ["--auth", "jwt", "--jwt-hs256-secret-file", &secret, "--api-keys", &keys];
+    let (secret, keys) = (
+        issuer.file().display().to_string(),
+        keys.display().to_string(),
+    );
+    let args = [
+        "--auth",
+        "jwt",
+        "--jwt-hs256-secret-file",
+        &secret,
+        "--api-keys",
+        &keys,
+    ];
     Program::start_with(&timings(), &args).await
 }
 
 async fn unusable_files_are(key: &Key, addr: SocketAddr, count: &str) {
-    until("the gateway counts files that it cannot use", PATIENCE, async || {
-        same(key.figure(addr, "rollcall_files_unusable").await, Some(count.to_owned()))
-    })
+    until(
+        "the gateway counts files that it cannot use",
+        PATIENCE,
+        async || {
+            same(
+                key.figure(addr, "rollcall_files_unusable").await,
+                Some(count.to_owned()),
+            )
+        },
+    )
     .await;
 }
 
 async fn logs(program: &Program, words: &[&str]) {
     until("a line of the log", PATIENCE, async || {
         let said = program.said();
-        let told = said.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        let told = said
+            .lines()
+            .any(|line| words.iter().all(|word| line.contains(word)));
         if told { Ok(()) } else { Err(said) }
     })
     .await;
@@ -118,14 +163,22 @@ async fn logs(program: &Program, words: &[&str]) {
 async fn a_key_that_is_taken_out_of_a_mounted_secret_opens_nothing_within_seconds() {
     within_deadline(async {
         let issuer = Issuer::new();
-        let (shop, ops, new) = (Key::new("shop", "read"), Key::new("ops", "read"), Key::new("new", "read"));
+        let (shop, ops, new) = (
+            Key::new("shop", "read"),
+            Key::new("ops", "read"),
+            Key::new("new", "read"),
+        );
         let mut mount = Mount::new(&[&shop, &ops]);
         let program = gateway(&issuer, &mount.file()).await;
         assert!(shop.is_good(program.addr).await && ops.is_good(program.addr).await);
         mount.changes_to(&format!("{}{}", ops.line, new.line));
         shop.becomes(program.addr, false).await;
         assert!(ops.is_good(program.addr).await && new.is_good(program.addr).await);
-        logs(&program, &["API keys are in force", "added=\"new\"", "revoked=\"shop\""]).await;
+        logs(
+            &program,
+            &["API keys are in force", "added=\"new\"", "revoked=\"shop\""],
+        )
+        .await;
     })
     .await;
 }
@@ -139,10 +192,24 @@ async fn a_broken_file_keeps_the_old_keys_and_says_so() {
         let program = gateway(&issuer, &mount.file()).await;
         mount.changes_to("ops read\n");
         unusable_files_are(&ops, program.addr, "1").await;
-        logs(&program, &["ERROR", "what=\"the API keys\"", "api-keys: line 1: "]).await;
+        logs(
+            &program,
+            &["ERROR", "what=\"the API keys\"", "api-keys: line 1: "],
+        )
+        .await;
         let (status, problem) = ops.reloads(program.addr).await;
-        assert_eq!((status, problem["code"].as_str()), (409, Some("bad_files")), "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains("api-keys: line 1: "), "{problem}");
+        assert_eq!(
+            (status, problem["code"].as_str()),
+            (409, Some("bad_files")),
+            "{problem}"
+        );
+        assert!(
+            problem["detail"]
+                .as_str()
+                .unwrap()
+                .contains("api-keys: line 1: "),
+            "{problem}"
+        );
         assert!(ops.is_good(program.addr).await && !new.is_good(program.addr).await);
         mount.changes_to(&format!("{}{}", ops.line, new.line));
         new.becomes(program.addr, true).await;
@@ -162,8 +229,14 @@ async fn a_back_end_that_may_has_the_files_read_at_once_and_is_named_in_the_log(
         mount.changes_to(&ops.line);
         let (status, reloaded) = ops.reloads(program.addr).await;
         assert_eq!(status, 200, "{reloaded}");
-        assert_eq!(reloaded["read"], serde_json::json!(["the API keys", "the keys of tokens"]));
-        assert!(!shop.is_good(program.addr).await, "it is revoked with the answer");
+        assert_eq!(
+            reloaded["read"],
+            serde_json::json!(["the API keys", "the keys of tokens"])
+        );
+        assert!(
+            !shop.is_good(program.addr).await,
+            "it is revoked with the answer"
+        );
         logs(&program, &["as asked over HTTP", "by=\"key ops\""]).await;
     })
     .await;

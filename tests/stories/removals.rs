@@ -1,5 +1,6 @@
-//! A moderator removes a viewer: out of the live on every gateway, at once or with the next lease refresh, and kept out
-//! for as long as the ban says, whatever happens to messages, gateways and Redis.
+//! A moderator removes a viewer: out of the live on every gateway, at once or with the next lease
+//! refresh, and kept out for as long as the ban says, whatever happens to messages, gateways and
+//! Redis.
 
 use std::time::Duration;
 
@@ -24,7 +25,11 @@ fn join(live: &str) -> Value {
 }
 
 async fn is_banned(world: &World, user: &str, live: &str) {
-    world.viewer(user).await.is_refused(join(live), "banned").await;
+    world
+        .viewer(user)
+        .await
+        .is_refused(join(live), "banned")
+        .await;
 }
 
 /// Tries to join, each time on a new socket, until the user is let in.
@@ -37,7 +42,10 @@ async fn is_let_in(world: &World, user: &str, live: &str, within: Duration) -> V
             None => return viewer,
             Some(code) => assert_eq!(code, "banned", "{answer}"),
         }
-        assert!(Instant::now() < deadline, "{user} is still kept out of {live}");
+        assert!(
+            Instant::now() < deadline,
+            "{user} is still kept out of {live}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -96,7 +104,8 @@ on_both_stores! {
         let answer = world.backend().ban("42", "u1", 600).await;
         assert!(answer["banned_until"].as_u64() > Some(1_600_000_000_000), "{answer}");
         viewer.expect_closed(REMOVED).await;
-        // Joins by message and by query are refused. The socket stays open and keeps its other live.
+        // Joins by message and by query are refused. The socket stays open and keeps its other
+        // live.
         let mut back = world.viewer_in("u1", "43").await;
         let refused = back.is_refused(join("42"), "banned").await;
         assert!(refused["message"].as_str().unwrap().contains(" s"), "{refused}");
@@ -367,7 +376,10 @@ async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
         let redis = Redis::start().await;
         let link = Link::to(redis.addr()).await;
         let url = link.url();
-        let far = World::beside(redis.clone(), |config| config.redis = Some(Secret::new(url))).await;
+        let far = World::beside(redis.clone(), |config| {
+            config.redis = Some(Secret::new(url))
+        })
+        .await;
         let near = World::beside(redis, |_| ()).await;
         near.open("42").await;
         let mut behind = far.crowd("u", 3, "42").await;
@@ -375,7 +387,10 @@ async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
         far.readyz_becomes(503).await;
         near.backend().remove("42", "u0", None).await.is(200);
         near.backend().ban("42", "u1", 600).await;
-        assert_eq!(far.backend().remove("42", "u2", None).await.problem(503), "store_unavailable");
+        assert_eq!(
+            far.backend().remove("42", "u2", None).await.problem(503),
+            "store_unavailable"
+        );
         assert!(behind[0].is_connected().await);
         link.heal();
         // How soon a gateway finds its Redis again belongs to another story.

@@ -1,6 +1,6 @@
-//! Every HTTP answer names its request, so that a line in the log and the complaint of a client can be brought
-//! together. That every answer has an id, and every refusal the same one in its body, is held by every story that calls
-//! the API.
+//! Every HTTP answer names its request, so that a line in the log and the complaint of a client can
+//! be brought together. That every answer has an id, and every refusal the same one in its body, is
+//! held by every story that calls the API.
 
 use reqwest::Method;
 use serde_json::json;

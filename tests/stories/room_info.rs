@@ -1,4 +1,5 @@
-//! What a back end writes about a live reaches its clients in messages that they get anyway, each version once.
+//! What a back end writes about a live reaches its clients in messages that they get anyway, each
+//! version once.
 
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ async fn hears_info(viewer: &mut Viewer, within: Duration) -> (Value, u64) {
         let ack = viewer.heartbeat_json().await;
         match told(&ack) {
             Some(told) => return told,
-            None => assert!(Instant::now() < deadline, "no information within {within:?}, last {ack}"),
+            None => assert!(
+                Instant::now() < deadline,
+                "no information within {within:?}, last {ack}"
+            ),
         }
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
@@ -154,8 +158,18 @@ async fn information_outlives_the_loss_of_redis_data() {
         let version = world.backend().tell("42", json!("kept")).await;
         redis.ask(&["FLUSHALL"]).await;
         until("the record is back", PATIENCE, async || {
-            let fields = ["HMGET", "live:42", "info", "info_version", "title", "streamer_timeout_s"];
-            same(redis.ask(&fields).await, json!(["\"kept\"", version.to_string(), "a title", "0"]))
+            let fields = [
+                "HMGET",
+                "live:42",
+                "info",
+                "info_version",
+                "title",
+                "streamer_timeout_s",
+            ];
+            same(
+                redis.ask(&fields).await,
+                json!(["\"kept\"", version.to_string(), "a title", "0"]),
+            )
         })
         .await;
         let other = World::beside(redis, |_| ()).await;

@@ -1,5 +1,5 @@
-//! A Redis that answers but misbehaves: full, read-only, slow, without its scripts, with killed connections, or with
-//! keys that another program deleted.
+//! A Redis that answers but misbehaves: full, read-only, slow, without its scripts, with killed
+//! connections, or with keys that another program deleted.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ on_redis! {
     }
 }
 
-/// Whoever reads the log, or runs an audit, learns that Redis is full and what the sets lack; clients learn that the
-/// store refuses writes, and nothing of its own words.
+/// Whoever reads the log, or runs an audit, learns that Redis is full and what the sets lack;
+/// clients learn that the store refuses writes, and nothing of its own words.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
     within_deadline(async {
@@ -52,24 +52,49 @@ async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         world.crowd_follows("u", 4).await;
         let _early = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
-        world.redis().ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
-        let _late = (world.viewer_in("u2", "42").await, world.viewer_in("u3", "42").await);
+        world
+            .redis()
+            .ask(&["CONFIG", "SET", "maxmemory", "1"])
+            .await;
+        let _late = (
+            world.viewer_in("u2", "42").await,
+            world.viewer_in("u3", "42").await,
+        );
         let refused = r#"rollcall_store_errors_total{call="apply",error="refused"}"#;
-        until("the store refuses again and again", PATIENCE * 2, async || {
-            let times = world.metric(refused).await;
-            if times >= 3.0 { Ok(()) } else { Err(times) }
-        })
+        until(
+            "the store refuses again and again",
+            PATIENCE * 2,
+            async || {
+                let times = world.metric(refused).await;
+                if times >= 3.0 { Ok(()) } else { Err(times) }
+            },
+        )
         .await;
         let said = world.process().said();
-        let lines: Vec<_> = said.lines().filter(|line| line.contains("redis refuses calls")).collect();
+        let lines: Vec<_> = said
+            .lines()
+            .filter(|line| line.contains("redis refuses calls"))
+            .collect();
         assert_eq!(lines.len(), 1, "{said}");
         let node = world.redis().addr().to_string();
-        for words in ["WARN", "OOM command not allowed when used memory > 'maxmemory'", node.as_str()] {
+        for words in [
+            "WARN",
+            "OOM command not allowed when used memory > 'maxmemory'",
+            node.as_str(),
+        ] {
             assert!(lines[0].contains(words), "{words:?} is not in {lines:?}");
         }
-        let problem = world.backend().put("/v1/lives/43", json!({"streamer_id": "s1"})).await.is(503).body;
+        let problem = world
+            .backend()
+            .put("/v1/lives/43", json!({"streamer_id": "s1"}))
+            .await
+            .is(503)
+            .body;
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains("refuses writes") && !detail.contains("OOM"), "{detail}");
+        assert!(
+            detail.contains("refuses writes") && !detail.contains("OOM"),
+            "{detail}"
+        );
 
         let (url, gateway) = (world.redis().url(), format!("http://{}", world.addr));
         let by_itself = audit(&url, 1, &[]).await;
@@ -81,11 +106,18 @@ async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
         // The two fans are also two users of the platform.
         assert!(unwritten["members"].as_u64().unwrap() >= 2, "{unwritten}");
 
-        world.redis().ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        world
+            .redis()
+            .ask(&["CONFIG", "SET", "maxmemory", "0"])
+            .await;
         world.fans_become("42", &["u0", "u1", "u2", "u3"]).await;
         until("the audit finds nothing", PATIENCE * 2, async || {
             let report = world.backend().get("/v1/gateway/slices").await.is(200).body;
-            let waits = report["items"].as_array().unwrap().iter().any(|slice| slice["unsettled"] != 0);
+            let waits = report["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|slice| slice["unsettled"] != 0);
             if waits { Err(report) } else { Ok(()) }
         })
         .await;
@@ -97,7 +129,10 @@ async fn a_full_redis_is_told_in_the_log_and_found_by_an_audit() {
 /// The only finding of a kind.
 fn finding(report: &Value, kind: &str) -> Value {
     let all = report["findings"].as_array().unwrap().iter();
-    let mut found: Vec<_> = all.filter(|finding| finding["kind"] == kind).cloned().collect();
+    let mut found: Vec<_> = all
+        .filter(|finding| finding["kind"] == kind)
+        .cloned()
+        .collect();
     assert_eq!(found.len(), 1, "{report:#}");
     found.remove(0)
 }
@@ -110,8 +145,14 @@ async fn a_gateway_starts_on_a_full_redis_and_says_so() {
         redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
         let mut world = World::program(redis).await;
         let said = world.process().said();
-        assert!(said.contains("refuses calls now: OOM command not allowed"), "{said}");
-        world.redis().ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        assert!(
+            said.contains("refuses calls now: OOM command not allowed"),
+            "{said}"
+        );
+        world
+            .redis()
+            .ask(&["CONFIG", "SET", "maxmemory", "0"])
+            .await;
         world.open("42").await;
     })
     .await;
@@ -149,7 +190,8 @@ on_redis! {
         world.crowd_follows("u", 3).await;
         let mut crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
-        // A replica of nothing, as after a failover that went wrong, accepts reads and refuses writes.
+        // A replica of nothing, as after a failover that went wrong, accepts reads and refuses
+        // writes.
         world.redis().ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
         let mut late = world.viewer_in("u2", "42").await;
         crowd.remove(0).close().await;
@@ -215,7 +257,8 @@ on_redis! {
             there.push(viewer);
         }
         world.card_becomes("42", 6, PATIENCE).await;
-        // All keys but the fence's and the record's have a lifetime, so `volatile-lru` may take any one of them.
+        // All keys but the fence's and the record's have a lifetime, so `volatile-lru` may take any
+        // one of them.
         world.redis().ask(&["DEL", "online-fans:42"]).await;
         let within = world.config.check_every + Duration::from_secs(1) + SLACK;
         world.fans_become_within("42", &["u0", "u1", "u2", "u3", "u4", "u5"], within).await;
@@ -248,7 +291,10 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
         let redis = Redis::start().await;
         let link = Link::to(redis.addr()).await;
         let url = link.url();
-        let world = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
+        let world = World::beside(redis, |config| {
+            config.redis = Some(rollcall::base::secret::Secret::new(url))
+        })
+        .await;
         let mut crowd = world.live_with_fans(10).await;
         link.slow(Duration::from_millis(400));
         let mut fastest = PATIENCE;
@@ -257,7 +303,10 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
             viewer.heartbeat().await;
             fastest = fastest.min(said.elapsed());
         }
-        assert!(fastest < Duration::from_millis(200), "every ack waited for Redis: {fastest:?}");
+        assert!(
+            fastest < Duration::from_millis(200),
+            "every ack waited for Redis: {fastest:?}"
+        );
         crowd.truncate(6);
         link.heal();
         world.card_becomes("42", 6, PATIENCE).await;
@@ -271,7 +320,10 @@ async fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
     let quick = World::beside(redis.clone(), |_| ()).await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();
-    let slow = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
+    let slow = World::beside(redis, |config| {
+        config.redis = Some(rollcall::base::secret::Secret::new(url))
+    })
+    .await;
     within_deadline(async {
         let (mut early, mut late) = (slow.viewer("u1").await, slow.viewer("u2").await);
         // Redis answers at once, but the answer takes long to arrive.

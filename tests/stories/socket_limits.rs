@@ -1,5 +1,5 @@
-//! One client cannot spoil it for others: how fast a socket may send, how many sockets a user may have, and what a
-//! socket and a live take.
+//! One client cannot spoil it for others: how fast a socket may send, how many sockets a user may
+//! have, and what a socket and a live take.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +24,9 @@ fn heartbeat() -> Value {
 
 /// How often a limit refused or closed something.
 async fn limited(world: &World, limit: &str) -> f64 {
-    world.metric(&format!("rollcall_limited_total{{why=\"{limit}\"}}")).await
+    world
+        .metric(&format!("rollcall_limited_total{{why=\"{limit}\"}}"))
+        .await
 }
 
 on_both_stores! {
@@ -224,14 +226,18 @@ on_both_stores! {
     }
 }
 
-/// Joins one live after the other in turn, without a wait; how often the socket was let into another live.
+/// Joins one live after the other in turn, without a wait; how often the socket was let into
+/// another live.
 async fn switches(viewer: &mut Viewer, times: usize, more: &Value) -> usize {
     let mut joined = 0;
     let mut here = None;
     for number in 0..times {
         let live = if number % 2 == 0 { "1" } else { "2" };
         let mut request = json!({"type": "join", "live_id": live});
-        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        request
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let answer = viewer.ask(request).await;
         match answer["type"].as_str() {
             Some("joined") => joined += usize::from(here.replace(live) != Some(live)),
@@ -400,12 +406,15 @@ on_both_stores! {
     }
 }
 
-/// What Redis has read and written over the network so far, in bytes, and the CPU that it took, in seconds.
+/// What Redis has read and written over the network so far, in bytes, and the CPU that it took, in
+/// seconds.
 async fn redis_work(world: &World) -> [f64; 2] {
     let said = world.redis().ask(&["INFO", "everything"]).await;
     let said = said.as_str().unwrap().to_owned();
     let value = |name: &str| -> f64 {
-        let line = said.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
         line.unwrap().trim().parse().unwrap()
     };
     let bytes = value("total_net_input_bytes") + value("total_net_output_bytes");
@@ -459,9 +468,17 @@ fn unsent_to(client: SocketAddr, gateway: SocketAddr) -> u64 {
     let line = table
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .find(|words| words.len() > 4 && words[1].ends_with(&port(gateway)) && words[2].ends_with(&port(client)));
+        .find(|words| {
+            words.len() > 4
+                && words[1].ends_with(&port(gateway))
+                && words[2].ends_with(&port(client))
+        });
     let queues = line.map(|words| words[4].to_owned()).unwrap_or_default();
-    queues.split(':').next().and_then(|sent| u64::from_str_radix(sent, 16).ok()).unwrap_or(0)
+    queues
+        .split(':')
+        .next()
+        .and_then(|sent| u64::from_str_radix(sent, 16).ok())
+        .unwrap_or(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
-//! The program seen from outside: what it prints when it starts, and its exit code when it cannot start.
+//! The program seen from outside: what it prints when it starts, and its exit code when it cannot
+//! start.
 
 use std::process::{Command, Output};
 
@@ -11,16 +12,30 @@ use crate::support::wait::PATIENCE;
 use crate::support::world::{World, timings};
 
 fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_rollcall"))
+        .args(args)
+        .output()
+        .unwrap()
 }
 
 #[test]
 fn wrong_settings_end_the_program_with_64_and_are_all_named() {
-    let out = run(&["--timeout", "soon", "--lease", "1s", "--lease-refresh", "1s", "--no-such-thing"]);
+    let out = run(&[
+        "--timeout",
+        "soon",
+        "--lease",
+        "1s",
+        "--lease-refresh",
+        "1s",
+        "--no-such-thing",
+    ]);
     assert_eq!(out.status.code(), Some(64));
     assert!(out.stdout.is_empty());
     let said = String::from_utf8(out.stderr).unwrap();
-    assert!(said.contains("timeout") || said.contains("no-such-thing"), "{said}");
+    assert!(
+        said.contains("timeout") || said.contains("no-such-thing"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -33,8 +48,16 @@ fn a_taken_address_ends_the_program_with_69() {
 
 #[test]
 fn a_missing_redis_ends_the_program_with_69() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let out = run(&["--listen", "127.0.0.1:0", "--redis", &format!("redis://{nobody}")]);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let out = run(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--redis",
+        &format!("redis://{nobody}"),
+    ]);
     assert_eq!(out.status.code(), Some(69), "{out:?}");
     assert!(out.stdout.is_empty(), "{out:?}");
 }
@@ -44,10 +67,18 @@ async fn a_wrong_redis_password_ends_the_program_with_69_and_is_named() {
     let redis = Redis::start().await;
     let addr = redis.url().trim_start_matches("redis://").to_owned();
     for scheme in ["redis", "redis-cluster"] {
-        let out = run(&["--listen", "127.0.0.1:0", "--redis", &format!("{scheme}://who:hunter2@{addr}")]);
+        let out = run(&[
+            "--listen",
+            "127.0.0.1:0",
+            "--redis",
+            &format!("{scheme}://who:hunter2@{addr}"),
+        ]);
         assert_eq!(out.status.code(), Some(69), "{out:?}");
         let said = String::from_utf8(out.stderr).unwrap();
-        assert!(said.contains("WRONGPASS") && !said.contains("hunter2"), "{said}");
+        assert!(
+            said.contains("WRONGPASS") && !said.contains("hunter2"),
+            "{said}"
+        );
     }
 }
 
@@ -63,7 +94,9 @@ async fn the_program_waits_for_a_redis_that_starts_late() {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         redis.restart_empty().await;
         let program = starting.await.unwrap();
-        let (socket, _) = Socket::connect(program.addr, "/ws?user_id=u1", &[]).await.unwrap();
+        let (socket, _) = Socket::connect(program.addr, "/ws?user_id=u1", &[])
+            .await
+            .unwrap();
         Viewer::greeted("u1", socket).await;
     })
     .await;

@@ -1,4 +1,5 @@
-//! Lives in which nothing happens cost next to nothing, and a gateway still finds every change in them.
+//! Lives in which nothing happens cost next to nothing, and a gateway still finds every change in
+//! them.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ const FANS: usize = 2;
 const CALLS: &str = "rollcall_store_calls_total";
 
 on_redis! {
-    // While the story looks, nothing is due but the checks of each minute. Each user has a socket in every live.
+    // While the story looks, nothing is due but the checks of each minute. Each user has a socket
+    // in every live.
     tuned(|config| {
         (config.check_every, config.fan_ttl) = (Duration::from_secs(60), Duration::from_secs(60));
         config.sockets_per_user = 0;
@@ -120,7 +122,8 @@ on_redis! {
         let before = world.metric(CHECKS).await + other.metric(CHECKS).await;
         world.fans_stay("still0", &one_fans, every * 5).await;
         let made = world.metric(CHECKS).await + other.metric(CHECKS).await - before;
-        // Each gateway makes every thirtieth check itself. If each looked at every live, there would be 400.
+        // Each gateway makes every thirtieth check itself. If each looked at every live, there
+        // would be 400.
         let rounds = 5.0;
         assert!(made < LIVES as f64 * 2.0 * rounds / 3.0, "{made} checks of {LIVES} lives on two gateways");
 
@@ -144,11 +147,19 @@ async fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {
         doomed.crowd_follows("u", 2).await;
         let _crowd = doomed.crowd("u", 2, "42").await;
         doomed.fans_become("42", &["u0", "u1"]).await;
-        let other = World::beside(redis.clone(), |config| config.check_every = Duration::from_secs(60)).await;
-        other.fans_stay("42", &["u0", "u1"], other.config.lease * 2).await;
+        let other = World::beside(redis.clone(), |config| {
+            config.check_every = Duration::from_secs(60)
+        })
+        .await;
+        other
+            .fans_stay("42", &["u0", "u1"], other.config.lease * 2)
+            .await;
         doomed.process().kill();
         other.card_becomes("42", 0, other.sweep_bound()).await;
-        until("nothing names the dead", PATIENCE, async || same(redis.names_of(&gateway).await, Vec::new())).await;
+        until("nothing names the dead", PATIENCE, async || {
+            same(redis.names_of(&gateway).await, Vec::new())
+        })
+        .await;
     })
     .await;
 }
@@ -167,20 +178,37 @@ async fn a_gateway_that_stood_still_for_three_leases_goes_on_under_a_new_id() {
         let _elsewhere = other.viewer_in("u2", "42").await;
         let mut dashboard = other.dashboard("42").await;
         frozen.process().freeze();
-        other.fans_become_within("42", &["u2"], other.sweep_bound()).await;
+        other
+            .fans_become_within("42", &["u2"], other.sweep_bound())
+            .await;
         for viewer in &mut crowd {
             viewer.say(serde_json::json!({"type": "heartbeat"})).await;
         }
-        throughout("who is elsewhere stays", other.config.lease * 2, async || {
-            let fans = other.fans_in_store("42").await;
-            if fans.contains("u2") { Ok(()) } else { Err(format!("{fans:?}")) }
-        })
+        throughout(
+            "who is elsewhere stays",
+            other.config.lease * 2,
+            async || {
+                let fans = other.fans_in_store("42").await;
+                if fans.contains("u2") {
+                    Ok(())
+                } else {
+                    Err(format!("{fans:?}"))
+                }
+            },
+        )
         .await;
         frozen.process().thaw();
-        other.fans_become_within("42", &["u0", "u1", "u2"], Duration::from_secs(6)).await;
-        dashboard.sees_that("all of them", |counts| counts.number("viewers") == 3).await;
+        other
+            .fans_become_within("42", &["u0", "u1", "u2"], Duration::from_secs(6))
+            .await;
+        dashboard
+            .sees_that("all of them", |counts| counts.number("viewers") == 3)
+            .await;
         assert_ne!(frozen.gateway_id().await, former);
-        until("nothing names the former id", PATIENCE, async || same(redis.names_of(&former).await, Vec::new())).await;
+        until("nothing names the former id", PATIENCE, async || {
+            same(redis.names_of(&former).await, Vec::new())
+        })
+        .await;
         assert!(frozen.metric("rollcall_buried_itself_total").await >= 1.0);
     })
     .await;

@@ -1,5 +1,5 @@
-//! Everybody connects at once: the gateway admits sockets at a bounded rate and tells the others when to come back.
-//! Viewers who stayed connected do not notice, and the figures stay right.
+//! Everybody connects at once: the gateway admits sockets at a bounded rate and tells the others
+//! when to come back. Viewers who stayed connected do not notice, and the figures stay right.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,12 +24,17 @@ fn refusal(answer: &Response) -> (String, u64) {
     assert_eq!(answer.status(), 503, "{answer:?}");
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
     assert_eq!(answer.headers()["connection"], "close");
-    let after = answer.headers()["retry-after"].to_str().unwrap().parse().expect("whole seconds");
+    let after = answer.headers()["retry-after"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .expect("whole seconds");
     let body: Value = serde_json::from_slice(answer.body().as_deref().unwrap_or_default()).unwrap();
     (body["code"].as_str().unwrap().to_owned(), after)
 }
 
-/// Joins with the URL, and comes back as told after a refusal. Returns how often it was refused, too.
+/// Joins with the URL, and comes back as told after a refusal. Returns how often it was refused,
+/// too.
 async fn obedient(addr: SocketAddr, user: String) -> (Viewer, usize) {
     let path = format!("/ws?user_id={user}&live_id=42");
     for refused in 0..8 {
@@ -60,7 +65,9 @@ async fn herd(world: &World, n: usize) -> (Vec<Viewer>, usize) {
 
 async fn metric(world: &World, name: &str) -> u64 {
     let text = world.backend().get("/metrics").await.is(200).text;
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        .unwrap_or(0)
 }
 
 on_both_stores! {
@@ -82,7 +89,8 @@ on_both_stores! {
             everybody = herd(&world, 70) => everybody,
             () = others => unreachable!(),
         };
-        // The rate is 20 per second. The gateway admits 2 at once, and 10 more after a wait of at most half a second.
+        // The rate is 20 per second. The gateway admits 2 at once, and 10 more after a wait of at
+        // most half a second.
         assert!(began.elapsed() > Duration::from_millis(2_500), "70 at 20 a second took {:?}", began.elapsed());
         assert!(refused > 0, "nobody was told to come back");
         assert_eq!(metric(&world, "rollcall_upgrades_refused_total{why=\"crowded\"}").await, refused as u64);

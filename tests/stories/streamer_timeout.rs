@@ -1,5 +1,5 @@
-//! A streamer falls silent: a live opened over the streamer's own socket closes after `streamer_timeout`, a live opened
-//! by a back end does not.
+//! A streamer falls silent: a live opened over the streamer's own socket closes after
+//! `streamer_timeout`, a live opened by a back end does not.
 
 use std::time::Duration;
 
@@ -19,14 +19,20 @@ fn short(config: &mut rollcall::config::Config) {
 
 async fn stays_open(world: &World, span: Duration) {
     throughout("the live is open", span, || async {
-        same(world.backend().live("42").await["state"].clone(), "open".into())
+        same(
+            world.backend().live("42").await["state"].clone(),
+            "open".into(),
+        )
     })
     .await;
 }
 
 async fn becomes_closed(world: &World, within: Duration) {
     until("the live is closed", within, || async {
-        same(world.backend().live("42").await["state"].clone(), "closed".into())
+        same(
+            world.backend().live("42").await["state"].clone(),
+            "closed".into(),
+        )
     })
     .await;
 }
@@ -93,7 +99,10 @@ on_both_stores! {
 async fn open_with_timeout(world: &World, seconds: u64) {
     let body = serde_json::json!({"streamer_id": "s1", "streamer_timeout_s": seconds});
     let opened = world.backend().put("/v1/lives/42", body).await.is(201).body;
-    assert_eq!((&opened["streamer_timeout_s"], &opened["opened_by"]), (&seconds.into(), &"service".into()));
+    assert_eq!(
+        (&opened["streamer_timeout_s"], &opened["opened_by"]),
+        (&seconds.into(), &"service".into())
+    );
 }
 
 on_both_stores! {
@@ -146,7 +155,8 @@ on_redis! {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
         let other = world.another_gateway().await;
-        // The streamer does not join, watch or open there, so that gateway has no room for the live.
+        // The streamer does not join, watch or open there, so that gateway has no room for the
+        // live.
         let moved = other.streamer("s1").await;
         streamer.vanish();
         stays_open(&world, STREAMER_TIMEOUT * 3).await;
@@ -172,8 +182,9 @@ on_redis! {
     }
 }
 
-/// The gateway where the streamer is makes a room for the live, although nobody is in it. So the streamer's absence
-/// counts from when that gateway last heard the streamer, not from when the last room ended.
+/// The gateway where the streamer is makes a room for the live, although nobody is in it. So the
+/// streamer's absence counts from when that gateway last heard the streamer, not from when the last
+/// room ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
     const TIMEOUT: Duration = Duration::from_secs(4);
@@ -194,11 +205,16 @@ async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() 
     .await;
 }
 
-/// A failover may undo the newest writes, and with them the note that a streamer is gone. It also gives reason for
-/// doubt.
+/// A failover may undo the newest writes, and with them the note that a streamer is gone. It also
+/// gives reason for doubt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
-    let slice = SliceId::of_user(OnlineSet::Streamers, &UserId::parse("s1").unwrap(), STREAMERS_SLICES).index;
+    let slice = SliceId::of_user(
+        OnlineSet::Streamers,
+        &UserId::parse("s1").unwrap(),
+        STREAMERS_SLICES,
+    )
+    .index;
     let set = format!("online-streamers_slice{slice}");
     within_deadline(async {
         let redis = Redis::start().await;
@@ -206,7 +222,10 @@ async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
         let members = || async { redis.ask(&["SMEMBERS", &set]).await };
-        until("the streamer is told of", PATIENCE, || async { same(members().await, serde_json::json!(["s1"])) }).await;
+        until("the streamer is told of", PATIENCE, || async {
+            same(members().await, serde_json::json!(["s1"]))
+        })
+        .await;
         let keys: Vec<String> = redis.keys(&format!("*{set}*")).await.into_iter().collect();
         let mut copies = Vec::new();
         for key in &keys {
@@ -216,13 +235,18 @@ async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
             redis.ask(&["COPY", key, copy]).await;
         }
         streamer.close().await;
-        until("the leaving is told", PATIENCE, || async { same(members().await, serde_json::json!([])) }).await;
+        until("the leaving is told", PATIENCE, || async {
+            same(members().await, serde_json::json!([]))
+        })
+        .await;
         for (key, copy) in &copies {
             redis.ask(&["COPY", copy, key, "REPLACE"]).await;
         }
         redis.ask(&["DEL", "rollcall:leases"]).await;
-        until("the leaving is told once more", PATIENCE, || async { same(members().await, serde_json::json!([])) })
-            .await;
+        until("the leaving is told once more", PATIENCE, || async {
+            same(members().await, serde_json::json!([]))
+        })
+        .await;
         becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
     })
     .await;

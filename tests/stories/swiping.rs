@@ -1,5 +1,5 @@
-//! A viewer swipes from live to live on one socket: joining another live leaves the first, and no viewer is ever in
-//! two.
+//! A viewer swipes from live to live on one socket: joining another live leaves the first, and no
+//! viewer is ever in two.
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_redis};

@@ -1,4 +1,5 @@
-//! A thousand viewers: 300 follow the streamer; 100 of these leave and 100 lose their network. The figures follow.
+//! A thousand viewers: 300 follow the streamer; 100 of these leave and 100 lose their network. The
+//! figures follow.
 
 use std::time::Duration;
 
@@ -25,7 +26,11 @@ async fn crowd(world: &World) -> Vec<Viewer> {
         }
         here
     };
-    let mut all: Vec<_> = futures_util::future::join_all((0..DOORS).map(door)).await.into_iter().flatten().collect();
+    let mut all: Vec<_> = futures_util::future::join_all((0..DOORS).map(door))
+        .await
+        .into_iter()
+        .flatten()
+        .collect();
     all.sort_by_key(|(i, _)| *i);
     all.into_iter().map(|(_, viewer)| viewer).collect()
 }

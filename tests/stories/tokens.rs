@@ -1,4 +1,5 @@
-//! With `--auth jwt` a socket needs a token. Keys change while the gateway runs, and nothing secret is shown.
+//! With `--auth jwt` a socket needs a token. Keys change while the gateway runs, and nothing secret
+//! is shown.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,7 +45,9 @@ async fn enter(addr: SocketAddr, path: &str, token: &str) -> Result<Socket, (u16
 
 /// The problem with which the upgrade is refused.
 async fn refused(addr: SocketAddr, path: &str, token: &str) -> (u16, Value) {
-    let (status, body) = enter(addr, path, token).await.expect_err("the upgrade is refused");
+    let (status, body) = enter(addr, path, token)
+        .await
+        .expect_err("the upgrade is refused");
     assert!(token.is_empty() || !body.contains(token), "{body}");
     (status, serde_json::from_str(&body).unwrap())
 }
@@ -59,15 +62,26 @@ async fn a_token_says_who_the_client_is() {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let token = hs256(SECRET, &claims("u1", &json!({})));
-        let in_header = enter(world.addr, "/ws?user_id=boss&role=service", &token).await.unwrap();
+        let in_header = enter(world.addr, "/ws?user_id=boss&role=service", &token)
+            .await
+            .unwrap();
         let mut viewer = Viewer::greeted("u1", in_header).await;
         assert_eq!(viewer.welcome["user_id"], "u1");
-        viewer.is_refused(json!({"type": "open", "live_id": "42"}), "forbidden").await;
-        let (in_query, _) = Socket::connect(world.addr, &format!("/ws?token={token}"), &[]).await.unwrap();
-        assert_eq!(Viewer::greeted("u1", in_query).await.welcome["user_id"], "u1");
+        viewer
+            .is_refused(json!({"type": "open", "live_id": "42"}), "forbidden")
+            .await;
+        let (in_query, _) = Socket::connect(world.addr, &format!("/ws?token={token}"), &[])
+            .await
+            .unwrap();
+        assert_eq!(
+            Viewer::greeted("u1", in_query).await.welcome["user_id"],
+            "u1"
+        );
         // The header counts if both are sent.
         let other = hs256(SECRET, &claims("u2", &json!({})));
-        let both = enter(world.addr, &format!("/ws?token={token}"), &other).await.unwrap();
+        let both = enter(world.addr, &format!("/ws?token={token}"), &other)
+            .await
+            .unwrap();
         assert_eq!(Viewer::greeted("u2", both).await.welcome["user_id"], "u2");
     })
     .await;
@@ -85,20 +99,37 @@ async fn a_refused_token_is_a_problem_that_does_not_quote_it() {
             "hunter2-hunter2",
             none,
             &good[..good.len() - 2],
-            &hs256("another-secret-of-more-than-32-bytes", &claims("u1", &json!({}))),
+            &hs256(
+                "another-secret-of-more-than-32-bytes",
+                &claims("u1", &json!({})),
+            ),
             &hs256(SECRET, &claims("u1", &json!({"exp": 1}))),
             &hs256(SECRET, &claims("u1", &json!({"nbf": 99_999_999_999_u64}))),
             &hs256(SECRET, &claims("u 1", &json!({}))),
             &hs256(SECRET, &claims("u1", &json!({"role": "root"}))),
         ] {
             let (status, problem) = refused(world.addr, "/ws", token).await;
-            assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")), "{problem}");
+            assert_eq!(
+                (status, &problem["code"]),
+                (401, &json!("unauthorized")),
+                "{problem}"
+            );
         }
-        for path in ["/ws", "/ws?user_id=u1&role=service", "/ws?token=", "/ws?token=hunter2"] {
+        for path in [
+            "/ws",
+            "/ws?user_id=u1&role=service",
+            "/ws?token=",
+            "/ws?token=hunter2",
+        ] {
             match Socket::connect(world.addr, path, &[("authorization", "Basic dTE6cHc=")]).await {
                 Err(Error::Http(answer)) => {
                     assert_eq!(answer.status(), 401, "{path}");
-                    assert!(answer.headers()["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+                    assert!(
+                        answer.headers()["www-authenticate"]
+                            .to_str()
+                            .unwrap()
+                            .starts_with("Bearer")
+                    );
                 }
                 other => panic!("{path}: {other:?}"),
             }
@@ -120,13 +151,18 @@ async fn white_space_around_a_token_changes_nothing_wherever_the_token_stands() 
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let admission = async |query: &str, header: Option<&str>| {
             let asked = http.get(format!("http://{}/ws/admission{query}", world.addr));
-            let asked = header.into_iter().fold(asked, |asked, token| asked.header("authorization", bearer(token)));
+            let asked = header.into_iter().fold(asked, |asked, token| {
+                asked.header("authorization", bearer(token))
+            });
             asked.send().await.unwrap().status().as_u16()
         };
 
         // `rollcall token` ends its line, as files and shells do.
         for around in ["%0A", "%0D%0A", "%20", "%09"] {
-            for query in [format!("?token={good}{around}"), format!("?token={around}{good}")] {
+            for query in [
+                format!("?token={good}{around}"),
+                format!("?token={around}{good}"),
+            ] {
                 assert_eq!(admission(&query, None).await, 204, "{query}");
                 let opened = Socket::connect(world.addr, &format!("/ws{query}"), &[]).await;
                 assert!(opened.is_ok(), "{query}");
@@ -136,10 +172,15 @@ async fn white_space_around_a_token_changes_nothing_wherever_the_token_stands() 
         assert_eq!(admission("", Some(&padded)).await, 204);
         assert!(enter(world.addr, "/ws", &padded).await.is_ok());
 
-        let mut viewer = Viewer::greeted("u1", enter(world.addr, "/ws", &good).await.unwrap()).await;
-        let renewed = viewer.ask(json!({"type": "refresh", "token": format!("{good}\n")})).await;
+        let mut viewer =
+            Viewer::greeted("u1", enter(world.addr, "/ws", &good).await.unwrap()).await;
+        let renewed = viewer
+            .ask(json!({"type": "refresh", "token": format!("{good}\n")}))
+            .await;
         assert_eq!(renewed["type"], "refreshed");
-        viewer.is_refused(json!({"type": "refresh", "token": "\n"}), "bad_message").await;
+        viewer
+            .is_refused(json!({"type": "refresh", "token": "\n"}), "bad_message")
+            .await;
 
         // White space alone is no token, and inside of one it makes another token.
         let inside = good.replacen('.', "%20.", 1);
@@ -163,21 +204,42 @@ async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
         let token = |user: &str, more| hs256(SECRET, &claims(user, &more));
         for path in ["/ws?count=false", "/ws?invisible=true"] {
             let (status, problem) = refused(world.addr, path, &token("u1", json!({}))).await;
-            assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
+            assert_eq!(
+                (status, &problem["code"]),
+                (403, &json!("forbidden")),
+                "{problem}"
+            );
         }
         let service = token("service", json!({"role": "service"}));
-        let socket = enter(world.addr, "/ws?count=false", &service).await.unwrap();
+        let socket = enter(world.addr, "/ws?count=false", &service)
+            .await
+            .unwrap();
         let mut service = Viewer::greeted("service", socket).await;
-        let opened = service.ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"})).await;
+        let opened = service
+            .ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"}))
+            .await;
         assert_eq!(opened["type"], "opened", "{opened}");
         assert_eq!(service.join("42").await["viewers"], 0);
         for claim in [json!({"count": false}), json!({"invisible": true})] {
-            for path in ["/ws", "/ws?count=false", "/ws?invisible=true", "/ws?count=true&invisible=false"] {
-                let bot = enter(world.addr, path, &token("bot", claim.clone())).await.unwrap();
-                assert_eq!(Viewer::greeted("bot", bot).await.join("42").await["viewers"], 0, "{path}, {claim}");
+            for path in [
+                "/ws",
+                "/ws?count=false",
+                "/ws?invisible=true",
+                "/ws?count=true&invisible=false",
+            ] {
+                let bot = enter(world.addr, path, &token("bot", claim.clone()))
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    Viewer::greeted("bot", bot).await.join("42").await["viewers"],
+                    0,
+                    "{path}, {claim}"
+                );
             }
         }
-        let viewer = enter(world.addr, "/ws?count=true", &token("u1", json!({}))).await.unwrap();
+        let viewer = enter(world.addr, "/ws?count=true", &token("u1", json!({})))
+            .await
+            .unwrap();
         let mut viewer = Viewer::greeted("u1", viewer).await;
         viewer.join("42").await;
         world.acks_become(&mut viewer, Some(false), 1, 0).await;
@@ -188,7 +250,11 @@ async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
     within_deadline(async {
-        let (old, new, never) = (NamedKey::new("old"), NamedKey::new("new"), NamedKey::new("never"));
+        let (old, new, never) = (
+            NamedKey::new("old"),
+            NamedKey::new("new"),
+            NamedKey::new("never"),
+        );
         let keys = KeyServer::new(&[&old]).await;
         let url = keys.url.parse().unwrap();
         let world = World::on_memory(|config| {
@@ -199,13 +265,26 @@ async fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
         let claims = claims("u1", &json!({}));
         assert!(is_let_in(world.addr, &old.signs(&claims)).await);
         keys.shows(&[&new]);
-        assert!(is_let_in(world.addr, &old.signs(&claims)).await, "it is not known yet that the old key is gone");
-        assert!(is_let_in(world.addr, &new.signs(&claims)).await, "the gateway asked for the new key");
-        assert!(!is_let_in(world.addr, &old.signs(&claims)).await, "what the old key has verified is forgotten");
+        assert!(
+            is_let_in(world.addr, &old.signs(&claims)).await,
+            "it is not known yet that the old key is gone"
+        );
+        assert!(
+            is_let_in(world.addr, &new.signs(&claims)).await,
+            "the gateway asked for the new key"
+        );
+        assert!(
+            !is_let_in(world.addr, &old.signs(&claims)).await,
+            "what the old key has verified is forgotten"
+        );
         assert_eq!(keys.asked(), 2);
         for _ in 0..20 {
             let (status, problem) = refused(world.addr, "/ws", &never.signs(&claims)).await;
-            assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")), "{problem}");
+            assert_eq!(
+                (status, &problem["code"]),
+                (401, &json!("unauthorized")),
+                "{problem}"
+            );
         }
         assert_eq!(keys.asked(), 2, "one fetch a minute");
     })
@@ -217,7 +296,14 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
     within_deadline(async {
         let issuer = Issuer::new();
         let file = issuer.file().display().to_string();
-        let args = ["--auth", "jwt", "--jwt-hs256-secret-file", &file, "--log", "trace"];
+        let args = [
+            "--auth",
+            "jwt",
+            "--jwt-hs256-secret-file",
+            &file,
+            "--log",
+            "trace",
+        ];
         let program = Program::start_with(&timings(), &args).await;
         let (addr, claims) = (program.addr, claims("u1", &json!({})));
         let old = hs256(SECRET, &claims);
@@ -227,24 +313,43 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
         let new = hs256(secret, &claims);
         refused(addr, "/ws", &new).await;
         refused(addr, &format!("/ws?token={new}"), "hunter2").await;
-        assert!(Socket::connect(addr, &format!("/ws?token={old}"), &[]).await.is_ok());
-        assert!(Socket::connect(addr, &format!("/ws?token={new}"), &[]).await.is_err());
+        assert!(
+            Socket::connect(addr, &format!("/ws?token={old}"), &[])
+                .await
+                .is_ok()
+        );
+        assert!(
+            Socket::connect(addr, &format!("/ws?token={new}"), &[])
+                .await
+                .is_err()
+        );
 
         issuer.writes(secret);
         program.hang_up();
-        until("the new secret counts", PATIENCE, || async { same(is_let_in(addr, &new).await, true) }).await;
+        until("the new secret counts", PATIENCE, || async {
+            same(is_let_in(addr, &new).await, true)
+        })
+        .await;
         refused(addr, "/ws", &old).await;
         issuer.writes("too-short-hunter4");
         program.hang_up();
         until("the log names the setting", PATIENCE, || async {
-            let told = |line: &str| line.contains("ERROR") && line.contains("jwt-hs256-secret-file");
-            if program.said().lines().any(told) { Ok(()) } else { Err("no such line") }
+            let told =
+                |line: &str| line.contains("ERROR") && line.contains("jwt-hs256-secret-file");
+            if program.said().lines().any(told) {
+                Ok(())
+            } else {
+                Err("no such line")
+            }
         })
         .await;
         assert!(is_let_in(addr, &new).await, "the old keys stay");
         viewer.heartbeat_json().await;
         for (token, answer) in [(&new, "refreshed"), (&old, "error")] {
-            assert_eq!(viewer.ask(json!({"type": "refresh", "token": token})).await["type"], answer);
+            assert_eq!(
+                viewer.ask(json!({"type": "refresh", "token": token})).await["type"],
+                answer
+            );
         }
         // A token in the wrong place is not quoted either.
         for wrong in [
@@ -255,7 +360,10 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
         ] {
             let refused = viewer.ask(wrong).await;
             assert_eq!(refused["code"], "bad_message", "{refused}");
-            assert!(!refused.to_string().contains(&new) && !refused.to_string().contains(&old), "{refused}");
+            assert!(
+                !refused.to_string().contains(&new) && !refused.to_string().contains(&old),
+                "{refused}"
+            );
         }
         let said = program.said();
         for (at, hidden) in [&*old, &new, SECRET, secret, "hunter"].iter().enumerate() {
@@ -269,7 +377,10 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
 async fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
     within_deadline(async {
         let keys = KeyServer::new(&[&NamedKey::new("one")]).await;
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let proxy = format!("http://{nobody}");
         let env = [
             ("HTTP_PROXY", proxy.as_str()),
@@ -287,8 +398,22 @@ async fn a_proxy_in_the_environment_is_used_only_if_a_setting_asks_for_it() {
             move || {
                 let code = |more: &[&str]| {
                     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rollcall"));
-                    command.args(["check-config", "--connect", "--json", "--auth", "jwt", "--jwt-jwks", &keys]);
-                    command.args(more).envs(env.clone()).output().unwrap().status.code()
+                    command.args([
+                        "check-config",
+                        "--connect",
+                        "--json",
+                        "--auth",
+                        "jwt",
+                        "--jwt-jwks",
+                        &keys,
+                    ]);
+                    command
+                        .args(more)
+                        .envs(env.clone())
+                        .output()
+                        .unwrap()
+                        .status
+                        .code()
                 };
                 (code(&[]), code(&["--proxy-from-env"]))
             }
@@ -307,16 +432,36 @@ async fn a_program_without_its_keys_does_not_start() {
         issuer.writes("too-short-hunter2");
         let file = issuer.file().display().to_string();
         let start = ["--listen", "127.0.0.1:0", "--auth", "jwt"];
-        let (code, out, why) = rollcall(&[&start[..], &["--jwt-hs256-secret-file", &file]].concat());
+        let (code, out, why) =
+            rollcall(&[&start[..], &["--jwt-hs256-secret-file", &file]].concat());
         assert_eq!((code, &*out), (Some(64), ""), "{why}");
-        assert!(why.contains("jwt-hs256-secret-file") && !why.contains("hunter2"), "{why}");
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(
+            why.contains("jwt-hs256-secret-file") && !why.contains("hunter2"),
+            "{why}"
+        );
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let began = tokio::time::Instant::now();
         let url = format!("http://{nobody}/jwks.json?key=hunter2");
-        let (code, out, why) = rollcall(&[&start[..], &["--jwt-jwks", &url, "--wait-for-store", "600ms"]].concat());
+        let (code, out, why) = rollcall(
+            &[
+                &start[..],
+                &["--jwt-jwks", &url, "--wait-for-store", "600ms"],
+            ]
+            .concat(),
+        );
         assert_eq!((code, &*out), (Some(69), ""), "{why}");
-        assert!(why.contains("jwt-jwks") && why.contains("refused") && !why.contains("hunter2"), "{why}");
-        assert!((600..600 + SLACK.as_millis() + 3_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+        assert!(
+            why.contains("jwt-jwks") && why.contains("refused") && !why.contains("hunter2"),
+            "{why}"
+        );
+        assert!(
+            (600..600 + SLACK.as_millis() + 3_000).contains(&began.elapsed().as_millis()),
+            "{:?}",
+            began.elapsed()
+        );
     })
     .await;
 }
@@ -327,8 +472,15 @@ async fn a_token_for_development_is_good() {
         let issuer = Issuer::new();
         let world = world_of(&issuer).await;
         let file = issuer.file().display().to_string();
-        let (code, token, said) =
-            rollcall(&["token", "--sub", "s1", "--role", "streamer", "--jwt-hs256-secret-file", &file]);
+        let (code, token, said) = rollcall(&[
+            "token",
+            "--sub",
+            "s1",
+            "--role",
+            "streamer",
+            "--jwt-hs256-secret-file",
+            &file,
+        ]);
         assert_eq!((code, &*said), (Some(0), ""));
         let socket = enter(world.addr, "/ws", token.trim()).await.unwrap();
         let mut streamer = Viewer::greeted("s1", socket).await;
@@ -336,7 +488,10 @@ async fn a_token_for_development_is_good() {
         assert_eq!(opened["type"], "opened", "{opened}");
         let (code, token, why) = rollcall(&["token", "--sub", "s1"]);
         assert_eq!((code, &*token), (Some(64), ""));
-        assert!(why.contains("--jwt-hs256-secret-file FILE or --jwt-private-key FILE"), "{why}");
+        assert!(
+            why.contains("--jwt-hs256-secret-file FILE or --jwt-private-key FILE"),
+            "{why}"
+        );
     })
     .await;
 }
@@ -346,8 +501,14 @@ fn a_key_comes_with_its_line() {
     let (code, out, _) = rollcall(&["key", "--name", "shop", "--scopes", "write,read"]);
     assert_eq!(code, Some(0));
     let lines: Vec<&str> = out.lines().collect();
-    let [key, line] = lines[..] else { panic!("two lines: {out}") };
+    let [key, line] = lines[..] else {
+        panic!("two lines: {out}")
+    };
     let words: Vec<&str> = line.split(' ').collect();
-    assert_eq!((key.len(), &words[..2], words[2].len()), (43, &["shop", "write,read"][..], 64), "{out}");
+    assert_eq!(
+        (key.len(), &words[..2], words[2].len()),
+        (43, &["shop", "write,read"][..], 64),
+        "{out}"
+    );
     assert!(!line.contains(key));
 }

@@ -1,5 +1,6 @@
-//! Sockets with `?count=false` or `?invisible=true`, which mean the same (a moderator's console, a recorder, a bot, a
-//! user who hides), take part and are in no figure, no list, no time and no event.
+//! Sockets with `?count=false` or `?invisible=true`, which mean the same (a moderator's console, a
+//! recorder, a bot, a user who hides), take part and are in no figure, no list, no time and no
+//! event.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,18 +24,35 @@ fn users(names: &[&str]) -> BTreeSet<String> {
 }
 
 async fn listed(world: &World, set: &str) -> BTreeSet<String> {
-    let page = world.backend().get(&format!("/v1/lives/42/{set}?limit=1000")).await.is(200).body;
-    page["items"].as_array().unwrap().iter().map(|item| item["user_id"].as_str().unwrap().to_owned()).collect()
+    let page = world
+        .backend()
+        .get(&format!("/v1/lives/42/{set}?limit=1000"))
+        .await
+        .is(200)
+        .body;
+    page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["user_id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// What is said of a user of the platform.
 async fn asked(world: &World, user: &str) -> Value {
-    let answer = world.backend().post("/v1/online/query", json!({"user_ids": [user]})).await.is(200).body;
+    let answer = world
+        .backend()
+        .post("/v1/online/query", json!({"user_ids": [user]}))
+        .await
+        .is(200)
+        .body;
     answer["items"][0].clone()
 }
 
 async fn online(world: &World) -> u64 {
-    world.backend().get("/v1/online/count").await.is(200).body["online"].as_u64().unwrap()
+    world.backend().get("/v1/online/count").await.is(200).body["online"]
+        .as_u64()
+        .unwrap()
 }
 
 on_both_stores! {

@@ -1,5 +1,5 @@
-//! A gateway whose messages do not arrive knows it, and so do its peers, whatever the reason. They check more often,
-//! and call no figure exact that only the missing messages could have told them.
+//! A gateway whose messages do not arrive knows it, and so do its peers, whatever the reason. They
+//! check more often, and call no figure exact that only the missing messages could have told them.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ fn checks_seldom(config: &mut Config) {
     config.check_every = Duration::from_secs(60);
 }
 
-/// The times from a change that nobody tells of until a peer shows it: two renewals and the grace until the peer knows
-/// that messages are missing, and then the wait for a check.
+/// The times from a change that nobody tells of until a peer shows it: two renewals and the grace
+/// until the peer knows that messages are missing, and then the wait for a check.
 fn within(world: &World) -> Duration {
     world.config.lease_refresh * 2 + GRACE + world.config.lease_refresh * 5 / 2 + SLACK
 }
@@ -33,27 +33,42 @@ fn within(world: &World) -> Duration {
 /// The figures of a live as a gateway's API reports them, if it calls them exact.
 async fn exact_figures(world: &World, live: &str) -> Result<(u64, u64), serde_json::Value> {
     let live = world.backend().live(live).await;
-    match (live["viewers"].as_u64(), live["fans"].as_u64(), live["quality"].as_str()) {
+    match (
+        live["viewers"].as_u64(),
+        live["fans"].as_u64(),
+        live["quality"].as_str(),
+    ) {
         (Some(viewers), Some(fans), Some("exact")) => Ok((viewers, fans)),
         _ => Err(live),
     }
 }
 
 async fn shows(world: &World, live: &str, wanted: (u64, u64), within: Duration) {
-    until("the figures, and exact", within, async || match exact_figures(world, live).await {
-        Ok(figures) if figures == wanted => Ok(()),
-        said => Err(format!("{said:?}")),
-    })
+    until(
+        "the figures, and exact",
+        within,
+        async || match exact_figures(world, live).await {
+            Ok(figures) if figures == wanted => Ok(()),
+            said => Err(format!("{said:?}")),
+        },
+    )
     .await;
 }
 
 async fn unheard_become(world: &World, gateways: f64) {
-    until("the gateways that are not heard", PATIENCE, async || same(world.metric(UNHEARD).await, gateways)).await;
+    until("the gateways that are not heard", PATIENCE, async || {
+        same(world.metric(UNHEARD).await, gateways)
+    })
+    .await;
 }
 
 /// A Redis user with these rules besides.
 async fn restrict(redis: &Redis, rules: &[&str]) {
-    let rule: Vec<&str> = ["ACL", "SETUSER", "quiet"].iter().chain(rules).copied().collect();
+    let rule: Vec<&str> = ["ACL", "SETUSER", "quiet"]
+        .iter()
+        .chain(rules)
+        .copied()
+        .collect();
     redis.ask(&rule).await;
 }
 
@@ -130,7 +145,11 @@ async fn a_gateway_that_may_publish_on_some_channels_only_is_known_to_be_silent(
         let quiet = beside_as_quiet(&redis).await;
         prepare(&here, &quiet).await;
         // It may say that it lives, and nothing of any live.
-        restrict(&redis, &["resetchannels", "&rollcall:gateways", "&rollcall:beats:*"]).await;
+        restrict(
+            &redis,
+            &["resetchannels", "&rollcall:gateways", "&rollcall:beats:*"],
+        )
+        .await;
         both_show_what_the_quiet_one_does(&here, &quiet).await;
     })
     .await;
@@ -188,18 +207,28 @@ async fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_ther
         let cluster = RedisCluster::start(3, 0).await;
         let homes = |master: usize| {
             let mut names = (0..).map(|n| format!("live{n}"));
-            names.find(|name| cluster.home(&format!("live:{name}")) == master).expect("a live there")
+            names
+                .find(|name| cluster.home(&format!("live:{name}")) == master)
+                .expect("a live there")
         };
         let (there, elsewhere) = (homes(1), homes(2));
         let rule = |node: usize, rules: &[&str]| {
-            let rule: Vec<&str> = ["ACL", "SETUSER", "quiet"].iter().chain(rules).copied().collect();
+            let rule: Vec<&str> = ["ACL", "SETUSER", "quiet"]
+                .iter()
+                .chain(rules)
+                .copied()
+                .collect();
             assert_eq!(cluster.nodes[node].cli(&rule), "OK");
         };
         for node in 0..3 {
             rule(node, &["on", ">secret", "~*", "&*", "+@all"]);
         }
         let here = World::at_tuned(&cluster.url(), checks_seldom).await;
-        let quiet = World::at_tuned(&cluster.url().replace("rollcall:secret", "quiet:secret"), checks_seldom).await;
+        let quiet = World::at_tuned(
+            &cluster.url().replace("rollcall:secret", "quiet:secret"),
+            checks_seldom,
+        )
+        .await;
         for live in [&there, &elsewhere] {
             here.open(live).await;
             let _viewer = quiet.viewer_in("w", live).await;
@@ -229,24 +258,41 @@ async fn a_gateway_that_may_not_publish_on_one_master_is_known_to_be_silent_ther
 async fn the_log_says_what_redis_said() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let mut quiet = World::program_with(redis.clone(), |config| config.log = "info".to_owned()).await;
+        let mut quiet =
+            World::program_with(redis.clone(), |config| config.log = "info".to_owned()).await;
         quiet.open("42").await;
         redis.ask(&["ACL", "SETUSER", "default", "-spublish"]).await;
         let logged = async |words: &[&str]| {
             let program = quiet.process();
             until("the line", PATIENCE, async || {
                 let said = program.said();
-                if said.lines().any(|line| words.iter().all(|word| line.contains(word))) { Ok(()) } else { Err(said) }
+                if said
+                    .lines()
+                    .any(|line| words.iter().all(|word| line.contains(word)))
+                {
+                    Ok(())
+                } else {
+                    Err(said)
+                }
             })
             .await;
         };
         let mut logged = logged;
-        logged(&["WARN", "redis does not publish this gateway's messages", "NOPERM"]).await;
+        logged(&[
+            "WARN",
+            "redis does not publish this gateway's messages",
+            "NOPERM",
+        ])
+        .await;
         logged(&["WARN", "messages of gateways do not arrive"]).await;
         redis.ask(&["ACL", "SETUSER", "default", "+spublish"]).await;
         logged(&["INFO", "messages of all gateways arrive again"]).await;
         let said = quiet.process().said();
-        assert_eq!(said.matches("redis does not publish").count(), 1, "once a minute: {said}");
+        assert_eq!(
+            said.matches("redis does not publish").count(),
+            1,
+            "once a minute: {said}"
+        );
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Counts are pushed to viewers who ask for them: the first at once, then at most one per two seconds and live, and the
-//! last value always.
+//! Counts are pushed to viewers who ask for them: the first at once, then at most one per two
+//! seconds and live, and the last value always.
 
 use std::time::Duration;
 
@@ -19,7 +19,9 @@ const JITTER: Duration = Duration::from_millis(400);
 
 /// A viewer who joins a live and wants its counts; the first are there.
 async fn watching(mut viewer: Viewer, live: &str) -> Dashboard {
-    viewer.say(json!({"type": "join", "live_id": live, "counts": true})).await;
+    viewer
+        .say(json!({"type": "join", "live_id": live, "counts": true}))
+        .await;
     viewer.expect("joined").await;
     let mut watching = Dashboard::at(viewer);
     watching.next().await;
@@ -34,7 +36,11 @@ async fn watching_viewer(world: &World, user: &str, live: &str) -> Dashboard {
 fn are_paced(dashboard: &Dashboard) {
     for pair in dashboard.log[1..].windows(2) {
         let gap = pair[1].at - pair[0].at;
-        assert!(gap + JITTER >= EVERY, "{gap:?} between two counts; {}", dashboard.seen());
+        assert!(
+            gap + JITTER >= EVERY,
+            "{gap:?} between two counts; {}",
+            dashboard.seen()
+        );
     }
 }
 

@@ -14,7 +14,9 @@ use crate::support::world::World;
 
 /// The viewers of a live as a gateway's API counts them.
 async fn viewers_of(world: &World, live: &str) -> u64 {
-    world.backend().live(live).await["viewers"].as_u64().unwrap()
+    world.backend().live(live).await["viewers"]
+        .as_u64()
+        .unwrap()
 }
 
 async fn viewers_become(world: &World, live: &str, wanted: u64, within: Duration) {
@@ -38,7 +40,10 @@ async fn listed(world: &World, live: &str, query: &str) -> BTreeMap<String, (boo
         assert!(items.len() <= 2, "{page}");
         for item in items {
             let user = item["user_id"].as_str().unwrap().to_owned();
-            let there = all.insert(user, (item["fan"].as_bool().unwrap(), item["since"].as_u64()));
+            let there = all.insert(
+                user,
+                (item["fan"].as_bool().unwrap(), item["since"].as_u64()),
+            );
             assert_eq!(there, None, "twice: {item}");
         }
         match page["cursor"].as_str() {
@@ -133,7 +138,9 @@ async fn viewers_who_are_moved_count_once_at_every_moment() {
             let moves = crowd.into_iter().enumerate().map(|(i, mut viewer)| {
                 let new = &new;
                 async move {
-                    let after = viewer.expect("reconnect").await["after_ms"].as_u64().expect("after_ms");
+                    let after = viewer.expect("reconnect").await["after_ms"]
+                        .as_u64()
+                        .expect("after_ms");
                     viewer.end().await;
                     tokio::time::sleep(Duration::from_millis(after)).await;
                     new.viewer_in(&format!("u{i}"), "42").await
@@ -146,24 +153,47 @@ async fn viewers_who_are_moved_count_once_at_every_moment() {
             moved
         };
         let figures = throughout("everybody counts once", Duration::MAX, || async {
-            same((viewers_of(&new, "42").await, redis.viewers("42").await.len()), (12, 12))
+            same(
+                (
+                    viewers_of(&new, "42").await,
+                    redis.viewers("42").await.len(),
+                ),
+                (12, 12),
+            )
         });
         let moved = tokio::select! {
             moved = all => moved,
             () = figures => unreachable!("it looks until all have moved"),
         };
         dashboard.listen(Duration::from_millis(600)).await;
-        for counts in dashboard.log.iter().skip_while(|counts| !counts.are(viewers(12), fans(4))) {
-            assert!(counts.are(viewers(12), fans(4)) && counts.number("peak_viewers") == 12, "{}", dashboard.seen());
+        for counts in dashboard
+            .log
+            .iter()
+            .skip_while(|counts| !counts.are(viewers(12), fans(4)))
+        {
+            assert!(
+                counts.are(viewers(12), fans(4)) && counts.number("peak_viewers") == 12,
+                "{}",
+                dashboard.seen()
+            );
         }
-        assert_eq!(listed(&new, "42", "").await, before, "a move changes neither who is there nor since when");
+        assert_eq!(
+            listed(&new, "42", "").await,
+            before,
+            "a move changes neither who is there nor since when"
+        );
         drop(moved);
     })
     .await;
 }
 
-/// Ten viewers on one gateway, three of them fans, one of this name on the other, and a dashboard there.
-async fn ten_and(first: &World, (name, other): (&str, &World), all: u64) -> (Vec<Viewer>, Dashboard) {
+/// Ten viewers on one gateway, three of them fans, one of this name on the other, and a dashboard
+/// there.
+async fn ten_and(
+    first: &World,
+    (name, other): (&str, &World),
+    all: u64,
+) -> (Vec<Viewer>, Dashboard) {
     first.open("42").await;
     first.crowd_follows("u", 3).await;
     let mut there = first.crowd("u", 10, "42").await;
@@ -183,8 +213,16 @@ async fn the_viewers_of_a_killed_gateway_leave_within_its_lease() {
         doomed.process().kill();
         viewers_become(&other, "42", 1, other.sweep_bound()).await;
         assert_eq!(redis.viewers("42").await, users(&["u7"]));
-        dashboard.sees_that("one, and exact", |c| c.are(viewers(1), fans(0)) && c.json["quality"] == "exact").await;
-        assert!(dashboard.log.iter().any(|c| c.json["quality"] == "partial"), "{}", dashboard.seen());
+        dashboard
+            .sees_that("one, and exact", |c| {
+                c.are(viewers(1), fans(0)) && c.json["quality"] == "exact"
+            })
+            .await;
+        assert!(
+            dashboard.log.iter().any(|c| c.json["quality"] == "partial"),
+            "{}",
+            dashboard.seen()
+        );
         assert_eq!(listed(&other, "42", "").await.len(), 1);
     })
     .await;
@@ -198,13 +236,27 @@ async fn figures_with_users_of_a_killed_gateway_are_not_exact() {
         let mut doomed = World::program(redis.clone()).await;
         let other = World::beside(redis.clone(), |_| ()).await;
         let (_viewers, mut dashboard) = ten_and(&doomed, ("u10", &other), 11).await;
-        other.redis().ask(&["SET", "rollcall:sweeper", "stalled", "PX", "8000"]).await;
+        other
+            .redis()
+            .ask(&["SET", "rollcall:sweeper", "stalled", "PX", "8000"])
+            .await;
         doomed.process().kill();
-        dashboard.sees_that("doubt", |c| c.json["quality"] == "partial").await;
+        dashboard
+            .sees_that("doubt", |c| c.json["quality"] == "partial")
+            .await;
         let before = dashboard.log.len();
-        dashboard.sees_that("one, and exact", |c| c.are(viewers(1), fans(0)) && c.json["quality"] == "exact").await;
+        dashboard
+            .sees_that("one, and exact", |c| {
+                c.are(viewers(1), fans(0)) && c.json["quality"] == "exact"
+            })
+            .await;
         let wrong = |c: &&Counts| c.json["quality"] == "exact" && !c.are(viewers(1), fans(0));
-        assert_eq!(dashboard.log[before..].iter().filter(wrong).count(), 0, "{}", dashboard.seen());
+        assert_eq!(
+            dashboard.log[before..].iter().filter(wrong).count(),
+            0,
+            "{}",
+            dashboard.seen()
+        );
     })
     .await;
 }
@@ -220,11 +272,20 @@ async fn users_of_a_gateway_that_stops_leave_at_once_and_without_doubt() {
         old.stop().await;
         let stopped = Instant::now();
         dashboard.sees(viewers(1), fans(0)).await;
-        assert!(stopped.elapsed() < SLACK, "after {:?}: {}", stopped.elapsed(), dashboard.seen());
+        assert!(
+            stopped.elapsed() < SLACK,
+            "after {:?}: {}",
+            stopped.elapsed(),
+            dashboard.seen()
+        );
         // Until after the look that follows the death of a gateway.
         tokio::time::sleep(Duration::from_secs(4)).await;
         dashboard.sees_that("what came meanwhile", |_| true).await;
-        assert!(dashboard.log.iter().all(|c| c.json["quality"] == "exact"), "{}", dashboard.seen());
+        assert!(
+            dashboard.log.iter().all(|c| c.json["quality"] == "exact"),
+            "{}",
+            dashboard.seen()
+        );
     })
     .await;
 }
@@ -324,5 +385,8 @@ on_redis! {
 }
 
 fn now_ms() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }

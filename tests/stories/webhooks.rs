@@ -1,5 +1,5 @@
-//! What happens is told to a webhook: nothing is lost, each live's events arrive in order, and repeats carry the same
-//! id, whatever happens to the receiver and to the gateway that sends.
+//! What happens is told to a webhook: nothing is lost, each live's events arrive in order, and
+//! repeats carry the same id, whatever happens to the receiver and to the gateway that sends.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -11,7 +11,9 @@ use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms};
+use rollcall::store::{
+    CloseLive, CloseReason, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Terms,
+};
 use serde_json::{Value, json};
 
 use crate::support::redis_view::Redis;
@@ -23,35 +25,80 @@ use crate::support::world::World;
 /// Waits until the gateways have a sender of events.
 async fn somebody_sends(redis: &Redis) -> String {
     until("a gateway sends", PATIENCE, async || {
-        redis.ask(&["GET", "{rollcall:events}:sender"]).await.as_str().map(str::to_owned).ok_or("nobody")
+        redis
+            .ask(&["GET", "{rollcall:events}:sender"])
+            .await
+            .as_str()
+            .map(str::to_owned)
+            .ok_or("nobody")
     })
     .await
 }
 
 async fn a_live_is_told_from_its_opening_to_its_close(world: World, webhook: &Webhook) {
     let backend = world.backend();
-    backend.put("/v1/lives/42", json!({"streamer_id": "s1", "title": "of two"})).await.is(201);
+    backend
+        .put(
+            "/v1/lives/42",
+            json!({"streamer_id": "s1", "title": "of two"}),
+        )
+        .await
+        .is(201);
     let _viewer = world.viewer_in("u1", "42").await;
-    webhook.hears_of("42", &["live.opened", "live.counts"]).await;
+    webhook
+        .hears_of("42", &["live.opened", "live.counts"])
+        .await;
     backend.remove("42", "u1", None).await.is(200);
     backend.ban("42", "u2", 600).await;
     backend.close("42").await;
-    webhook.hears_of("42", &["live.opened", "live.counts", "user.removed", "user.banned", "live.closed"]).await;
+    webhook
+        .hears_of(
+            "42",
+            &[
+                "live.opened",
+                "live.counts",
+                "user.removed",
+                "user.banned",
+                "live.closed",
+            ],
+        )
+        .await;
     let taken = webhook.taken();
-    let of = |kind: &str| taken.iter().find(|event| event["type"] == kind).unwrap().clone();
+    let of = |kind: &str| {
+        taken
+            .iter()
+            .find(|event| event["type"] == kind)
+            .unwrap()
+            .clone()
+    };
     let epoch = taken[0]["epoch"].as_u64().unwrap();
     for event in &taken {
         let n = event["at"].as_u64().unwrap();
-        assert_eq!(event["id"], format!("42:{epoch}:{}:{n}", event["type"].as_str().unwrap()));
-        assert_eq!((&event["streamer_id"], &event["epoch"]), (&json!("s1"), &json!(epoch)));
+        assert_eq!(
+            event["id"],
+            format!("42:{epoch}:{}:{n}", event["type"].as_str().unwrap())
+        );
+        assert_eq!(
+            (&event["streamer_id"], &event["epoch"]),
+            (&json!("s1"), &json!(epoch))
+        );
     }
-    assert_eq!((&of("live.opened")["title"], &of("live.opened")["opened_by"]), (&json!("of two"), &json!("service")));
+    assert_eq!(
+        (&of("live.opened")["title"], &of("live.opened")["opened_by"]),
+        (&json!("of two"), &json!("service"))
+    );
     assert_eq!(of("live.counts")["viewers"], 1);
     assert_eq!(of("user.removed")["user_id"], "u1");
     assert_eq!(of("user.banned")["user_id"], "u2");
-    assert!(of("user.banned")["banned_until"].as_u64().unwrap() > of("user.banned")["at"].as_u64().unwrap() + 500_000);
+    assert!(
+        of("user.banned")["banned_until"].as_u64().unwrap()
+            > of("user.banned")["at"].as_u64().unwrap() + 500_000
+    );
     let closed = of("live.closed");
-    assert_eq!((&closed["reason"], &closed["peak_viewers"]), (&json!("requested"), &json!(1)));
+    assert_eq!(
+        (&closed["reason"], &closed["peak_viewers"]),
+        (&json!("requested"), &json!(1))
+    );
     let time = |name: &str| closed[name].as_u64().unwrap();
     assert_eq!(time("duration_ms"), time("closed_at") - time("opened_at"));
 }
@@ -74,7 +121,10 @@ async fn a_live_is_told_on_redis() {
         let redis = world.redis().clone();
         a_live_is_told_from_its_opening_to_its_close(world, &webhook).await;
         let told = redis.ask(&["HKEYS", "live:42"]).await.to_string();
-        assert!(!told.contains("event:") && !told.contains("counts_told"), "nothing is left in the record: {told}");
+        assert!(
+            !told.contains("event:") && !told.contains("counts_told"),
+            "nothing is left in the record: {told}"
+        );
     })
     .await;
 }
@@ -94,7 +144,10 @@ async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
             doomed.backend().remove(live, "u1", None).await.is(200);
         }
         let waiting = async || redis.ask(&["XLEN", "rollcall:events"]).await.as_u64();
-        until("the events are in the stream", PATIENCE, async || same(waiting().await, Some(6))).await;
+        until("the events are in the stream", PATIENCE, async || {
+            same(waiting().await, Some(6))
+        })
+        .await;
         doomed.process().kill();
 
         let other = World::beside(redis.clone(), |config| webhook.hears(config)).await;
@@ -104,10 +157,23 @@ async fn nothing_is_lost_when_the_receiver_is_down_and_the_sender_is_killed() {
         }
         webhook.comes_back().await;
         for live in ["1", "2", "3"] {
-            webhook.hears_of(live, &["live.opened", "user.removed", "user.banned", "live.closed"]).await;
+            webhook
+                .hears_of(
+                    live,
+                    &["live.opened", "user.removed", "user.banned", "live.closed"],
+                )
+                .await;
         }
-        let pending = async || redis.ask(&["XPENDING", "rollcall:events", "webhooks"]).await[0].as_u64();
-        until("all is acknowledged", PATIENCE, async || same(pending().await, Some(0))).await;
+        let pending = async || {
+            redis
+                .ask(&["XPENDING", "rollcall:events", "webhooks"])
+                .await[0]
+                .as_u64()
+        };
+        until("all is acknowledged", PATIENCE, async || {
+            same(pending().await, Some(0))
+        })
+        .await;
     })
     .await;
 }
@@ -124,7 +190,11 @@ async fn a_receiver_that_says_when_to_come_back_is_left_alone_until_then() {
         webhook.hears_of("2", &["live.opened"]).await;
         until("the event is sent again", PATIENCE, async || {
             let deferred = webhook.deferred();
-            if deferred.len() == 2 { Ok(()) } else { Err(deferred.len()) }
+            if deferred.len() == 2 {
+                Ok(())
+            } else {
+                Err(deferred.len())
+            }
         })
         .await;
         let deferred = webhook.deferred();
@@ -155,17 +225,36 @@ async fn a_live_whose_event_is_refused_holds_back_only_its_own() {
         let url = world.redis().url();
         let events = |words: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-            let said = command.arg("events").args(words).args(["--redis", &url, "--json"]).output().unwrap();
+            let said = command
+                .arg("events")
+                .args(words)
+                .args(["--redis", &url, "--json"])
+                .output()
+                .unwrap();
             assert!(said.status.success(), "{said:?}");
             serde_json::from_slice::<Value>(&said.stdout).unwrap()
         };
-        let dead = until("both events of the live are given up", PATIENCE * 2, async || {
-            let listed = events(&["list"]);
-            if listed["events"].as_array().unwrap().len() == 2 { Ok(listed) } else { Err(listed.to_string()) }
-        })
+        let dead = until(
+            "both events of the live are given up",
+            PATIENCE * 2,
+            async || {
+                let listed = events(&["list"]);
+                if listed["events"].as_array().unwrap().len() == 2 {
+                    Ok(listed)
+                } else {
+                    Err(listed.to_string())
+                }
+            },
+        )
         .await;
-        assert_eq!((&dead["events"][0]["event"]["type"], &dead["more"]), (&json!("live.opened"), &json!(false)));
-        assert!(dead["events"][0]["attempts"].as_u64().unwrap() >= 3 && dead["events"][0]["why"] == "it answered 500");
+        assert_eq!(
+            (&dead["events"][0]["event"]["type"], &dead["more"]),
+            (&json!("live.opened"), &json!(false))
+        );
+        assert!(
+            dead["events"][0]["attempts"].as_u64().unwrap() >= 3
+                && dead["events"][0]["why"] == "it answered 500"
+        );
         webhook.is(Mood::Takes);
         let entry = dead["events"][0]["entry"].as_str().unwrap();
         assert_eq!(events(&["replay", entry])["replayed"], 1);
@@ -211,7 +300,11 @@ async fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
         let mut config = crate::support::world::timings();
         webhook.hears(&mut config);
         config.webhook_allow_private = false;
-        let refused = rollcall::gateway::start(config).await.err().expect("no gateway").to_string();
+        let refused = rollcall::gateway::start(config)
+            .await
+            .err()
+            .expect("no gateway")
+            .to_string();
         assert!(refused.contains("webhook-allow-private"), "{refused}");
     })
     .await;
@@ -245,13 +338,24 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
         let webhook = Webhook::start().await;
         let redis = Redis::start().await;
         // A gateway that dies right after its script: the store is asked, and nobody goes on.
-        let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await.unwrap();
+        let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default()))
+            .await
+            .unwrap();
         let mut records = Vec::new();
         for live in ["1", "2"] {
             let (live, streamer) = (LiveId::parse(live).unwrap(), UserId::parse("s1").unwrap());
             let (by, terms, message) = (OpenedBy::Service, Terms::default(), String::new());
-            let wish = OpenLive { live, streamer, slices: 1, by, terms, message };
-            let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("not opened") };
+            let wish = OpenLive {
+                live,
+                streamer,
+                slices: 1,
+                by,
+                terms,
+                message,
+            };
+            let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else {
+                panic!("not opened")
+            };
             records.push(record);
         }
         let close = CloseLive {
@@ -266,7 +370,11 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
         let _world = World::beside(redis, |config| webhook.hears(config)).await;
         webhook.hears_of("1", &["live.opened"]).await;
         webhook.hears_of("2", &["live.opened", "live.closed"]).await;
-        let closed = webhook.taken().into_iter().find(|event| event["type"] == "live.closed").unwrap();
+        let closed = webhook
+            .taken()
+            .into_iter()
+            .find(|event| event["type"] == "live.closed")
+            .unwrap();
         assert_eq!(closed["reason"], "moderated");
     })
     .await;
@@ -290,25 +398,50 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
         world.open("42").await;
         world.crowd_follows("u", 20).await;
         world.follow(&["ghost"]).await;
-        let mut ghost = world.person("ghost", "viewer", "&live_id=42&invisible=true").await;
+        let mut ghost = world
+            .person("ghost", "viewer", "&live_id=42&invisible=true")
+            .await;
         ghost.expect("joined").await;
         let crowd = world.crowd("u", 20, "42").await;
         let _stranger = world.viewer_in("stranger", "42").await;
         let told = |kind: &str| {
-            let of_kind = webhook.taken().into_iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
-            let users = of_kind.iter().flat_map(|event| event["user_ids"].as_array().unwrap().clone());
-            (users.map(|user| user.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>(), of_kind.len())
+            let of_kind = webhook
+                .taken()
+                .into_iter()
+                .filter(|event| event["type"] == kind)
+                .collect::<Vec<_>>();
+            let users = of_kind
+                .iter()
+                .flat_map(|event| event["user_ids"].as_array().unwrap().clone());
+            (
+                users
+                    .map(|user| user.as_str().unwrap().to_owned())
+                    .collect::<BTreeSet<_>>(),
+                of_kind.len(),
+            )
         };
         let all: BTreeSet<String> = (0..20).map(|n| format!("u{n}")).collect();
-        until("all fans have joined", PATIENCE, async || same(told("fan.joined").0, all.clone())).await;
+        until("all fans have joined", PATIENCE, async || {
+            same(told("fan.joined").0, all.clone())
+        })
+        .await;
         assert!(told("fan.joined").1 < 10, "they come in batches");
         ghost.close().await;
         for viewer in crowd {
             viewer.close().await;
         }
-        until("all fans have left", PATIENCE, async || same(told("fan.left").0, all.clone())).await;
+        until("all fans have left", PATIENCE, async || {
+            same(told("fan.left").0, all.clone())
+        })
+        .await;
         assert_eq!(told("live.opened").1, 0, "only what was asked for is sent");
-        assert!(webhook.taken().iter().all(|event| event.get("session_ids").is_none()), "the live keeps no sessions");
+        assert!(
+            webhook
+                .taken()
+                .iter()
+                .all(|event| event.get("session_ids").is_none()),
+            "the live keeps no sessions"
+        );
     })
     .await;
 }
@@ -323,27 +456,47 @@ async fn fans_of_a_live_with_attendance_are_told_with_their_sessions_and_the_inv
         world.backend().put("/v1/lives/42", body).await.is(201);
         let session = async |place: usize| {
             let all = world.backend().list("/v1/lives/42/sessions", 9).await;
-            all.get(place).map(|session| session["session_id"].as_str().unwrap().to_owned())
+            all.get(place)
+                .map(|session| session["session_id"].as_str().unwrap().to_owned())
         };
         let told = |kind: &str| {
-            let of_kind = webhook.taken().into_iter().filter(|event| event["type"] == kind);
+            let of_kind = webhook
+                .taken()
+                .into_iter()
+                .filter(|event| event["type"] == kind);
             let pairs = of_kind.flat_map(|event| {
                 let words = |name: &str| event[name].as_array().unwrap().clone();
-                words("user_ids").into_iter().zip(words("session_ids")).collect::<Vec<_>>()
+                words("user_ids")
+                    .into_iter()
+                    .zip(words("session_ids"))
+                    .collect::<Vec<_>>()
             });
-            pairs.map(|(user, session)| (user.to_string(), session.as_str().map(str::to_owned))).collect::<Vec<_>>()
+            pairs
+                .map(|(user, session)| (user.to_string(), session.as_str().map(str::to_owned)))
+                .collect::<Vec<_>>()
         };
         let mut wanted = Vec::new();
         for round in 0..2 {
-            let mut ghost = world.person("ghost", "viewer", "&live_id=42&invisible=true").await;
+            let mut ghost = world
+                .person("ghost", "viewer", "&live_id=42&invisible=true")
+                .await;
             ghost.expect("joined").await;
             let fan = world.viewer_in("u1", "42").await;
-            until("the fan's session", PATIENCE, async || session(round).await.ok_or("none yet")).await;
+            until("the fan's session", PATIENCE, async || {
+                session(round).await.ok_or("none yet")
+            })
+            .await;
             wanted.push(("\"u1\"".to_owned(), session(round).await));
-            until("the fan has joined", PATIENCE, async || same(told("fan.joined"), wanted.clone())).await;
+            until("the fan has joined", PATIENCE, async || {
+                same(told("fan.joined"), wanted.clone())
+            })
+            .await;
             ghost.close().await;
             fan.close().await;
-            until("the fan has left", PATIENCE, async || same(told("fan.left"), wanted.clone())).await;
+            until("the fan has left", PATIENCE, async || {
+                same(told("fan.left"), wanted.clone())
+            })
+            .await;
         }
         assert_ne!(wanted[0], wanted[1]);
     })

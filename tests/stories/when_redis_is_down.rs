@@ -1,5 +1,5 @@
-//! Redis is away, slow, or has lost everything: no socket is closed, no viewer is refused without need, and the gateway
-//! recovers by itself once Redis is back.
+//! Redis is away, slow, or has lost everything: no socket is closed, no viewer is refused without
+//! need, and the gateway recovers by itself once Redis is back.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ on_redis! {
         assert_eq!(world.redis().slices("42").await.len(), 2, "the record is back too, as it was");
         assert_eq!(world.redis().live_field("42", "epoch").await.as_deref(), Some(&*epoch));
         all_answer(&mut crowd).await;
-        // The follow graph is lost as well, so the gateway keeps its answers for `fan_ttl`. The live can be closed.
+        // The follow graph is lost as well, so the gateway keeps its answers for `fan_ttl`. The
+        // live can be closed.
         let closed = world.backend().close("42").await;
         assert_eq!(closed["state"], "closed", "{closed}");
         world.card_becomes("42", 0, PATIENCE).await;
@@ -162,7 +163,10 @@ async fn over_a_link() -> (World, Link) {
     let redis = Redis::start().await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();
-    let world = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
+    let world = World::beside(redis, |config| {
+        config.redis = Some(rollcall::base::secret::Secret::new(url))
+    })
+    .await;
     (world, link)
 }
 
@@ -183,10 +187,13 @@ async fn a_link_that_is_cut_again_and_again_leaves_the_truth() {
             link.heal();
             world.readyz_becomes(200).await;
         }
-        let here: std::collections::BTreeSet<_> = crowd.iter().map(|viewer| viewer.user.clone()).collect();
+        let here: std::collections::BTreeSet<_> =
+            crowd.iter().map(|viewer| viewer.user.clone()).collect();
         let here: Vec<_> = here.iter().map(String::as_str).collect();
         world.fans_become("42", &here).await;
-        world.fans_stay("42", &here, world.config.lease_refresh * 2).await;
+        world
+            .fans_stay("42", &here, world.config.lease_refresh * 2)
+            .await;
         all_answer(&mut crowd).await;
     })
     .await;
@@ -199,7 +206,8 @@ async fn calls_that_arrive_after_a_stall_do_no_harm() {
         let mut crowd = world.live_with_fans(10).await;
         let mut dashboard = world.dashboard("42").await;
         for _ in 0..2 {
-            // The link holds back what was sent to Redis. The gateway gives it up, and it still arrives later.
+            // The link holds back what was sent to Redis. The gateway gives it up, and it still
+            // arrives later.
             link.stall();
             let mut leaver = crowd.pop().unwrap();
             leaver.leave().await;
@@ -210,10 +218,16 @@ async fn calls_that_arrive_after_a_stall_do_no_harm() {
             link.heal();
             let left = crowd.len() as u64;
             world.card_becomes("42", left, PATIENCE).await;
-            dashboard.sees_that("exact figures", |c| c.json["quality"] == "exact" && c.number("fans") == left).await;
+            dashboard
+                .sees_that("exact figures", |c| {
+                    c.json["quality"] == "exact" && c.number("fans") == left
+                })
+                .await;
         }
         let here: Vec<_> = crowd.iter().map(|viewer| viewer.user.as_str()).collect();
-        world.fans_stay("42", &here, world.config.lease_refresh * 2).await;
+        world
+            .fans_stay("42", &here, world.config.lease_refresh * 2)
+            .await;
     })
     .await;
 }
@@ -235,8 +249,16 @@ async fn answers_that_are_lost_do_no_harm() {
         crowd.remove(0).close().await;
         world.readyz_becomes(503).await;
         link.heal();
-        world.fans_become("42", &["u1", "u2", "u3", "u4", "u5"]).await;
-        world.fans_stay("42", &["u1", "u2", "u3", "u4", "u5"], world.config.lease_refresh * 2).await;
+        world
+            .fans_become("42", &["u1", "u2", "u3", "u4", "u5"])
+            .await;
+        world
+            .fans_stay(
+                "42",
+                &["u1", "u2", "u3", "u4", "u5"],
+                world.config.lease_refresh * 2,
+            )
+            .await;
         all_answer(&mut crowd).await;
     })
     .await;

@@ -1,5 +1,5 @@
-//! A user's mistake ends a command with a sentence that helps and with the code of the documents: never with a panic, a
-//! backtrace, or the inside of an error. Colours are for terminals only.
+//! A user's mistake ends a command with a sentence that helps and with the code of the documents:
+//! never with a panic, a backtrace, or the inside of an error. Colours are for terminals only.
 
 use std::process::{Command, Output, Stdio};
 
@@ -14,7 +14,10 @@ use crate::support::terminal::at_a_terminal;
 use crate::support::world::World;
 
 fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_rollcall"))
+        .args(args)
+        .output()
+        .unwrap()
 }
 
 fn said(out: &Output) -> String {
@@ -26,7 +29,15 @@ fn helps(out: &Output, code: i32, words: &str) {
     let text = said(out);
     assert_eq!(out.status.code(), Some(code), "{text}");
     assert!(text.contains(words), "{words:?} is not in {text}");
-    for inside in ["panic", "backtrace", "BACKTRACE", "Error {", "Os {", "\u{1b}", "hunter2"] {
+    for inside in [
+        "panic",
+        "backtrace",
+        "BACKTRACE",
+        "Error {",
+        "Os {",
+        "\u{1b}",
+        "hunter2",
+    ] {
         assert!(!text.contains(inside), "{inside:?} is in {text}");
     }
 }
@@ -36,34 +47,106 @@ fn a_mistake_on_the_command_line_is_explained() {
     let redis = ["--redis", "redis://127.0.0.1"];
     let wrong: &[(&[&str], &str)] = &[
         (&["keys"], "PATTERN: is missing"),
-        (&["keys", "Cargo.toml", "README.md", redis[0], redis[1]], "so does a pattern with a *"),
-        (&["keys", "live:[0-9", redis[0], redis[1]], "has a [ without its ]"),
+        (
+            &["keys", "Cargo.toml", "README.md", redis[0], redis[1]],
+            "so does a pattern with a *",
+        ),
+        (
+            &["keys", "live:[0-9", redis[0], redis[1]],
+            "has a [ without its ]",
+        ),
         (&["keys", "", redis[0], redis[1]], "* finds every key"),
         (&["keys", "*"], "redis: is required"),
-        (&["keys", "*", redis[0], redis[1], "--count", "many"], "--count (flag): invalid digit"),
-        (&["keys", "*", redis[0], redis[1], "--once"], "--once (flag): is not an option of this command"),
-        (&["keys", "*", "--redis", "http://hunter2"], "is no Redis URL"),
-        (&["lives", "--gateway", "127.0.0.1:8080"], "right would be http://host:port"),
-        (&["lives", "--gateway", "http://u:hunter2@h"], "right would be http://host:port"),
-        (&["lives", "--sort", "size"], "--sort (flag): must be one of viewers, fans"),
-        (&["lives", "--watch", "soon"], "--watch (flag): invalid digit"),
-        (&["lives", "--watch", "0"], "--watch (flag): 0 is not in 1..=3600"),
-        (&["lives", "--watch", "--json"], "(flag): does not go with --"),
+        (
+            &["keys", "*", redis[0], redis[1], "--count", "many"],
+            "--count (flag): invalid digit",
+        ),
+        (
+            &["keys", "*", redis[0], redis[1], "--once"],
+            "--once (flag): is not an option of this command",
+        ),
+        (
+            &["keys", "*", "--redis", "http://hunter2"],
+            "is no Redis URL",
+        ),
+        (
+            &["lives", "--gateway", "127.0.0.1:8080"],
+            "right would be http://host:port",
+        ),
+        (
+            &["lives", "--gateway", "http://u:hunter2@h"],
+            "right would be http://host:port",
+        ),
+        (
+            &["lives", "--sort", "size"],
+            "--sort (flag): must be one of viewers, fans",
+        ),
+        (
+            &["lives", "--watch", "soon"],
+            "--watch (flag): invalid digit",
+        ),
+        (
+            &["lives", "--watch", "0"],
+            "--watch (flag): 0 is not in 1..=3600",
+        ),
+        (
+            &["lives", "--watch", "--json"],
+            "(flag): does not go with --",
+        ),
         (&["lives", "hunter2"], "A value with spaces needs quotes"),
-        (&["lives", "--count", "3"], "--count (flag): is not an option of this command"),
-        (&["check-config", "--fix"], "--fix (flag): is not an option of this command"),
-        (&["check-config", "--config", "/nowhere"], "file /nowhere: cannot be read"),
+        (
+            &["lives", "--count", "3"],
+            "--count (flag): is not an option of this command",
+        ),
+        (
+            &["check-config", "--fix"],
+            "--fix (flag): is not an option of this command",
+        ),
+        (
+            &["check-config", "--config", "/nowhere"],
+            "file /nowhere: cannot be read",
+        ),
         (&["chek-config"], "did you mean check-config?"),
         (&["lvies"], "did you mean lives?"),
         (&["--gatway", "http://127.0.0.1"], "did you mean --gateway?"),
-        (&["audit", "--api-key-fil", "x", redis[0], redis[1]], "did you mean --api-key-file?"),
+        (
+            &["audit", "--api-key-fil", "x", redis[0], redis[1]],
+            "did you mean --api-key-file?",
+        ),
         (&["--config", "/"], "file /: cannot be read: is a directory"),
-        (&["--tls-cert", "/nowhere", "--tls-key", "/nowhere"], "tls-cert: /nowhere cannot be read"),
-        (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/nowhere"], "jwt-hs256-secret-file: the file cannot be"),
-        (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/"], "jwt-hs256-secret-file: the file cannot be"),
-        (&["key", "--name", "x", "--scopes", "reed"], "read, write, moderate"),
+        (
+            &["--tls-cert", "/nowhere", "--tls-key", "/nowhere"],
+            "tls-cert: /nowhere cannot be read",
+        ),
+        (
+            &[
+                "token",
+                "--sub",
+                "u1",
+                "--jwt-hs256-secret-file",
+                "/nowhere",
+            ],
+            "jwt-hs256-secret-file: the file cannot be",
+        ),
+        (
+            &["token", "--sub", "u1", "--jwt-hs256-secret-file", "/"],
+            "jwt-hs256-secret-file: the file cannot be",
+        ),
+        (
+            &["key", "--name", "x", "--scopes", "reed"],
+            "read, write, moderate",
+        ),
         (&["events", "replay", "hunter2", redis[0]], "--redis"),
-        (&["token", "--sub", "u1", "--jwt-hs256-secret-file", "/nowhere"], "entity not found (/nowhere)"),
+        (
+            &[
+                "token",
+                "--sub",
+                "u1",
+                "--jwt-hs256-secret-file",
+                "/nowhere",
+            ],
+            "entity not found (/nowhere)",
+        ),
         (&["completions", "tcsh"], "bash, elvish, fish"),
     ];
     for (args, words) in wrong {
@@ -89,7 +172,13 @@ fn every_file_that_cannot_be_used_is_named_at_once() {
     ];
     for command in [&[][..], &["check-config"]] {
         let out = run(&[command, &wrong].concat());
-        for file in ["/no-secret", "/no-key", "/no-keys", "/no-chain", "/no-tls-key"] {
+        for file in [
+            "/no-secret",
+            "/no-key",
+            "/no-keys",
+            "/no-chain",
+            "/no-tls-key",
+        ] {
             helps(&out, 64, file);
         }
     }
@@ -98,14 +187,30 @@ fn every_file_that_cannot_be_used_is_named_at_once() {
 #[test]
 fn a_switch_of_the_file_may_be_a_boolean() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "proxy-from-env = true\nuniques = false\nproxy_protocol = false\n").unwrap();
+    std::fs::write(
+        file.path(),
+        "proxy-from-env = true\nuniques = false\nproxy_protocol = false\n",
+    )
+    .unwrap();
     let path = file.path().display().to_string();
     let out = run(&["check-config", "--json", "--config", &path]);
-    let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
-    assert_eq!((out.status.code(), &found["mistakes"]), (Some(0), &json!([])), "{found}");
-    for (name, value) in [("proxy-from-env", "true"), ("uniques", "false"), ("proxy-protocol", "false")] {
+    let found: serde_json::Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", said(&out)));
+    assert_eq!(
+        (out.status.code(), &found["mistakes"]),
+        (Some(0), &json!([])),
+        "{found}"
+    );
+    for (name, value) in [
+        ("proxy-from-env", "true"),
+        ("uniques", "false"),
+        ("proxy-protocol", "false"),
+    ] {
         let settings = found["settings"].as_array().unwrap();
-        let setting = settings.iter().find(|setting| setting["name"] == name).unwrap();
+        let setting = settings
+            .iter()
+            .find(|setting| setting["name"] == name)
+            .unwrap();
         assert_eq!(setting["value"], value, "{setting}");
     }
 }
@@ -113,25 +218,49 @@ fn a_switch_of_the_file_may_be_a_boolean() {
 #[test]
 fn a_value_that_is_not_shown_is_no_part_of_the_sentence() {
     let out = run(&["--redis", "http://hunter2"]);
-    helps(&out, 64, "redis (flag --redis): is no Redis URL; right would be redis://");
+    helps(
+        &out,
+        64,
+        "redis (flag --redis): is no Redis URL; right would be redis://",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_nobody_gave_up_is_a_mistake_of_who_asks_for_it() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let out = run(&["events", "replay", "1732000000000-0", "--redis", &redis.url()]);
-        helps(&out, 64, "no event with this entry was given up; rollcall events list");
+        let out = run(&[
+            "events",
+            "replay",
+            "1732000000000-0",
+            "--redis",
+            &redis.url(),
+        ]);
+        helps(
+            &out,
+            64,
+            "no event with this entry was given up; rollcall events list",
+        );
     })
     .await;
 }
 
 #[test]
 fn a_name_that_dns_does_not_know_is_told_in_words() {
-    let out = run(&["keys", "*", "--redis", "redis://no-such-host.invalid", "--log", "off"]);
+    let out = run(&[
+        "keys",
+        "*",
+        "--redis",
+        "redis://no-such-host.invalid",
+        "--log",
+        "off",
+    ]);
     helps(&out, 69, "Redis cannot be reached: ");
     let text = said(&out);
-    assert!(!text.contains("Custom {") && !text.contains("Uncategorized"), "{text}");
+    assert!(
+        !text.contains("Custom {") && !text.contains("Uncategorized"),
+        "{text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,23 +269,38 @@ async fn a_redis_that_does_not_answer_or_let_in_is_named_by_every_command() {
         let redis = Redis::start().await;
         let nobody = format!("redis://:hunter2@127.0.0.1:{}", free_port());
         let stranger = format!("redis://who:hunter2@{}", redis.addr());
-        let commands: [&[&str]; 6] =
-            [&["keys", "*"], &["audit"], &["explain", "42"], &["events", "list"], &["check-config", "--connect"], &[]];
+        let commands: [&[&str]; 6] = [
+            &["keys", "*"],
+            &["audit"],
+            &["explain", "42"],
+            &["events", "list"],
+            &["check-config", "--connect"],
+            &[],
+        ];
         for command in commands {
             for (url, words) in [(&nobody, "refused"), (&stranger, "WRONGPASS")] {
-                helps(&run(&[command, &["--redis", url, "--log", "off"]].concat()), 69, words);
+                helps(
+                    &run(&[command, &["--redis", url, "--log", "off"]].concat()),
+                    69,
+                    words,
+                );
             }
         }
     })
     .await;
 }
 
-/// Runs the program with a standard output that nobody reads: its exit code, and what it says on standard error.
+/// Runs the program with a standard output that nobody reads: its exit code, and what it says on
+/// standard error.
 async fn without_a_reader(args: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut program = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-    program.args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+    program
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(Stdio::piped());
     let run = move || program.spawn().unwrap().wait_with_output().unwrap();
     let out = tokio::task::spawn_blocking(run).await.unwrap();
     (out.status.code(), said(&out))
@@ -201,7 +345,11 @@ async fn a_reader_that_goes_away_is_no_failure() {
 async fn colours_are_for_terminals_and_for_none_with_no_color() {
     within_deadline(async {
         let steps = json!([["expect", "gateway started"], ["signal", "SIGTERM"]]);
-        for (env, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", "")], true)] {
+        for (env, coloured) in [
+            (&[][..], true),
+            (&[("NO_COLOR", "1")], false),
+            (&[("NO_COLOR", "")], true),
+        ] {
             let done = at_a_terminal(&["--listen", "127.0.0.1:0"], env, steps.clone()).await;
             let shown = done["shown"].as_str().unwrap();
             let seen = (done["code"].as_i64(), shown.contains("\u{1b}[32m"));
@@ -222,22 +370,40 @@ async fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
             for (method, path, body) in [
                 ("GET", format!("/v1/lives/{path}"), ""),
                 ("GET", format!("/v1/users/{path}"), ""),
-                ("PUT", "/v1/lives/43".to_owned(), &*format!(r#"{{"streamer_id":"{dots}"}}"#)),
+                (
+                    "PUT",
+                    "/v1/lives/43".to_owned(),
+                    &*format!(r#"{{"streamer_id":"{dots}"}}"#),
+                ),
                 ("PUT", format!("/v1/users/u1/lists/{path}/u2"), ""),
                 ("PUT", format!("/v1/users/u1/lists/cooks/{path}"), ""),
                 ("PUT", format!("/v1/users/u1/following/{path}"), ""),
                 ("DELETE", format!("/v1/lives/42/viewers/{path}"), ""),
-                ("POST", "/v1/lives/query".to_owned(), &*format!(r#"{{"live_ids":["42","{dots}"]}}"#)),
-                ("POST", "/v1/online/query".to_owned(), &*format!(r#"{{"user_ids":["u1","{dots}"]}}"#)),
+                (
+                    "POST",
+                    "/v1/lives/query".to_owned(),
+                    &*format!(r#"{{"live_ids":["42","{dots}"]}}"#),
+                ),
+                (
+                    "POST",
+                    "/v1/online/query".to_owned(),
+                    &*format!(r#"{{"user_ids":["u1","{dots}"]}}"#),
+                ),
                 ("GET", format!("/v1/attendance?live_ids=42,{dots}"), ""),
                 ("GET", format!("/v1/attendance?streamer_id={dots}"), ""),
                 ("POST", format!("/v1/beat?user_id={dots}"), ""),
             ] {
                 let (status, text) = asks(&world, method, &path, body).await;
-                let says = text.contains(r#""code":"invalid_id""#) && text.contains("URLs cannot carry");
-                assert!(status == 400 && says, "{method} {path} {body}: {status} {text}");
+                let says =
+                    text.contains(r#""code":"invalid_id""#) && text.contains("URLs cannot carry");
+                assert!(
+                    status == 400 && says,
+                    "{method} {path} {body}: {status} {text}"
+                );
             }
-            api.get(&format!("/ws/admission?user_id={dots}")).await.is(401);
+            api.get(&format!("/ws/admission?user_id={dots}"))
+                .await
+                .is(401);
             let mut viewer = world.viewer("u1").await;
             for kind in ["join", "watch", "open", "close"] {
                 let refused = viewer.ask(json!({"type": kind, "live_id": dots})).await;
@@ -246,8 +412,16 @@ async fn ids_that_no_url_can_carry_are_refused_wherever_ids_are_read() {
             let opens = json!({"type": "open", "live_id": "43", "streamer_id": dots});
             assert_eq!(world.service().await.ask(opens).await["code"], "invalid_id");
             let token = ["token", "--jwt-hs256-secret-file", "Cargo.toml", "--sub"];
-            helps(&run(&[&token[..], &[dots]].concat()), 64, "URLs cannot carry");
-            helps(&run(&["explain", dots, "--redis", "redis://127.0.0.1"]), 64, "URLs cannot carry");
+            helps(
+                &run(&[&token[..], &[dots]].concat()),
+                64,
+                "URLs cannot carry",
+            );
+            helps(
+                &run(&["explain", dots, "--redis", "redis://127.0.0.1"]),
+                64,
+                "URLs cannot carry",
+            );
         }
     })
     .await;
@@ -264,6 +438,10 @@ async fn asks(world: &World, method: &str, path: &str, body: &str) -> (u16, Stri
     tcp.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let _ = tcp.read_to_string(&mut answer).await;
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
     (status, answer)
 }

@@ -35,7 +35,11 @@ pub struct Answer {
 impl Backend {
     /// Talks to the API at this address.
     pub fn at(addr: SocketAddr) -> Self {
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(PATIENCE)
+            .build()
+            .unwrap();
         Self { addr, http }
     }
 
@@ -45,24 +49,57 @@ impl Backend {
     }
 
     /// The same with an id of the client's for the request.
-    pub async fn send_named(&self, method: Method, path: &str, body: Option<&str>, id: Option<&str>) -> Answer {
+    pub async fn send_named(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&str>,
+        id: Option<&str>,
+    ) -> Answer {
         let request = format!("{method} {path}");
-        let mut call = self.http.request(method, format!("http://{}{path}", self.addr));
+        let mut call = self
+            .http
+            .request(method, format!("http://{}{path}", self.addr));
         if let Some(id) = id {
             call = call.header("x-request-id", id);
         }
         if let Some(body) = body {
-            call = call.header("content-type", "application/json").body(body.to_owned());
+            call = call
+                .header("content-type", "application/json")
+                .body(body.to_owned());
         }
-        let answer = call.send().await.unwrap_or_else(|error| panic!("{request}: {error}"));
+        let answer = call
+            .send()
+            .await
+            .unwrap_or_else(|error| panic!("{request}: {error}"));
         let status = answer.status().as_u16();
-        let content_type = answer.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
-        let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
-        let request_id = answer.headers().get("x-request-id").map(|id| id.to_str().unwrap().to_owned());
-        let request_id = request_id.unwrap_or_else(|| panic!("{request}: no x-request-id in {answer:?}"));
+        let content_type = answer
+            .headers()
+            .get("content-type")
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default();
+        let content_type = content_type
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        let request_id = answer
+            .headers()
+            .get("x-request-id")
+            .map(|id| id.to_str().unwrap().to_owned());
+        let request_id =
+            request_id.unwrap_or_else(|| panic!("{request}: no x-request-id in {answer:?}"));
         let text = answer.text().await.unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { request, status, content_type, request_id, text, body }
+        Answer {
+            request,
+            status,
+            content_type,
+            request_id,
+            text,
+            body,
+        }
     }
 
     /// GET.
@@ -82,7 +119,11 @@ impl Backend {
 
     /// Tells the clients of a live something; its version.
     pub async fn tell(&self, live: &str, info: Value) -> u64 {
-        let written = self.put(&format!("/v1/lives/{live}/info"), info).await.is(200).body;
+        let written = self
+            .put(&format!("/v1/lives/{live}/info"), info)
+            .await
+            .is(200)
+            .body;
         written["info_version"].as_u64().expect("a version")
     }
 
@@ -93,7 +134,12 @@ impl Backend {
 
     /// Opens a live for a streamer, or finds it open.
     pub async fn open(&self, live: &str, streamer: &str) -> Value {
-        let answer = self.put(&format!("/v1/lives/{live}"), json!({"streamer_id": streamer})).await;
+        let answer = self
+            .put(
+                &format!("/v1/lives/{live}"),
+                json!({"streamer_id": streamer}),
+            )
+            .await;
         assert!(matches!(answer.status, 200 | 201), "{answer:?}");
         answer.body
     }
@@ -101,7 +147,10 @@ impl Backend {
     /// Opens a live over so many slices.
     pub async fn open_sliced(&self, live: &str, streamer: &str, slices: u32) -> Value {
         let wish = json!({"streamer_id": streamer, "slices": slices});
-        self.put(&format!("/v1/lives/{live}"), wish).await.is(201).body
+        self.put(&format!("/v1/lives/{live}"), wish)
+            .await
+            .is(201)
+            .body
     }
 
     /// Closes a live.
@@ -116,7 +165,12 @@ impl Backend {
 
     /// Removes a user from a live; `body` is sent as it is.
     pub async fn remove(&self, live: &str, user: &str, body: Option<&str>) -> Answer {
-        self.send(Method::DELETE, &format!("/v1/lives/{live}/viewers/{user}"), body).await
+        self.send(
+            Method::DELETE,
+            &format!("/v1/lives/{live}/viewers/{user}"),
+            body,
+        )
+        .await
     }
 
     /// Removes a user, who may not come back for so many seconds.
@@ -127,13 +181,17 @@ impl Backend {
 
     /// Makes a user follow a streamer.
     pub async fn follow(&self, user: &str, streamer: &str) {
-        let answer = self.put(&format!("/v1/users/{user}/following/{streamer}"), json!({})).await;
+        let answer = self
+            .put(&format!("/v1/users/{user}/following/{streamer}"), json!({}))
+            .await;
         assert!((200..300).contains(&answer.status), "{answer:?}");
     }
 
     /// Takes a follow back.
     pub async fn unfollow(&self, user: &str, streamer: &str) {
-        let answer = self.delete(&format!("/v1/users/{user}/following/{streamer}")).await;
+        let answer = self
+            .delete(&format!("/v1/users/{user}/following/{streamer}"))
+            .await;
         assert!((200..300).contains(&answer.status), "{answer:?}");
     }
 
@@ -143,9 +201,18 @@ impl Backend {
         let mut items = Vec::new();
         let mut cursor = String::new();
         for _ in 0..10_000 {
-            let page = self.get(&format!("{path}{more}limit={limit}{cursor}")).await.is(200);
-            let got = page.body["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"));
-            assert!(got.len() <= limit, "a page of {} with limit {limit}: {path}", got.len());
+            let page = self
+                .get(&format!("{path}{more}limit={limit}{cursor}"))
+                .await
+                .is(200);
+            let got = page.body["items"]
+                .as_array()
+                .unwrap_or_else(|| panic!("no items: {page:?}"));
+            assert!(
+                got.len() <= limit,
+                "a page of {} with limit {limit}: {path}",
+                got.len()
+            );
             items.extend(got.iter().cloned());
             cursor = match &page.body["cursor"] {
                 Value::Null => return items,
@@ -159,7 +226,10 @@ impl Backend {
     /// The fans online, as the API lists them; each must come once.
     pub async fn fans(&self, live: &str) -> BTreeSet<String> {
         let items = self.list(&format!("/v1/lives/{live}/fans"), 1_000).await;
-        let fans: BTreeSet<String> = items.iter().map(|fan| fan["user_id"].as_str().unwrap().to_owned()).collect();
+        let fans: BTreeSet<String> = items
+            .iter()
+            .map(|fan| fan["user_id"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(fans.len(), items.len(), "a fan was listed twice: {items:?}");
         fans
     }
@@ -178,9 +248,16 @@ impl Answer {
         assert_eq!(self.content_type, "application/problem+json", "{self:?}");
         assert_eq!(self.body["status"], status, "{self:?}");
         for field in ["type", "title", "detail", "code"] {
-            assert!(self.body[field].as_str().is_some_and(|s| !s.is_empty()), "no {field}: {self:?}");
+            assert!(
+                self.body[field].as_str().is_some_and(|s| !s.is_empty()),
+                "no {field}: {self:?}"
+            );
         }
-        assert_eq!(self.body["request_id"], self.request_id.as_str(), "{self:?}");
+        assert_eq!(
+            self.body["request_id"],
+            self.request_id.as_str(),
+            "{self:?}"
+        );
         self.body["code"].as_str().unwrap().to_owned()
     }
 }

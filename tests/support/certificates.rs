@@ -1,6 +1,10 @@
 //! Owns an authority of a test's own and a certificate for 127.0.0.1, made by openssl.
 
-#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several test binaries share this file, none uses all of it"
+)]
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,7 +19,9 @@ pub struct Certificates {
 impl Certificates {
     /// For a server at this address, as in `IP:127.0.0.1` or `DNS:redis.example`.
     pub fn for_host(host: &str) -> Self {
-        let all = Self { dir: tempfile::tempdir().expect("a directory for certificates") };
+        let all = Self {
+            dir: tempfile::tempdir().expect("a directory for certificates"),
+        };
         all.openssl(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
              -keyout ca.key -out ca.crt",
@@ -56,7 +62,10 @@ impl Certificates {
             ("--tls-ca-cert-file", file("ca.crt")),
             ("--tls-auth-clients", "no".to_owned()),
         ];
-        options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+        options
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -65,8 +74,17 @@ impl Certificates {
 
     fn openssl(&self, args: &str) {
         let mut command = Command::new("openssl");
-        command.args(args.split(' ')).current_dir(self.dir.path()).stdin(Stdio::null());
-        let out = command.output().unwrap_or_else(|e| panic!("openssl cannot be started ({e})"));
-        assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
+        command
+            .args(args.split(' '))
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null());
+        let out = command
+            .output()
+            .unwrap_or_else(|e| panic!("openssl cannot be started ({e})"));
+        assert!(
+            out.status.success(),
+            "openssl {args}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 }

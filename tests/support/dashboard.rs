@@ -40,7 +40,9 @@ pub struct Counts {
 impl Counts {
     /// A number in it.
     pub fn number(&self, field: &str) -> u64 {
-        self.json[field].as_u64().unwrap_or_else(|| panic!("no {field} in {}", self.json))
+        self.json[field]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no {field} in {}", self.json))
     }
 
     /// Whether the figures are these.
@@ -60,12 +62,17 @@ pub struct Dashboard {
 impl Dashboard {
     /// A socket that watches already, or is about to.
     pub fn at(socket: Viewer) -> Self {
-        Self { socket, log: Vec::new() }
+        Self {
+            socket,
+            log: Vec::new(),
+        }
     }
 
     /// Watches a live, and waits for the figures that come at once.
     pub async fn watch(&mut self, live: &str) -> Counts {
-        self.socket.say(json!({"type": "watch", "live_id": live})).await;
+        self.socket
+            .say(json!({"type": "watch", "live_id": live}))
+            .await;
         self.next().await
     }
 
@@ -78,12 +85,14 @@ impl Dashboard {
     /// Waits until the newest figures are these; the message that brought them.
     pub async fn sees(&mut self, viewers: Viewers, fans: Fans) -> Counts {
         let what = format!("{viewers:?} {fans:?}");
-        self.sees_that(&what, |counts| counts.are(viewers, fans)).await
+        self.sees_that(&what, |counts| counts.are(viewers, fans))
+            .await
     }
 
     /// Waits until the newest `counts` are of this quality.
     pub async fn sees_quality(&mut self, quality: &str) -> Counts {
-        self.sees_that(quality, |counts| counts.json["quality"] == quality).await
+        self.sees_that(quality, |counts| counts.json["quality"] == quality)
+            .await
     }
 
     /// Waits until the newest `counts` are as wished. After a loss they are in doubt for a while.
@@ -96,7 +105,11 @@ impl Dashboard {
             }
             match self.socket.hear_kind("counts", deadline).await {
                 Some((at, json)) => drop(self.keep(at, json)),
-                None => panic!("the dashboard never saw {what}; {}; {}", self.seen(), self.socket.transcript()),
+                None => panic!(
+                    "the dashboard never saw {what}; {}; {}",
+                    self.seen(),
+                    self.socket.transcript()
+                ),
             }
         }
     }
@@ -118,7 +131,12 @@ impl Dashboard {
             && last.json["live_id"] == counts.json["live_id"]
             && last.json["epoch"] == counts.json["epoch"]
         {
-            assert!(counts.number("seq") > last.number("seq"), "seq grows: {} then {}", last.json, counts.json);
+            assert!(
+                counts.number("seq") > last.number("seq"),
+                "seq grows: {} then {}",
+                last.json,
+                counts.json
+            );
         }
         self.log.push(counts.clone());
         counts
@@ -126,8 +144,12 @@ impl Dashboard {
 
     /// The figures seen, shortly.
     pub fn seen(&self) -> String {
-        let line =
-            |c: &Counts| format!("#{} {}v {}f {}", c.json["seq"], c.json["viewers"], c.json["fans"], c.json["quality"]);
+        let line = |c: &Counts| {
+            format!(
+                "#{} {}v {}f {}",
+                c.json["seq"], c.json["viewers"], c.json["fans"], c.json["quality"]
+            )
+        };
         let newest: Vec<_> = self.log.iter().rev().take(12).rev().map(line).collect();
         format!("seen: [{}]", newest.join(", "))
     }

@@ -1,5 +1,5 @@
-//! Owns the platform's service that knows the fans, as a story makes it: right, slow, broken, lying, or too talkative.
-//! It keeps every question.
+//! Owns the platform's service that knows the fans, as a story makes it: right, slow, broken,
+//! lying, or too talkative. It keeps every question.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -58,12 +58,22 @@ impl FanService {
     /// A service that knows these fans of `s1`.
     pub async fn start(fans: &[&str]) -> Self {
         let fans = Mutex::new(fans.iter().map(|fan| (*fan).to_owned()).collect());
-        let inside = Arc::new(Inside { fans, mood: watch::Sender::new(Mood::Right), questions: Mutex::default() });
-        let router = Router::new().route("/fans", post(answer)).with_state(inside.clone());
+        let inside = Arc::new(Inside {
+            fans,
+            mood: watch::Sender::new(Mood::Right),
+            questions: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/fans", post(answer))
+            .with_state(inside.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let server = tokio::spawn(async move { serve(listener, router).await });
-        Self { addr, inside, server }
+        Self {
+            addr,
+            inside,
+            server,
+        }
     }
 
     /// The URL that a gateway is given.
@@ -93,7 +103,9 @@ impl Drop for FanService {
 
 async fn serve(listener: TcpListener, router: Router) {
     loop {
-        let Ok((socket, _)) = listener.accept().await else { return };
+        let Ok((socket, _)) = listener.accept().await else {
+            return;
+        };
         let service = hyper_util::service::TowerToHyperService::new(router.clone());
         let io = hyper_util::rt::TokioIo::new(socket);
         tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
@@ -102,25 +114,43 @@ async fn serve(listener: TcpListener, router: Router) {
 
 async fn answer(State(inside): State<Arc<Inside>>, headers: HeaderMap, body: String) -> Response {
     let body: Value = serde_json::from_str(&body).unwrap();
-    let authorization = headers.get("authorization").map(|header| header.to_str().unwrap().to_owned());
+    let authorization = headers
+        .get("authorization")
+        .map(|header| header.to_str().unwrap().to_owned());
     let asked: BTreeSet<String> = serde_json::from_value(body["user_ids"].clone()).unwrap();
     let number = {
         let mut questions = inside.questions.lock().unwrap();
-        questions.push(Question { authorization, body: body.clone() });
+        questions.push(Question {
+            authorization,
+            body: body.clone(),
+        });
         questions.len()
     };
     let mut mood = inside.mood.subscribe();
-    let mood = mood.wait_for(|mood| *mood != Mood::Silent).await.unwrap().clone();
-    let known = if body["streamer_id"] == "s1" { inside.fans.lock().unwrap().clone() } else { BTreeSet::new() };
+    let mood = mood
+        .wait_for(|mood| *mood != Mood::Silent)
+        .await
+        .unwrap()
+        .clone();
+    let known = if body["streamer_id"] == "s1" {
+        inside.fans.lock().unwrap().clone()
+    } else {
+        BTreeSet::new()
+    };
     let mut fans: Vec<_> = known.intersection(&asked).cloned().collect();
     match mood {
         Mood::Status(status) => return StatusCode::from_u16(status).unwrap().into_response(),
-        Mood::Flapping if number % 2 == 1 => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        Mood::Flapping if number % 2 == 1 => {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
         Mood::Text(text) => return text.into_response(),
         Mood::Endless => {
             let begin = json!({ "fans": fans }).to_string();
-            let spaces = futures_util::stream::repeat_with(|| Ok::<_, std::convert::Infallible>(" ".repeat(16_384)));
-            let body = futures_util::StreamExt::chain(futures_util::stream::iter([Ok(begin)]), spaces);
+            let spaces = futures_util::stream::repeat_with(|| {
+                Ok::<_, std::convert::Infallible>(" ".repeat(16_384))
+            });
+            let body =
+                futures_util::StreamExt::chain(futures_util::stream::iter([Ok(begin)]), spaces);
             return Body::from_stream(body).into_response();
         }
         Mood::Lying(more) => fans.extend(more),

@@ -1,8 +1,12 @@
-//! Owns what another program does by mistake to the keys that belong to the gateways: it removes or adds a member,
-//! deletes, renames or overwrites a key, lets it expire, or restores it from a backup. Who has a connection to Redis
-//! sends the commands that this file makes.
+//! Owns what another program does by mistake to the keys that belong to the gateways: it removes or
+//! adds a member, deletes, renames or overwrites a key, lets it expire, or restores it from a
+//! backup. Who has a connection to Redis sends the commands that this file makes.
 
-#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several test binaries share this file, none uses all of it"
+)]
 
 /// A member that no gateway ever wrote.
 pub const STRANGER: &str = "stranger";
@@ -53,12 +57,23 @@ impl Meddling {
     ];
 
     /// What can happen to the entries of the gateways: who adds one there invents a gateway.
-    pub const OF_ENTRIES: &'static [Self] =
-        &[Self::RemoveOne, Self::Delete, Self::Rename, Self::Expire, Self::Overwrite, Self::RestoreOlder];
+    pub const OF_ENTRIES: &'static [Self] = &[
+        Self::RemoveOne,
+        Self::Delete,
+        Self::Rename,
+        Self::Expire,
+        Self::Overwrite,
+        Self::RestoreOlder,
+    ];
 
     /// What can happen to a fence, which has no members.
-    pub const OF_A_FENCE: &'static [Self] =
-        &[Self::Delete, Self::Rename, Self::Expire, Self::Overwrite, Self::RestoreOlder];
+    pub const OF_A_FENCE: &'static [Self] = &[
+        Self::Delete,
+        Self::Rename,
+        Self::Expire,
+        Self::Overwrite,
+        Self::RestoreOlder,
+    ];
 
     /// Its name in ids of lives and in messages.
     pub fn name(self) -> &'static str {
@@ -87,18 +102,33 @@ pub fn back_up(key: &str) -> Vec<String> {
 
 /// The command that removes what [`back_up`] and [`Meddling::Rename`] left beside a key.
 pub fn tidy(key: &str) -> Vec<String> {
-    vec!["DEL".to_owned(), beside("backup", key), beside("renamed", key)]
+    vec![
+        "DEL".to_owned(),
+        beside("backup", key),
+        beside("renamed", key),
+    ]
 }
 
 fn script(text: &str, key: &str, args: &[&str]) -> Vec<String> {
-    let keys = [key.to_owned(), beside("backup", key), beside("renamed", key)];
+    let keys = [
+        key.to_owned(),
+        beside("backup", key),
+        beside("renamed", key),
+    ];
     let head = ["EVAL".to_owned(), text.to_owned(), keys.len().to_string()];
-    head.into_iter().chain(keys).chain(args.iter().map(|&arg| arg.to_owned())).collect()
+    head.into_iter()
+        .chain(keys)
+        .chain(args.iter().map(|&arg| arg.to_owned()))
+        .collect()
 }
 
 /// A key of the other program's own, in the same hash slot.
 fn beside(what: &str, key: &str) -> String {
-    if key.contains('{') { format!("other:{what}:{key}") } else { format!("other:{what}:{{{key}}}") }
+    if key.contains('{') {
+        format!("other:{what}:{key}")
+    } else {
+        format!("other:{what}:{{{key}}}")
+    }
 }
 
 /// KEYS: the key, its backup, its other name.

@@ -1,5 +1,5 @@
-//! Owns what a client hears: messages of a type waited for, others kept for later, refusals, the end of the connection,
-//! and the transcript that a failure shows.
+//! Owns what a client hears: messages of a type waited for, others kept for later, refusals, the
+//! end of the connection, and the transcript that a failure shows.
 
 use std::time::Duration;
 
@@ -29,16 +29,27 @@ impl Viewer {
 
     /// The next message of this type if it comes before the deadline.
     pub async fn hear_kind(&mut self, kind: &str, deadline: Instant) -> Option<(Instant, Value)> {
-        if let Some(at) = self.skipped.iter().position(|(_, message)| message["type"] == kind) {
+        if let Some(at) = self
+            .skipped
+            .iter()
+            .position(|(_, message)| message["type"] == kind)
+        {
             return self.skipped.remove(at);
         }
         while let Some(heard) = self.hear_until(deadline).await {
             let Heard::Text(text) = heard else { continue };
-            let message: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("not JSON: {e}: {text}"));
+            let message: Value =
+                serde_json::from_str(&text).unwrap_or_else(|e| panic!("not JSON: {e}: {text}"));
             if message["type"] == kind {
                 return Some((Instant::now(), message));
             }
-            assert_ne!(message["type"], "error", "{} waits for {kind:?}; {}", self.user, self.transcript());
+            assert_ne!(
+                message["type"],
+                "error",
+                "{} waits for {kind:?}; {}",
+                self.user,
+                self.transcript()
+            );
             self.skipped.push_back((Instant::now(), message));
         }
         None
@@ -48,7 +59,10 @@ impl Viewer {
     pub async fn expect_error(&mut self, code: &str) -> Value {
         let error = self.expect("error").await;
         assert_eq!(error["code"], code, "{error}; {}", self.transcript());
-        assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "an error says what is wrong: {error}");
+        assert!(
+            error["message"].as_str().is_some_and(|m| !m.is_empty()),
+            "an error says what is wrong: {error}"
+        );
         error
     }
 
@@ -61,7 +75,13 @@ impl Viewer {
     /// The gateway closes the socket with this code.
     pub async fn expect_closed(&mut self, code: u16) {
         let end = self.end().await;
-        assert_eq!(end, Some(code), "the close code of {}; {}", self.user, self.transcript());
+        assert_eq!(
+            end,
+            Some(code),
+            "the close code of {}; {}",
+            self.user,
+            self.transcript()
+        );
     }
 
     /// Listens for a while, in which no message of this type may come and the socket may not end.
@@ -69,24 +89,34 @@ impl Viewer {
         if let Some((_, message)) = self.hear_kind(kind, Instant::now() + span).await {
             panic!("{} heard {message}; {}", self.user, self.transcript());
         }
-        assert_eq!(self.end, None, "the socket of {} ended; {}", self.user, self.transcript());
+        assert_eq!(
+            self.end,
+            None,
+            "the socket of {} ended; {}",
+            self.user,
+            self.transcript()
+        );
     }
 
     /// Whether the connection has not ended yet, as far as was heard.
     pub async fn is_connected(&mut self) -> bool {
-        self.say_frame(Message::Ping(b"there?".as_slice().into())).await;
+        self.say_frame(Message::Ping(b"there?".as_slice().into()))
+            .await;
         let deadline = Instant::now() + PATIENCE;
         while let Some(heard) = self.hear_until(deadline).await {
             match heard {
                 Heard::Pong => return true,
-                Heard::Text(text) => self.skipped.push_back((Instant::now(), serde_json::from_str(&text).unwrap())),
+                Heard::Text(text) => self
+                    .skipped
+                    .push_back((Instant::now(), serde_json::from_str(&text).unwrap())),
                 Heard::Closed(_) => return false,
             }
         }
         false
     }
 
-    /// As [`Self::is_connected`], after requests of which many were refused; forgets all that was answered.
+    /// As [`Self::is_connected`], after requests of which many were refused; forgets all that was
+    /// answered.
     pub async fn survives_errors(&mut self) -> bool {
         let connected = self.is_connected().await;
         self.skipped.clear();
@@ -102,11 +132,19 @@ impl Viewer {
     pub async fn end(&mut self) -> Option<u16> {
         let deadline = Instant::now() + PATIENCE;
         while self.end.is_none() && self.hear_until(deadline).await.is_some() {}
-        self.end.unwrap_or_else(|| panic!("the socket of {} did not end; {}", self.user, self.transcript()))
+        self.end.unwrap_or_else(|| {
+            panic!(
+                "the socket of {} did not end; {}",
+                self.user,
+                self.transcript()
+            )
+        })
     }
 
     pub(super) async fn hear_until(&mut self, deadline: Instant) -> Option<Heard> {
-        let heard = tokio::time::timeout_at(deadline, self.socket.next()).await.ok()??;
+        let heard = tokio::time::timeout_at(deadline, self.socket.next())
+            .await
+            .ok()??;
         match &heard {
             Heard::Closed(code) => self.end = Some(*code),
             Heard::Text(text) => self.follow_seat(text),
@@ -117,7 +155,9 @@ impl Viewer {
     }
 
     fn follow_seat(&mut self, text: &str) {
-        let Ok(message) = serde_json::from_str::<Value>(text) else { return };
+        let Ok(message) = serde_json::from_str::<Value>(text) else {
+            return;
+        };
         let live = message["live_id"].as_str().map(str::to_owned);
         match message["type"].as_str() {
             Some("joined") => self.seat = live,
@@ -137,7 +177,11 @@ impl Viewer {
 
     /// What was said and heard last.
     pub fn transcript(&self) -> String {
-        let lines: Vec<_> = self.transcript.iter().map(|line| format!("\n    {line}")).collect();
+        let lines: Vec<_> = self
+            .transcript
+            .iter()
+            .map(|line| format!("\n    {line}"))
+            .collect();
         format!("transcript of {}:{}", self.user, lines.concat())
     }
 }

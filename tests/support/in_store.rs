@@ -48,7 +48,10 @@ impl World {
 
     /// Waits, no longer than this, until so many fans are in the store.
     pub async fn card_becomes(&self, live: &str, card: u64, within: Duration) {
-        until(&format!("the number of fans of {live}"), within, || async { same(self.card(live).await, card) }).await;
+        until(&format!("the number of fans of {live}"), within, || async {
+            same(self.card(live).await, card)
+        })
+        .await;
     }
 
     /// For so long, exactly these fans are in the store.
@@ -60,7 +63,8 @@ impl World {
         .await;
     }
 
-    /// Every key that has to do with a live. Those of the platform have numbers, which may be that of the live.
+    /// Every key that has to do with a live. Those of the platform have numbers, which may be that
+    /// of the live.
     pub async fn keys_of(&self, live: &str) -> BTreeSet<String> {
         let mut keys = self.redis().keys(&format!("*{live}*")).await;
         keys.retain(|key| !key.contains("online-users_slice") && !key.starts_with("last-seen:"));
@@ -71,11 +75,20 @@ impl World {
 
     /// Waits until the gateway says that it is ready (or not).
     pub async fn readyz_becomes(&self, status: u16) {
-        until("/readyz", PATIENCE, || async { same(self.backend.get("/readyz").await.status, status) }).await;
+        until("/readyz", PATIENCE, || async {
+            same(self.backend.get("/readyz").await.status, status)
+        })
+        .await;
     }
 
     /// Waits until a viewer's acks carry these figures.
-    pub async fn acks_become(&self, viewer: &mut Viewer, fan: Option<bool>, viewers: u64, fans: u64) {
+    pub async fn acks_become(
+        &self,
+        viewer: &mut Viewer,
+        fan: Option<bool>,
+        viewers: u64,
+        fans: u64,
+    ) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let ack = viewer.heartbeat().await;
@@ -83,7 +96,10 @@ impl World {
                 return;
             }
             let wanted = json!({"fan": fan, "viewers": viewers, "fans": fans});
-            assert!(tokio::time::Instant::now() < deadline, "{ack:?} instead of {wanted}");
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "{ack:?} instead of {wanted}"
+            );
             tokio::time::sleep(Duration::from_millis(150)).await;
         }
     }

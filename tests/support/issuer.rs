@@ -1,5 +1,5 @@
-//! Owns what an issuer of tokens has: a secret in a file, keys that openssl makes, tokens signed with them, and a small
-//! HTTP server that shows the public keys.
+//! Owns what an issuer of tokens has: a secret in a file, keys that openssl makes, tokens signed
+//! with them, and a small HTTP server that shows the public keys.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,7 +25,9 @@ pub struct Issuer {
 impl Issuer {
     /// With [`SECRET`].
     pub fn new() -> Self {
-        let issuer = Self { dir: tempfile::tempdir().unwrap() };
+        let issuer = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
         issuer.writes(SECRET);
         issuer
     }
@@ -43,15 +45,26 @@ impl Issuer {
 
 /// Claims of a user, good for an hour; `more` adds to them.
 pub fn claims(user: &str, more: &Value) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     let mut claims = json!({ "sub": user, "exp": now + 3_600 });
-    claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    claims
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     claims
 }
 
 /// A token signed with a secret.
 pub fn hs256(secret: &str, claims: &Value) -> String {
-    encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
+    encode(
+        &Header::new(Algorithm::HS256),
+        claims,
+        &EncodingKey::from_secret(secret.as_bytes()),
+    )
+    .unwrap()
 }
 
 /// A P-256 key with a name.
@@ -64,15 +77,29 @@ impl NamedKey {
     /// A new key.
     pub fn new(id: &str) -> Self {
         let mut command = Command::new("openssl");
-        command.args("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256".split(' ')).stdin(Stdio::null());
-        let out = command.output().unwrap_or_else(|e| panic!("openssl cannot be started ({e})"));
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        Self { id: id.to_owned(), key: EncodingKey::from_ec_pem(&out.stdout).unwrap() }
+        command
+            .args("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256".split(' '))
+            .stdin(Stdio::null());
+        let out = command
+            .output()
+            .unwrap_or_else(|e| panic!("openssl cannot be started ({e})"));
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        Self {
+            id: id.to_owned(),
+            key: EncodingKey::from_ec_pem(&out.stdout).unwrap(),
+        }
     }
 
     /// A token that names the key.
     pub fn signs(&self, claims: &Value) -> String {
-        let header = Header { kid: Some(self.id.clone()), ..Header::new(Algorithm::ES256) };
+        let header = Header {
+            kid: Some(self.id.clone()),
+            ..Header::new(Algorithm::ES256)
+        };
         encode(&header, claims, &self.key).unwrap()
     }
 
@@ -96,7 +123,11 @@ impl KeyServer {
     pub async fn new(keys: &[&NamedKey]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/jwks.json", listener.local_addr().unwrap());
-        let server = Self { url, set: Arc::default(), asked: Arc::default() };
+        let server = Self {
+            url,
+            set: Arc::default(),
+            asked: Arc::default(),
+        };
         server.shows(keys);
         let (set, asked) = (server.set.clone(), server.asked.clone());
         tokio::spawn(async move {
@@ -105,7 +136,10 @@ impl KeyServer {
                 let _ = tcp.read(&mut head).await;
                 asked.fetch_add(1, Ordering::SeqCst);
                 let body = set.lock().unwrap().clone();
-                let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
                 let _ = tcp.write_all((head + &body).as_bytes()).await;
             }
         });
@@ -124,7 +158,8 @@ impl KeyServer {
     }
 }
 
-/// Runs a command of the program; its exit code, and what it wrote to standard output and standard error.
+/// Runs a command of the program; its exit code, and what it wrote to standard output and standard
+/// error.
 pub fn rollcall(args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
     let out = command.args(args).stdin(Stdio::null()).output().unwrap();

@@ -1,7 +1,12 @@
-//! Owns the wire between a gateway and Redis: a small TCP proxy that a test can cut, stall, slow down and heal. Bytes
-//! that were held back are delivered on healing even if their sender has hung up since, as a real network may do.
+//! Owns the wire between a gateway and Redis: a small TCP proxy that a test can cut, stall, slow
+//! down and heal. Bytes that were held back are delivered on healing even if their sender has hung
+//! up since, as a real network may do.
 
-#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several test binaries share this file, none uses all of it"
+)]
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -54,16 +59,32 @@ pub struct Link {
 impl Link {
     /// Listens on a free port and passes everything on to `server`.
     pub async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
         let strandings = watch::Sender::new(0);
         let accepted = Arc::new(AtomicU64::new(0));
-        let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
+        let ways = Ways {
+            wire: seen,
+            strandings: strandings.subscribe(),
+            number: 0,
+        };
         let server = watch::Sender::new(server);
-        let ends = Ends { addr, server: server.subscribe() };
+        let ends = Ends {
+            addr,
+            server: server.subscribe(),
+        };
         let accepting = tokio::spawn(accept(listener, ends, ways, accepted.clone()));
-        Self { addr, wire, strandings, accepted, server, accepting }
+        Self {
+            addr,
+            wire,
+            strandings,
+            accepted,
+            server,
+            accepting,
+        }
     }
 
     /// The URL that a gateway is given.
@@ -76,7 +97,8 @@ impl Link {
         self.addr
     }
 
-    /// Leads new connections to another server, as a name does that was given to it; those there are stay.
+    /// Leads new connections to another server, as a name does that was given to it; those there
+    /// are stay.
     pub fn lead_to(&self, server: SocketAddr) {
         self.server.send_replace(server);
     }
@@ -93,7 +115,8 @@ impl Link {
 
     /// As [`Self::stall`], for the connections there are; those made from now on are open.
     pub fn stall_old(&self) {
-        self.wire.send_replace(Wire::OldStalled(self.accepted.load(Ordering::SeqCst)));
+        self.wire
+            .send_replace(Wire::OldStalled(self.accepted.load(Ordering::SeqCst)));
     }
 
     /// Lets calls through to the server and holds back its answers.
@@ -101,7 +124,8 @@ impl Link {
         self.wire.send_replace(Wire::Mute);
     }
 
-    /// Redis takes the messages that the gateway publishes, and nobody is subscribed to where they go.
+    /// Redis takes the messages that the gateway publishes, and nobody is subscribed to where they
+    /// go.
     pub fn swallow_published(&self) {
         self.wire.send_replace(Wire::Swallowing(Way::ToServer));
     }
@@ -111,8 +135,8 @@ impl Link {
         self.wire.send_replace(Wire::Swallowing(Way::ToClient));
     }
 
-    /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them;
-    /// new ones are not touched.
+    /// Lets the connections of now pass nothing ever again, without closing them, as a router does
+    /// that forgot them; new ones are not touched.
     pub fn strand(&self) {
         self.strandings.send_modify(|n| *n += 1);
     }
@@ -186,7 +210,8 @@ async fn join(client: TcpStream, server: SocketAddr, mut ways: Ways) {
         return;
     };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    // With no linger, dropping the last half resets the connection instead of closing it in good order.
+    // With no linger, dropping the last half resets the connection instead of closing it in good
+    // order.
     let _ = (client.set_zero_linger(), server.set_zero_linger());
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -226,7 +251,12 @@ async fn deliver(mut arriving: mpsc::Receiver<OnItsWay>, mut to: OwnedWriteHalf)
     to.shutdown().await
 }
 
-async fn take_in(mut from: OwnedReadHalf, sent: mpsc::Sender<OnItsWay>, way: Way, ways: Ways) -> io::Result<()> {
+async fn take_in(
+    mut from: OwnedReadHalf,
+    sent: mpsc::Sender<OnItsWay>,
+    way: Way,
+    ways: Ways,
+) -> io::Result<()> {
     let Ways { wire, number, .. } = ways;
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -245,8 +275,16 @@ async fn take_in(mut from: OwnedReadHalf, sent: mpsc::Sender<OnItsWay>, way: Way
         if now == Wire::Swallowing(way) {
             lead_astray(&mut piece[..read], way);
         }
-        let delay = if let Wire::Open(delay) = now { delay } else { Duration::ZERO };
-        if sent.send((Instant::now() + delay, piece[..read].to_vec())).await.is_err() {
+        let delay = if let Wire::Open(delay) = now {
+            delay
+        } else {
+            Duration::ZERO
+        };
+        if sent
+            .send((Instant::now() + delay, piece[..read].to_vec()))
+            .await
+            .is_err()
+        {
             return Ok(());
         }
     }
@@ -259,9 +297,14 @@ const ASTRAY: [(&[u8], &[u8]); 3] = [
     (b"rollcall:beats:", b"rollcall:b3ats:"),
 ];
 
-/// Renames the channels to which messages are published, or from which they are delivered, and leaves subscriptions.
+/// Renames the channels to which messages are published, or from which they are delivered, and
+/// leaves subscriptions.
 fn lead_astray(piece: &mut [u8], way: Way) {
-    let has = |piece: &[u8], word: &[u8]| piece.windows(word.len()).any(|there| there.eq_ignore_ascii_case(word));
+    let has = |piece: &[u8], word: &[u8]| {
+        piece
+            .windows(word.len())
+            .any(|there| there.eq_ignore_ascii_case(word))
+    };
     let carries_messages = match way {
         Way::ToServer => !has(piece, b"subscribe\r\n"),
         Way::ToClient => has(piece, b"smessage\r\n"),
@@ -271,7 +314,10 @@ fn lead_astray(piece: &mut [u8], way: Way) {
     }
     for (channel, other) in ASTRAY {
         let mut at = 0;
-        while let Some(there) = piece[at..].windows(channel.len()).position(|there| there == channel) {
+        while let Some(there) = piece[at..]
+            .windows(channel.len())
+            .position(|there| there == channel)
+        {
             at += there;
             piece[at..at + other.len()].copy_from_slice(other);
         }

@@ -1,6 +1,6 @@
-//! Owns a real MySQL for one test, which is Debian's MariaDB: its own port, its own empty directory, one user with a
-//! password. It is gone when dropped. A machine without it fails the test; it never skips it. Root's tests run it as
-//! the user `nobody`, as they do with PostgreSQL.
+//! Owns a real MySQL for one test, which is Debian's MariaDB: its own port, its own empty
+//! directory, one user with a password. It is gone when dropped. A machine without it fails the
+//! test; it never skips it. Root's tests run it as the user `nobody`, as they do with PostgreSQL.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -41,7 +41,9 @@ impl MySql {
 
     async fn start_with(files: &[(&str, &Path)]) -> Self {
         let dir = tempfile::tempdir().expect("a directory for MySQL");
-        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("a file for MySQL");
+        let write = |name: &str, text: &str| {
+            std::fs::write(dir.path().join(name), text).expect("a file for MySQL")
+        };
         write("password", PASSWORD);
         write(
             "init.sql",
@@ -52,30 +54,60 @@ impl MySql {
         );
         own(dir.path());
         let mut install = Command::new("mariadb-install-db");
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        install.arg(format!("--datadir={}", dir.path().join("data").display())).args(user());
+        install.args([
+            "--no-defaults",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]);
+        install
+            .arg(format!("--datadir={}", dir.path().join("data").display()))
+            .args(user());
         // Two that run at a time would take each other's temporary tables.
         install.env("TMPDIR", dir.path());
         let made = install.current_dir("/").stdin(Stdio::null()).output();
-        let made = made.unwrap_or_else(|why| panic!("mariadb-install-db cannot be started ({why}): see ./tests/run"));
+        let made = made.unwrap_or_else(|why| {
+            panic!("mariadb-install-db cannot be started ({why}): see ./tests/run")
+        });
         let said = [made.stdout, made.stderr].concat();
-        assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&said));
+        assert!(
+            made.status.success(),
+            "mariadb-install-db: {}",
+            String::from_utf8_lossy(&said)
+        );
         let port = free_port();
         let path = |name: &str| dir.path().join(name).display().to_string();
         let mut server = Command::new("mariadbd");
-        server.args(["--no-defaults", "--skip-log-bin", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0"]);
-        server.args(["--bind-address=127.0.0.1", &format!("--port={port}")]).args(user());
-        for (setting, name) in
-            [("datadir", "data"), ("socket", "socket"), ("pid-file", "pid"), ("init-file", "init.sql")]
-        {
+        server.args([
+            "--no-defaults",
+            "--skip-log-bin",
+            "--skip-name-resolve",
+            "--innodb-flush-log-at-trx-commit=0",
+        ]);
+        server
+            .args(["--bind-address=127.0.0.1", &format!("--port={port}")])
+            .args(user());
+        for (setting, name) in [
+            ("datadir", "data"),
+            ("socket", "socket"),
+            ("pid-file", "pid"),
+            ("init-file", "init.sql"),
+        ] {
             server.arg(format!("--{setting}={}", path(name)));
         }
         for (setting, file) in files {
-            server.arg(format!("--{setting}={}", own_copy(file, &dir.path().join(setting)).display()));
+            server.arg(format!(
+                "--{setting}={}",
+                own_copy(file, &dir.path().join(setting)).display()
+            ));
         }
         let log = File::create(dir.path().join("log")).expect("a log for MySQL");
         server.env("TMPDIR", dir.path());
-        let child = server.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let child = server
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
         let child = child.expect("mariadbd starts");
         let server = Self { child, port, dir };
         server.answers().await;
@@ -86,14 +118,21 @@ impl MySql {
         let deadline = Instant::now() + DEADLINE;
         while let Err(why) = self.options().connect().await {
             let log = || std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "MySQL does not answer: {why}\n{}", log());
+            assert!(
+                Instant::now() < deadline,
+                "MySQL does not answer: {why}\n{}",
+                log()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// The URL that a gateway is given, without the password.
     pub fn url(&self) -> String {
-        format!("mysql://rollcall@{}/platform", SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)))
+        format!(
+            "mysql://rollcall@{}/platform",
+            SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        )
     }
 
     /// A file with the password.
@@ -104,13 +143,19 @@ impl MySql {
     /// Runs statements on a connection of their own.
     pub async fn run(&self, statements: &str) {
         let mut connection = self.options().connect().await.expect("MySQL answers");
-        let done = connection.execute(sqlx::raw_sql(AssertSqlSafe(statements))).await;
+        let done = connection
+            .execute(sqlx::raw_sql(AssertSqlSafe(statements)))
+            .await;
         done.unwrap_or_else(|why| panic!("{statements}: {why}"));
     }
 
     fn options(&self) -> MySqlConnectOptions {
         let options = MySqlConnectOptions::new().host("127.0.0.1").port(self.port);
-        options.username("rollcall").password(PASSWORD).database("platform").disable_statement_logging()
+        options
+            .username("rollcall")
+            .password(PASSWORD)
+            .database("platform")
+            .disable_statement_logging()
     }
 }
 

@@ -1,8 +1,13 @@
-//! Owns a real PostgreSQL for one test: its own port, its own empty directory, one user with a password. It can be
-//! stopped, started again with what it had, and is gone when dropped. A machine without PostgreSQL fails the test; it
-//! never skips it. The server refuses to run as root, so root's tests run it as the user `nobody`.
+//! Owns a real PostgreSQL for one test: its own port, its own empty directory, one user with a
+//! password. It can be stopped, started again with what it had, and is gone when dropped. A machine
+//! without PostgreSQL fails the test; it never skips it. The server refuses to run as root, so
+//! root's tests run it as the user `nobody`.
 
-#![allow(dead_code, unreachable_pub, reason = "several programs share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several programs share this file, none uses all of it"
+)]
 
 use std::fs::{File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -55,17 +60,44 @@ impl Postgres {
         own(dir.path());
         own(&password);
         let mut initdb = program("initdb");
-        initdb.arg("-D").arg(dir.path().join("data")).arg(format!("--pwfile={}", password.display()));
-        initdb.args(["-U", "rollcall", "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        initdb
+            .arg("-D")
+            .arg(dir.path().join("data"))
+            .arg(format!("--pwfile={}", password.display()));
+        initdb.args([
+            "-U",
+            "rollcall",
+            "-A",
+            "scram-sha-256",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
         let made = initdb.current_dir("/").stdin(Stdio::null()).output();
-        let made = made.unwrap_or_else(|why| panic!("initdb cannot be started ({why}): ./tests/run installs it"));
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut more = if files.is_empty() { Vec::new() } else { vec!["-c".to_owned(), "ssl=on".to_owned()] };
+        let made = made.unwrap_or_else(|why| {
+            panic!("initdb cannot be started ({why}): ./tests/run installs it")
+        });
+        assert!(
+            made.status.success(),
+            "initdb: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let mut more = if files.is_empty() {
+            Vec::new()
+        } else {
+            vec!["-c".to_owned(), "ssl=on".to_owned()]
+        };
         for (setting, file) in files {
             let own_file = own_copy(file, &dir.path().join(setting));
             more.extend(["-c".to_owned(), format!("{setting}={}", own_file.display())]);
         }
-        let mut server = Self { child: None, port: free_port(), dir, more };
+        let mut server = Self {
+            child: None,
+            port: free_port(),
+            dir,
+            more,
+        };
         server.go_on().await;
         server
     }
@@ -87,24 +119,34 @@ impl Postgres {
 
     /// Ends it at once, and every connection to it.
     pub fn stop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
         let kill = format!("kill -QUIT {}", child.id());
         let _ = Command::new("sh").args(["-c", &kill]).status();
         // The server kills processes of its own that do not end within five seconds.
         let _ = child.wait();
     }
 
-    /// Starts it again with what it had. Somebody may have taken the port meanwhile, so it is started until it stays.
+    /// Starts it again with what it had. Somebody may have taken the port meanwhile, so it is
+    /// started until it stays.
     pub async fn go_on(&mut self) {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let has_ended = |child: &mut Child| child.try_wait().expect("the state of PostgreSQL").is_some();
+            let has_ended =
+                |child: &mut Child| child.try_wait().expect("the state of PostgreSQL").is_some();
             if self.child.as_mut().is_none_or(has_ended) {
                 self.child = Some(self.spawn());
             }
-            let Err(why) = self.options().connect().await else { return };
+            let Err(why) = self.options().connect().await else {
+                return;
+            };
             let log = || std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "PostgreSQL does not answer: {why}\n{}", log());
+            assert!(
+                Instant::now() < deadline,
+                "PostgreSQL does not answer: {why}\n{}",
+                log()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -112,31 +154,61 @@ impl Postgres {
     fn spawn(&self) -> Child {
         let log = File::create(self.dir.path().join("log")).expect("a log for PostgreSQL");
         let mut server = program("postgres");
-        server.arg("-D").arg(self.dir.path().join("data")).args(["-p", &self.port.to_string()]);
-        server.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]);
+        server
+            .arg("-D")
+            .arg(self.dir.path().join("data"))
+            .args(["-p", &self.port.to_string()]);
+        server.args([
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "fsync=off",
+        ]);
         server.args(&self.more);
-        let server = server.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let server = server
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
         server.expect("postgres starts")
     }
 
     /// Runs statements on a connection of their own.
     pub async fn run(&self, statements: &str) {
         let mut connection = self.options().connect().await.expect("PostgreSQL answers");
-        let done = connection.execute(sqlx::raw_sql(AssertSqlSafe(statements))).await;
+        let done = connection
+            .execute(sqlx::raw_sql(AssertSqlSafe(statements)))
+            .await;
         done.unwrap_or_else(|why| panic!("{statements}: {why}"));
     }
 
     /// Makes users follow a streamer.
     pub async fn follow(&self, streamer: &str, users: &[&str]) {
-        let rows: Vec<_> = users.iter().map(|user| format!("('{streamer}', '{user}', 1)")).collect();
+        let rows: Vec<_> = users
+            .iter()
+            .map(|user| format!("('{streamer}', '{user}', 1)"))
+            .collect();
         let clash = "ON CONFLICT (streamer_id, user_id) DO UPDATE SET is_follow = 1";
-        self.run(&format!("INSERT INTO follows VALUES {} {clash}", rows.join(","))).await;
+        self.run(&format!(
+            "INSERT INTO follows VALUES {} {clash}",
+            rows.join(",")
+        ))
+        .await;
     }
 
     /// How to connect as the tests do.
     pub fn options(&self) -> PgConnectOptions {
-        let options = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(self.port);
-        options.username("rollcall").password(PASSWORD).database("postgres").disable_statement_logging()
+        let options = PgConnectOptions::new_without_pgpass()
+            .host("127.0.0.1")
+            .port(self.port);
+        options
+            .username("rollcall")
+            .password(PASSWORD)
+            .database("postgres")
+            .disable_statement_logging()
     }
 }
 
@@ -148,8 +220,13 @@ impl Drop for Postgres {
 
 /// A program of PostgreSQL, which Debian keeps in a folder of its version.
 fn program(name: &str) -> Command {
-    let folders = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = folders.map(|folder| folder.path().join("bin").join(name)).collect();
+    let folders = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut found: Vec<PathBuf> = folders
+        .map(|folder| folder.path().join("bin").join(name))
+        .collect();
     found.retain(|path| path.exists());
     found.sort();
     let mut command = Command::new(found.pop().unwrap_or_else(|| PathBuf::from(name)));
@@ -162,7 +239,8 @@ fn program(name: &str) -> Command {
 /// Hands a file or folder to the user who runs the server.
 pub fn own(path: &Path) {
     if is_root() {
-        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("a folder for the server");
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY))
+            .expect("a folder for the server");
     }
 }
 

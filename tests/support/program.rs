@@ -39,11 +39,15 @@ impl Program {
         Self::run(config, command).await
     }
 
-    /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they should.
+    /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they
+    /// should.
     pub async fn start_at(config: &Config, offset: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
         let library = faketime().expect("libfaketime is missing: ./tests/run installs it");
-        command.env("LD_PRELOAD", library).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME", offset)
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         Self::run(config, command).await
     }
 
@@ -62,7 +66,10 @@ impl Program {
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);
         }
-        for (name, switch) in [("--track-online", config.track_online), ("--uniques", config.uniques)] {
+        for (name, switch) in [
+            ("--track-online", config.track_online),
+            ("--uniques", config.uniques),
+        ] {
             command.args([name, if switch { "on" } else { "off" }]);
         }
         command.args(["--fanout-limit", &config.fanout_limit.to_string()]);
@@ -72,22 +79,36 @@ impl Program {
         if let (Some(url), Some(secret)) = (&config.webhook_url, &config.webhook_secret_file) {
             command.args(["--webhook-allow-private", "--webhook-url", url.reveal()]);
             command.args(["--webhook-secret-file", &secret.display().to_string()]);
-            command.args(["--webhook-timeout", &format!("{}ms", config.webhook_timeout.as_millis())]);
-            command.args(["--webhook-patience", &format!("{}ms", config.webhook_patience.as_millis())]);
+            command.args([
+                "--webhook-timeout",
+                &format!("{}ms", config.webhook_timeout.as_millis()),
+            ]);
+            command.args([
+                "--webhook-patience",
+                &format!("{}ms", config.webhook_patience.as_millis()),
+            ]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.reopen().unwrap());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log.reopen().unwrap());
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let (tell, told) = oneshot::channel();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            let _ = tell.send(lines.find_map(|line| line.strip_prefix("listening on http://")?.parse().ok()));
+            let _ = tell.send(
+                lines.find_map(|line| line.strip_prefix("listening on http://")?.parse().ok()),
+            );
             lines.for_each(drop);
         });
         let addr = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut program = Self { addr, child, log };
         let told = tokio::time::timeout(PATIENCE, told).await;
-        program.addr = told.expect("the program listens in time").unwrap().expect("a line that says where it listens");
+        program.addr = told
+            .expect("the program listens in time")
+            .unwrap()
+            .expect("a line that says where it listens");
         program
     }
 
@@ -125,12 +146,22 @@ impl Program {
     /// Waits for it to end by itself.
     pub async fn exit(&mut self, within: Duration) -> ExitStatus {
         let child = std::sync::Mutex::new(&mut self.child);
-        until("the program ends", within, || async { child.lock().unwrap().try_wait().unwrap().ok_or("it still runs") })
-            .await
+        until("the program ends", within, || async {
+            child
+                .lock()
+                .unwrap()
+                .try_wait()
+                .unwrap()
+                .ok_or("it still runs")
+        })
+        .await
     }
 
     fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        let done = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(done.success(), "kill {signal}");
     }
 }

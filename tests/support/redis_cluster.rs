@@ -1,8 +1,12 @@
-//! Owns a real Redis Cluster for one test: masters on their own ports, replicas where asked, formed by hand because
-//! that is faster than redis-cli's way. Gateways come as the user that docs/redis.md tells operators to make. All of it
-//! is gone when dropped.
+//! Owns a real Redis Cluster for one test: masters on their own ports, replicas where asked, formed
+//! by hand because that is faster than redis-cli's way. Gateways come as the user that
+//! docs/redis.md tells operators to make. All of it is gone when dropped.
 
-#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several test binaries share this file, none uses all of it"
+)]
 
 use std::time::Duration;
 
@@ -44,7 +48,11 @@ impl RedisCluster {
         for _ in 0..masters {
             let port = free_port();
             let options = certificates.options(port);
-            let options: Vec<&str> = options.iter().map(String::as_str).chain(["--tls-cluster", "yes"]).collect();
+            let options: Vec<&str> = options
+                .iter()
+                .map(String::as_str)
+                .chain(["--tls-cluster", "yes"])
+                .collect();
             nodes.push(node(&options).await);
             ports.push(port);
         }
@@ -60,32 +68,50 @@ impl RedisCluster {
             node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()]);
             if n < masters {
                 let (first, last) = (SLOTS * n / masters, SLOTS * (n + 1) / masters - 1);
-                node.cli(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+                node.cli(&[
+                    "CLUSTER",
+                    "ADDSLOTSRANGE",
+                    &first.to_string(),
+                    &last.to_string(),
+                ]);
             }
             if n > 0 {
                 cluster.meet(n);
             }
         }
         cluster
-            .until("all know all", |node| count(node, "CLUSTER", "cluster_known_nodes:") == masters + replicas)
+            .until("all know all", |node| {
+                count(node, "CLUSTER", "cluster_known_nodes:") == masters + replicas
+            })
             .await;
         for n in 0..replicas {
             let replica = &cluster.nodes[masters + n];
             let id = cluster.nodes[n].cli(&["CLUSTER", "MYID"]);
             assert_eq!(replica.cli(&["CLUSTER", "REPLICATE", &id]), "OK");
         }
-        // Without full coverage the state may be ok before a node has heard who serves the other slots.
+        // Without full coverage the state may be ok before a node has heard who serves the other
+        // slots.
         let ok = |node: &RedisServer| {
             node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
                 && count(node, "CLUSTER", "cluster_slots_ok:") == SLOTS
         };
-        cluster.until("the state is ok, and all slots are served", ok).await;
+        cluster
+            .until("the state is ok, and all slots are served", ok)
+            .await;
         for n in 0..replicas {
-            let linked = |node: &RedisServer| node.cli(&["INFO", "replication"]).contains("master_link_status:up");
-            until("the replica is in step", || linked(&cluster.nodes[masters + n])).await;
+            let linked = |node: &RedisServer| {
+                node.cli(&["INFO", "replication"])
+                    .contains("master_link_status:up")
+            };
+            until("the replica is in step", || {
+                linked(&cluster.nodes[masters + n])
+            })
+            .await;
             // A replica that the others do not know as one may not stand for election.
-            let known =
-                |node: &RedisServer| node.cli(&["CLUSTER", "SLOTS"]).contains(&port(&cluster.nodes[masters + n]));
+            let known = |node: &RedisServer| {
+                node.cli(&["CLUSTER", "SLOTS"])
+                    .contains(&port(&cluster.nodes[masters + n]))
+            };
             cluster.until("all know the replica", known).await;
         }
         cluster
@@ -100,10 +126,17 @@ impl RedisCluster {
     fn meet(&self, n: usize) {
         let info = self.nodes[n].cli(&["CLUSTER", "NODES"]);
         // <id> <host>:<port>@<bus port> myself,…
-        let address = info.split([' ', ',']).nth(1).expect("a node's own address").to_owned();
+        let address = info
+            .split([' ', ','])
+            .nth(1)
+            .expect("a node's own address")
+            .to_owned();
         let (ports, bus) = address.split_once('@').expect("a bus port");
         let port = ports.rsplit(':').next().expect("a port");
-        assert_eq!(self.nodes[0].cli(&["CLUSTER", "MEET", "127.0.0.1", port, bus]), "OK");
+        assert_eq!(
+            self.nodes[0].cli(&["CLUSTER", "MEET", "127.0.0.1", port, bus]),
+            "OK"
+        );
     }
 
     /// The URL that a gateway is given: one node of all.
@@ -113,7 +146,10 @@ impl RedisCluster {
 
     /// The URL with every master in it.
     pub fn long_url(&self) -> String {
-        let hosts: Vec<String> = self.nodes[..self.masters].iter().map(|node| node.addr().to_string()).collect();
+        let hosts: Vec<String> = self.nodes[..self.masters]
+            .iter()
+            .map(|node| node.addr().to_string())
+            .collect();
         format!("redis-cluster://rollcall:secret@{}", hosts.join(","))
     }
 
@@ -131,19 +167,35 @@ impl RedisCluster {
         }
         let (keys, channels) = (format!("~{prefix}*"), format!("&{prefix}*"));
         for node in &self.nodes {
-            assert_eq!(node.cli(&["ACL", "SETUSER", "rollcall", "resetkeys", "resetchannels", &keys, &channels]), "OK");
+            assert_eq!(
+                node.cli(&[
+                    "ACL",
+                    "SETUSER",
+                    "rollcall",
+                    "resetkeys",
+                    "resetchannels",
+                    &keys,
+                    &channels
+                ]),
+                "OK"
+            );
         }
     }
 
     /// Which master serves a key, by how the slots were dealt out.
     pub fn home(&self, key: &str) -> usize {
         let slot = self.slot(key);
-        (0..self.masters).find(|n| slot < SLOTS * (n + 1) / self.masters).expect("a master")
+        (0..self.masters)
+            .find(|n| slot < SLOTS * (n + 1) / self.masters)
+            .expect("a master")
     }
 
     /// The slot of a key.
     pub fn slot(&self, key: &str) -> usize {
-        self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key]).parse().expect("a slot")
+        self.nodes[0]
+            .cli(&["CLUSTER", "KEYSLOT", key])
+            .parse()
+            .expect("a slot")
     }
 
     /// Waits until every node sees what is wished.
@@ -157,8 +209,14 @@ impl RedisCluster {
     pub fn begin_move(&self, slot: usize, from: usize, to: usize) {
         let ids = [from, to].map(|n| self.nodes[n].cli(&["CLUSTER", "MYID"]));
         let slot = slot.to_string();
-        assert_eq!(self.nodes[to].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]), "OK");
-        assert_eq!(self.nodes[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]), "OK");
+        assert_eq!(
+            self.nodes[to].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]),
+            "OK"
+        );
+        assert_eq!(
+            self.nodes[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]),
+            "OK"
+        );
     }
 
     /// Moves one key of the slot; false if none is left.
@@ -181,7 +239,10 @@ impl RedisCluster {
         let is_master = |n: &usize| self.nodes[*n].cli(&["ROLE"]).starts_with("master");
         let others = (0..self.nodes.len()).filter(|n| *n != to).filter(is_master);
         for n in std::iter::once(to).chain(others) {
-            assert_eq!(self.nodes[n].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]), "OK");
+            assert_eq!(
+                self.nodes[n].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]),
+                "OK"
+            );
         }
     }
 }
@@ -189,8 +250,20 @@ impl RedisCluster {
 async fn node(options: &[&str]) -> RedisServer {
     // The usual bus port is 10,000 above, which may be beyond the last.
     let bus = free_port().to_string();
-    let mut all = vec!["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", NODE_TIMEOUT_MS];
-    all.extend(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
+    let mut all = vec![
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus,
+        "--cluster-node-timeout",
+        NODE_TIMEOUT_MS,
+    ];
+    all.extend([
+        "--cluster-require-full-coverage",
+        "no",
+        "--repl-diskless-sync-delay",
+        "0",
+    ]);
     all.extend(["--cluster-replica-validity-factor", "0"]);
     all.extend(options);
     RedisServer::start_with(&all).await
@@ -206,8 +279,16 @@ fn let_gateways_in(node: &RedisServer) {
 /// The rules that the document gives to operators, with a password in place.
 pub fn acl_rules() -> Vec<Vec<String>> {
     let text = include_str!("../../docs/redis.md");
-    let blocks = text.split("```acl").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
-    let words = |block: &str| block.split_whitespace().map(|w| w.replace(">PASSWORD", ">secret")).collect();
+    let blocks = text
+        .split("```acl")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default());
+    let words = |block: &str| {
+        block
+            .split_whitespace()
+            .map(|w| w.replace(">PASSWORD", ">secret"))
+            .collect()
+    };
     blocks.map(words).collect()
 }
 
@@ -217,7 +298,9 @@ fn port(node: &RedisServer) -> String {
 
 fn count(node: &RedisServer, command: &str, field: &str) -> usize {
     let info = node.cli(&[command, "INFO"]);
-    info.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok()).unwrap_or(0)
+    info.lines()
+        .find_map(|line| line.strip_prefix(field)?.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// Waits for a condition.

@@ -1,8 +1,12 @@
-//! Owns a real redis-server for one test: its own port, its own empty directory, nothing written to disk. It can be
-//! stopped in its tracks, killed and started again with nothing in it, and is gone when dropped. A machine without
-//! redis-server fails the test; it never skips it.
+//! Owns a real redis-server for one test: its own port, its own empty directory, nothing written to
+//! disk. It can be stopped in its tracks, killed and started again with nothing in it, and is gone
+//! when dropped. A machine without redis-server fails the test; it never skips it.
 
-#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several test binaries share this file, none uses all of it"
+)]
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -51,7 +55,8 @@ impl RedisServer {
         Self::start_by(options, None).await
     }
 
-    /// Starts a server whose wall clock can be set while it runs, by this library: see [`faketime`].
+    /// Starts a server whose wall clock can be set while it runs, by this library: see
+    /// [`faketime`].
     pub async fn start_with_clock(library: PathBuf) -> Self {
         Self::start_by(&[], Some(Clock { library, ahead: 0 })).await
     }
@@ -63,7 +68,13 @@ impl RedisServer {
             let port = free_port();
             let mut child = spawn(port, &dir, &extra, clock.as_ref());
             if is_ready(port, &mut child, &dir).await {
-                return Self { child, port, dir, extra, clock };
+                return Self {
+                    child,
+                    port,
+                    dir,
+                    extra,
+                    clock,
+                };
             }
             // Another process took the port in between: try the next one.
         }
@@ -99,7 +110,8 @@ impl RedisServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if self.clock.is_some() {
-            // The library shares these with processes of the server's own; who is killed leaves them behind.
+            // The library shares these with processes of the server's own; who is killed leaves
+            // them behind.
             for shared in ["faketime_shm", "sem.faketime_sem"] {
                 let _ = std::fs::remove_file(format!("/dev/shm/{shared}_{}", self.child.id()));
             }
@@ -111,10 +123,13 @@ impl RedisServer {
         self.clock.is_some()
     }
 
-    /// Sets its wall clock so many seconds ahead of the machine's; returns when it goes by that. Timers that do not go
-    /// by the wall clock are not touched.
+    /// Sets its wall clock so many seconds ahead of the machine's; returns when it goes by that.
+    /// Timers that do not go by the wall clock are not touched.
     pub async fn set_clock(&mut self, ahead: i64) {
-        let clock = self.clock.as_mut().expect("a server that was started with a clock");
+        let clock = self
+            .clock
+            .as_mut()
+            .expect("a server that was started with a clock");
         let step = ahead - std::mem::replace(&mut clock.ahead, ahead);
         let (before, asked) = (self.time(), Instant::now());
         write_clock(&self.dir, ahead);
@@ -123,7 +138,10 @@ impl RedisServer {
             if (self.time() - should).abs() <= 1 {
                 return;
             }
-            assert!(asked.elapsed() < CLOCK_DEADLINE, "redis-server does not go by the clock that was set");
+            assert!(
+                asked.elapsed() < CLOCK_DEADLINE,
+                "redis-server does not go by the clock that was set"
+            );
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -131,11 +149,14 @@ impl RedisServer {
     /// Its wall clock, in seconds.
     fn time(&self) -> i64 {
         let said = self.cli(&["TIME"]);
-        said.lines().next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
+        said.lines()
+            .next()
+            .and_then(|seconds| seconds.parse().ok())
+            .unwrap_or_default()
     }
 
-    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others, unless a
-    /// snapshot was taken. Kills it first if it still runs.
+    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the
+    /// others, unless a snapshot was taken. Kills it first if it still runs.
     pub async fn restart_empty(&mut self) {
         self.kill();
         let deadline = Instant::now() + START_DEADLINE;
@@ -144,16 +165,22 @@ impl RedisServer {
             if is_ready(self.port, &mut self.child, &self.dir).await {
                 return;
             }
-            assert!(Instant::now() < deadline, "redis-server does not come back on port {}", self.port);
+            assert!(
+                Instant::now() < deadline,
+                "redis-server does not come back on port {}",
+                self.port
+            );
         }
     }
 
-    /// Writes what it holds to a file, from which [`Self::restart_from_snapshot`] can start it again.
+    /// Writes what it holds to a file, from which [`Self::restart_from_snapshot`] can start it
+    /// again.
     pub fn save_snapshot(&self) {
         assert_eq!(self.cli(&["SAVE"]), "OK");
     }
 
-    /// Starts it again on the same port, with what it held at the last snapshot. Kills it first if it still runs.
+    /// Starts it again on the same port, with what it held at the last snapshot. Kills it first if
+    /// it still runs.
     pub async fn restart_from_snapshot(&mut self) {
         assert!(self.snapshot_file().exists(), "a snapshot was taken");
         // A server reads the snapshot in its folder whenever it starts.
@@ -165,7 +192,8 @@ impl RedisServer {
         self.dir.path().join("dump.rdb")
     }
 
-    /// Runs one command and answers what redis-cli would print, one line per element; or the error's text.
+    /// Runs one command and answers what redis-cli would print, one line per element; or the
+    /// error's text.
     pub fn cli(&self, command: &[&str]) -> String {
         cli(self.port, &[command])
     }
@@ -177,7 +205,10 @@ impl RedisServer {
 
     fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
-        let done = Command::new("sh").args(["-c", &kill]).status().expect("sh runs");
+        let done = Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .expect("sh runs");
         assert!(done.success(), "{kill}");
     }
 }
@@ -190,13 +221,21 @@ impl Drop for RedisServer {
 
 /// Runs commands at the server on this port, as [`RedisServer::cli`].
 pub fn cli(port: u16, commands: &[&[&str]]) -> String {
-    let said = resp::ask((Ipv4Addr::LOCALHOST, port).into(), commands, ANSWER_DEADLINE);
-    said.map_or_else(|error| error, |answer| resp::lines(&answer).trim_end().to_owned())
+    let said = resp::ask(
+        (Ipv4Addr::LOCALHOST, port).into(),
+        commands,
+        ANSWER_DEADLINE,
+    );
+    said.map_or_else(
+        |error| error,
+        |answer| resp::lines(&answer).trim_end().to_owned(),
+    )
 }
 
 /// A port that nobody has now.
 ///
-/// It is below those that the system gives out by itself, so that nobody takes it while a server is down.
+/// It is below those that the system gives out by itself, so that nobody takes it while a server is
+/// down.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -223,13 +262,25 @@ fn spawn(port: u16, dir: &TempDir, extra: &[String], clock: Option<&Clock>) -> C
     let mut command = Command::new("redis-server");
     if let Some(Clock { library, ahead }) = clock {
         write_clock(dir, *ahead);
-        // With libc's allocator: Redis's own asks for the time before the library can answer, and the server hangs.
+        // With libc's allocator: Redis's own asks for the time before the library can answer, and
+        // the server hangs.
         command.env("LD_PRELOAD", format!("{} libc.so.6", library.display()));
-        command.env("FAKETIME_TIMESTAMP_FILE", clock_of(dir)).env("FAKETIME_CACHE_DURATION", "1");
+        command
+            .env("FAKETIME_TIMESTAMP_FILE", clock_of(dir))
+            .env("FAKETIME_CACHE_DURATION", "1");
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }
     command
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ])
         .arg("--dir")
         .arg(dir.path())
         .args(extra)
@@ -255,15 +306,17 @@ fn write_clock(dir: &TempDir, ahead: i64) {
     std::fs::rename(new, clock_of(dir)).expect("a clock for redis-server");
 }
 
-/// Waits until the server says by itself that it listens; false if it ended instead. An answer at the port would not
-/// do: it may be that of another test's server, which was quicker.
+/// Waits until the server says by itself that it listens; false if it ended instead. An answer at
+/// the port would not do: it may be that of another test's server, which was quicker.
 async fn is_ready(port: u16, child: &mut Child, dir: &TempDir) -> bool {
     let deadline = Instant::now() + START_DEADLINE;
     while Instant::now() < deadline {
         if child.try_wait().expect("the server's state").is_some() {
             return false;
         }
-        if std::fs::read_to_string(log_of(dir)).is_ok_and(|log| log.contains("Ready to accept connections")) {
+        if std::fs::read_to_string(log_of(dir))
+            .is_ok_and(|log| log.contains("Ready to accept connections"))
+        {
             return true;
         }
         sleep(Duration::from_millis(5)).await;

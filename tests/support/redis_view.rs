@@ -1,5 +1,5 @@
-//! Owns a story's Redis: the server that gateways share, and the look into it that another service would take, by key
-//! and over a connection of its own, past the program.
+//! Owns a story's Redis: the server that gateways share, and the look into it that another service
+//! would take, by key and over a connection of its own, past the program.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -22,14 +22,20 @@ impl Redis {
     /// Starts a server, empty.
     pub async fn start() -> Self {
         let server = RedisServer::start().await;
-        Self { addr: server.addr(), server: Arc::new(Mutex::new(server)) }
+        Self {
+            addr: server.addr(),
+            server: Arc::new(Mutex::new(server)),
+        }
     }
 
     /// Starts a server, empty, whose wall clock can be set.
     pub async fn start_with_clock() -> Self {
         let library = faketime().expect("libfaketime, which ./tests/run installs");
         let server = RedisServer::start_with_clock(library).await;
-        Self { addr: server.addr(), server: Arc::new(Mutex::new(server)) }
+        Self {
+            addr: server.addr(),
+            server: Arc::new(Mutex::new(server)),
+        }
     }
 
     /// Sets its wall clock so many seconds ahead of the machine's.
@@ -79,18 +85,32 @@ impl Redis {
 
     /// One command; an error of the server or of the connection is `Err`.
     pub async fn try_ask(&self, words: &[&str]) -> Result<Value, String> {
-        let (addr, words) = (self.addr, words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        let talk = move || resp::ask(addr, &[&words.iter().map(String::as_str).collect::<Vec<_>>()], PATIENCE);
+        let (addr, words) = (
+            self.addr,
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>(),
+        );
+        let talk = move || {
+            resp::ask(
+                addr,
+                &[&words.iter().map(String::as_str).collect::<Vec<_>>()],
+                PATIENCE,
+            )
+        };
         tokio::task::spawn_blocking(talk).await.expect("no panic")
     }
 
-    /// A command of another program, as [`super::foreign`] makes them, which must work; what it did.
+    /// A command of another program, as [`super::foreign`] makes them, which must work; what it
+    /// did.
     pub async fn meddle(&self, command: &[String]) -> String {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         resp::lines(&self.ask(&words).await)
     }
 
-    /// The members of a set, or the fields of a hash; nobody if the key is absent or of another type.
+    /// The members of a set, or the fields of a hash; nobody if the key is absent or of another
+    /// type.
     pub async fn members_of(&self, key: &str) -> BTreeSet<String> {
         let read = match self.ask(&["TYPE", key]).await.as_str() {
             Some("set") => "SMEMBERS",
@@ -98,12 +118,17 @@ impl Redis {
             _ => return BTreeSet::new(),
         };
         // The key may have got another type in between.
-        self.try_ask(&[read, key]).await.map(|list| strings(&list)).unwrap_or_default()
+        self.try_ask(&[read, key])
+            .await
+            .map(|list| strings(&list))
+            .unwrap_or_default()
     }
 
     /// One command that must work.
     pub async fn ask(&self, words: &[&str]) -> Value {
-        self.try_ask(words).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        self.try_ask(words)
+            .await
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
     /// The keys that match a pattern, sorted.
@@ -115,7 +140,11 @@ impl Redis {
     pub async fn viewers(&self, live: &str) -> BTreeSet<String> {
         let mut viewers = BTreeSet::new();
         for slice in self.slices(live).await {
-            viewers.extend(strings(&self.ask(&["SMEMBERS", &format!("{{{slice}}}:viewers")]).await));
+            viewers.extend(strings(
+                &self
+                    .ask(&["SMEMBERS", &format!("{{{slice}}}:viewers")])
+                    .await,
+            ));
         }
         viewers
     }
@@ -141,9 +170,14 @@ impl Redis {
 
     /// The names of the sets over which a live's fans are spread, as the contract gives them.
     pub async fn slices(&self, live: &str) -> Vec<String> {
-        let slices = self.try_ask(&["HGET", &format!("live:{live}"), "slices"]).await.unwrap_or_default();
+        let slices = self
+            .try_ask(&["HGET", &format!("live:{live}"), "slices"])
+            .await
+            .unwrap_or_default();
         match slices.as_str().and_then(|n| n.parse::<u32>().ok()) {
-            Some(n) if n > 1 => (1..=n).map(|k| format!("online-fans:{live}_slice{k}")).collect(),
+            Some(n) if n > 1 => (1..=n)
+                .map(|k| format!("online-fans:{live}_slice{k}"))
+                .collect(),
             _ => vec![format!("online-fans:{live}")],
         }
     }
@@ -171,8 +205,14 @@ impl Redis {
         let mut named = Vec::new();
         for key in self.keys("*").await {
             let is_hash = self.ask(&["TYPE", &key]).await == "hash";
-            let fields = if is_hash { self.ask(&["HKEYS", &key]).await } else { Value::Null };
-            let is_field = fields.as_array().is_some_and(|fields| fields.iter().any(|field| field == gateway));
+            let fields = if is_hash {
+                self.ask(&["HKEYS", &key]).await
+            } else {
+                Value::Null
+            };
+            let is_field = fields
+                .as_array()
+                .is_some_and(|fields| fields.iter().any(|field| field == gateway));
             if key.contains(gateway) || (is_field && key != "rollcall:leases") {
                 named.push(key);
             }
@@ -182,10 +222,17 @@ impl Redis {
 
     /// One field of `live:<live_id>`.
     pub async fn live_field(&self, live: &str, field: &str) -> Option<String> {
-        self.ask(&["HGET", &format!("live:{live}"), field]).await.as_str().map(str::to_owned)
+        self.ask(&["HGET", &format!("live:{live}"), field])
+            .await
+            .as_str()
+            .map(str::to_owned)
     }
 }
 
 fn strings(list: &Value) -> BTreeSet<String> {
-    list.as_array().unwrap().iter().map(|item| item.as_str().unwrap().to_owned()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item.as_str().unwrap().to_owned())
+        .collect()
 }

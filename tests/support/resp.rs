@@ -1,6 +1,11 @@
-//! Owns the look into Redis that another service would take: commands over a connection of their own, past the program.
+//! Owns the look into Redis that another service would take: commands over a connection of their
+//! own, past the program.
 
-#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "several test binaries share this file, none uses all of it"
+)]
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,15 +13,20 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Sends commands one after the other on one new connection, and answers what the server says to the last. An error of
-/// the connection, or of the server to any of them, is `Err`. Each read or write waits as long as `patience` at most.
-/// The call blocks its thread.
+/// Sends commands one after the other on one new connection, and answers what the server says to
+/// the last. An error of the connection, or of the server to any of them, is `Err`. Each read or
+/// write waits as long as `patience` at most. The call blocks its thread.
 pub fn ask(addr: SocketAddr, commands: &[&[&str]], patience: Duration) -> Result<Value, String> {
     let talk = || {
         let mut connection = TcpStream::connect_timeout(&addr, patience)?;
         connection.set_read_timeout(Some(patience))?;
         connection.set_write_timeout(Some(patience))?;
-        connection.write_all(&commands.iter().flat_map(|words| command(words)).collect::<Vec<u8>>())?;
+        connection.write_all(
+            &commands
+                .iter()
+                .flat_map(|words| command(words))
+                .collect::<Vec<u8>>(),
+        )?;
         let mut answers = BufReader::new(connection);
         let mut last = Ok(Value::Null);
         for _ in commands {
@@ -33,7 +43,8 @@ pub fn ask(addr: SocketAddr, commands: &[&[&str]], patience: Duration) -> Result
     })
 }
 
-/// An answer as redis-cli prints it to a file: one line per element, however deep; nothing for a missing value.
+/// An answer as redis-cli prints it to a file: one line per element, however deep; nothing for a
+/// missing value.
 pub fn lines(answer: &Value) -> String {
     match answer {
         Value::Array(items) => items.iter().map(lines).collect::<Vec<_>>().join("\n"),
@@ -51,8 +62,8 @@ fn command(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Reads one reply: integers become numbers, strings strings (escaped, if they are not UTF-8), a missing value null,
-/// lists lists.
+/// Reads one reply: integers become numbers, strings strings (escaped, if they are not UTF-8), a
+/// missing value null, lists lists.
 fn reply(from: &mut impl BufRead) -> std::io::Result<Result<Value, String>> {
     let mut line = String::new();
     from.read_line(&mut line)?;
@@ -71,7 +82,9 @@ fn reply(from: &mut impl BufRead) -> std::io::Result<Result<Value, String>> {
             let mut bytes = vec![0; length()? as usize + 2];
             from.read_exact(&mut bytes)?;
             bytes.truncate(bytes.len() - 2);
-            Ok(String::from_utf8(bytes).unwrap_or_else(|e| e.as_bytes().escape_ascii().to_string()).into())
+            Ok(String::from_utf8(bytes)
+                .unwrap_or_else(|e| e.as_bytes().escape_ascii().to_string())
+                .into())
         }
         "*" => {
             let mut items = Vec::new();

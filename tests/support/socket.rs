@@ -1,7 +1,9 @@
-//! Owns a WebSocket client's connection: a task reads it, answers Pings, and keeps what was heard in a bounded inbox.
+//! Owns a WebSocket client's connection: a task reads it, answers Pings, and keeps what was heard
+//! in a bounded inbox.
 //!
-//! Dropping a [`Socket`] drops the TCP connection with no close frame, as a lost network does. A muted one stays open
-//! and hears everything, but nothing it says (no Pong, no close frame) reaches the gateway.
+//! Dropping a [`Socket`] drops the TCP connection with no close frame, as a lost network does. A
+//! muted one stays open and hears everything, but nothing it says (no Pong, no close frame) reaches
+//! the gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -50,8 +52,13 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Connects and upgrades; `path` is everything behind the port. A refusal is the gateway's HTTP answer.
-    pub async fn connect(addr: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<(Self, Response), Error> {
+    /// Connects and upgrades; `path` is everything behind the port. A refusal is the gateway's HTTP
+    /// answer.
+    pub async fn connect(
+        addr: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<(Self, Response), Error> {
         let mut request = format!("ws://{addr}{path}").into_client_request()?;
         for (name, value) in headers {
             let name = name.parse::<reqwest::header::HeaderName>().unwrap();
@@ -60,14 +67,35 @@ impl Socket {
         let tcp = TcpStream::connect(addr).await?;
         tcp.set_nodelay(true)?;
         let voice = Voice::default();
-        let gag = Gag { tcp, voice: voice.clone() };
-        let config = WebSocketConfig::default().read_buffer_size(4_096).write_buffer_size(0);
-        let (stream, answer) = tokio_tungstenite::client_async_with_config(request, gag, Some(config)).await?;
+        let gag = Gag {
+            tcp,
+            voice: voice.clone(),
+        };
+        let config = WebSocketConfig::default()
+            .read_buffer_size(4_096)
+            .write_buffer_size(0);
+        let (stream, answer) =
+            tokio_tungstenite::client_async_with_config(request, gag, Some(config)).await?;
         let (todo, todos) = mpsc::channel(64);
         let (ears, heard) = mpsc::channel(INBOX);
         let pings = Arc::new(AtomicU64::new(0));
-        tokio::spawn(run(stream, todos, Ears { heard: ears, pings: pings.clone() }));
-        Ok((Self { todo, heard, voice, pings }, answer))
+        tokio::spawn(run(
+            stream,
+            todos,
+            Ears {
+                heard: ears,
+                pings: pings.clone(),
+            },
+        ));
+        Ok((
+            Self {
+                todo,
+                heard,
+                voice,
+                pings,
+            },
+            answer,
+        ))
     }
 
     /// Sends a frame. A connection that is gone swallows it.
@@ -171,17 +199,26 @@ struct Gag {
 }
 
 impl AsyncRead for Gag {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tcp).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Gag {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if self.voice.mute.load(Ordering::SeqCst) {
             return Poll::Ready(Ok(buf.len()));
         }
-        // Frames are written one by one: a Pong is 0x8a, a length below 126, four bytes of mask, the payload.
+        // Frames are written one by one: a Pong is 0x8a, a length below 126, four bytes of mask,
+        // the payload.
         if let [0x8a, length, ..] = buf
             && self.voice.no_pongs.load(Ordering::SeqCst)
         {

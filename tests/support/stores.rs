@@ -12,10 +12,13 @@ pub fn as_it_is(_: &mut Config) {}
 
 /// Runs one story with its deadline.
 pub async fn within_deadline(story: impl Future<Output = ()>) {
-    tokio::time::timeout(STORY_DEADLINE, Box::pin(story)).await.expect("the story ends before its deadline");
+    tokio::time::timeout(STORY_DEADLINE, Box::pin(story))
+        .await
+        .expect("the story ends before its deadline");
 }
 
-/// Makes two tests of a story, `on_memory` and `on_redis`. `tuned(|config| …)` in front changes its settings.
+/// Makes two tests of a story, `on_memory` and `on_redis`. `tuned(|config| …)` in front changes its
+/// settings.
 macro_rules! on_both_stores {
     ($(#[$doc:meta])* async fn $name:ident($world:ident) $story:block) => {
         on_both_stores! { $(#[$doc])* tuned($crate::support::stores::as_it_is) async fn $name($world) $story }

@@ -29,7 +29,9 @@ pub async fn connect(
     alpn: &[&str],
 ) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_file(ca).unwrap())
+        .unwrap();
     let mut config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_protocol_versions(versions)
         .unwrap()
@@ -37,7 +39,9 @@ pub async fn connect(
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     let name = ServerName::IpAddress(tcp.peer_addr()?.ip().into());
-    TlsConnector::from(Arc::new(config)).connect(name, tcp).await
+    TlsConnector::from(Arc::new(config))
+        .connect(name, tcp)
+        .await
 }
 
 /// A viewer's socket over TLS.
@@ -47,8 +51,12 @@ impl TlsSocket {
     /// Connects and reads the welcome.
     pub async fn connect(addr: SocketAddr, ca: &Path, path: &str) -> Self {
         let tcp = TcpStream::connect(addr).await.unwrap();
-        let stream = connect(tcp, ca, tokio_rustls::rustls::ALL_VERSIONS, &[]).await.unwrap();
-        let (socket, _) = tokio_tungstenite::client_async(format!("wss://{addr}{path}"), stream).await.unwrap();
+        let stream = connect(tcp, ca, tokio_rustls::rustls::ALL_VERSIONS, &[])
+            .await
+            .unwrap();
+        let (socket, _) = tokio_tungstenite::client_async(format!("wss://{addr}{path}"), stream)
+            .await
+            .unwrap();
         let mut socket = Self(socket);
         assert_eq!(socket.hears().await["type"], "welcome");
         socket
@@ -57,7 +65,9 @@ impl TlsSocket {
     /// The next message.
     pub async fn hears(&mut self) -> Value {
         loop {
-            let frame = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("a message in time");
+            let frame = tokio::time::timeout(PATIENCE, self.0.next())
+                .await
+                .expect("a message in time");
             match frame.expect("an open socket").unwrap() {
                 Message::Text(text) => return serde_json::from_str(&text).unwrap(),
                 Message::Ping(_) | Message::Pong(_) => {}
@@ -68,7 +78,10 @@ impl TlsSocket {
 
     /// Says a message.
     pub async fn says(&mut self, message: Value) {
-        self.0.send(Message::text(message.to_string())).await.unwrap();
+        self.0
+            .send(Message::text(message.to_string()))
+            .await
+            .unwrap();
     }
 
     /// Sends a heartbeat, which is answered.
@@ -79,10 +92,16 @@ impl TlsSocket {
 
     /// Says goodbye; the code with which the gateway answers.
     pub async fn closes(mut self) -> Option<u16> {
-        let goodbye = CloseFrame { code: CloseCode::Normal, reason: Default::default() };
+        let goodbye = CloseFrame {
+            code: CloseCode::Normal,
+            reason: Default::default(),
+        };
         self.0.close(Some(goodbye)).await.unwrap();
         loop {
-            match tokio::time::timeout(PATIENCE, self.0.next()).await.expect("an end in time") {
+            match tokio::time::timeout(PATIENCE, self.0.next())
+                .await
+                .expect("an end in time")
+            {
                 Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.code.into()),
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return None,

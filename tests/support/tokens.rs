@@ -1,4 +1,5 @@
-//! Owns the tokens of a story: the HS256 secret in a file, and the verbs that mint a token and connect with it.
+//! Owns the tokens of a story: the HS256 secret in a file, and the verbs that mint a token and
+//! connect with it.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -22,12 +23,21 @@ pub fn with_tokens(config: &mut Config) {
 
 /// Signs these claims.
 pub fn mint(claims: &Value) -> String {
-    jsonwebtoken::encode(&Header::default(), claims, &EncodingKey::from_secret(SECRET)).unwrap()
+    jsonwebtoken::encode(
+        &Header::default(),
+        claims,
+        &EncodingKey::from_secret(SECRET),
+    )
+    .unwrap()
 }
 
 /// A Unix time in so many seconds.
 pub fn in_seconds(seconds: i64) -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 + seconds
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs() as i64
+        + seconds
 }
 
 impl World {

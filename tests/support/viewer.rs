@@ -1,5 +1,5 @@
-//! Owns the verbs of a client at a WebSocket: join, heartbeat, leave, open, close, vanish. [`super::hearing`] has the
-//! answers it waits for, [`super::dashboard`] the verbs of a dashboard.
+//! Owns the verbs of a client at a WebSocket: join, heartbeat, leave, open, close, vanish.
+//! [`super::hearing`] has the answers it waits for, [`super::dashboard`] the verbs of a dashboard.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,7 @@ impl Viewer {
         viewer
     }
 
-    // ------------------------------------------------------------------------------------------------- saying
+    // -------------------------------------------------------------------------------------- saying
 
     /// Sends a JSON message.
     pub async fn say(&mut self, message: Value) {
@@ -83,7 +83,11 @@ impl Viewer {
             }
             self.skipped.push_back((Instant::now(), message));
         }
-        panic!("{} got no answer to request {id}; {}", self.user, self.transcript());
+        panic!(
+            "{} got no answer to request {id}; {}",
+            self.user,
+            self.transcript()
+        );
     }
 
     /// Joins a live; the `joined` answer.
@@ -99,8 +103,12 @@ impl Viewer {
         let ack = self.heartbeat_json().await;
         Ack {
             fan: ack["fan"].as_bool(),
-            viewers: ack["viewers"].as_u64().unwrap_or_else(|| panic!("no viewers in {ack}")),
-            fans: ack["fans"].as_u64().unwrap_or_else(|| panic!("no fans in {ack}")),
+            viewers: ack["viewers"]
+                .as_u64()
+                .unwrap_or_else(|| panic!("no viewers in {ack}")),
+            fans: ack["fans"]
+                .as_u64()
+                .unwrap_or_else(|| panic!("no fans in {ack}")),
         }
     }
 
@@ -130,18 +138,26 @@ impl Viewer {
 
     /// Pings the gateway and waits for the Pong.
     pub async fn ping(&mut self) {
-        self.say_frame(Message::Ping(b"story".as_slice().into())).await;
+        self.say_frame(Message::Ping(b"story".as_slice().into()))
+            .await;
         let deadline = Instant::now() + PATIENCE;
         while !matches!(self.hear_until(deadline).await, Some(Heard::Pong)) {
-            assert!(self.end.is_none() && Instant::now() < deadline, "no Pong; {}", self.transcript());
+            assert!(
+                self.end.is_none() && Instant::now() < deadline,
+                "no Pong; {}",
+                self.transcript()
+            );
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- ending
+    // -------------------------------------------------------------------------------------- ending
 
     /// Closes cleanly, and waits for the gateway to do the same.
     pub async fn close(mut self) {
-        let frame = CloseFrame { code: 1_000.into(), reason: "".into() };
+        let frame = CloseFrame {
+            code: 1_000.into(),
+            reason: "".into(),
+        };
         self.say_frame(Message::Close(Some(frame))).await;
         self.end().await;
     }

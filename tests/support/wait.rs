@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a story waits for what should come at once, on a machine that is busy with other stories.
+/// How long a story waits for what should come at once, on a machine that is busy with other
+/// stories.
 pub const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What a promise's upper bound gets on top, for the noise of a busy machine.
@@ -15,7 +16,8 @@ pub const SLACK: Duration = Duration::from_millis(1_500);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(15);
 
-/// Looks until the probe answers `Ok`; panics, with what was seen last, when that takes longer than `within`.
+/// Looks until the probe answers `Ok`; panics, with what was seen last, when that takes longer than
+/// `within`.
 pub async fn until<T, E: Display, F: Future<Output = Result<T, E>>>(
     what: &str,
     within: Duration,
@@ -42,14 +44,24 @@ pub async fn throughout<T, E: Display, F: Future<Output = Result<T, E>>>(
     let start = Instant::now();
     while start.elapsed() < span {
         if let Err(seen) = probe().await {
-            panic!("{what}: no longer true after {:?}; seen: {seen}", start.elapsed());
+            panic!(
+                "{what}: no longer true after {:?}; seen: {seen}",
+                start.elapsed()
+            );
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
 /// `Ok` when both are equal, the words for a failed wait otherwise.
-#[expect(clippy::needless_pass_by_value, reason = "callers hand both over alike")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers hand both over alike"
+)]
 pub fn same<T: PartialEq + std::fmt::Debug>(seen: T, wanted: T) -> Result<T, String> {
-    if seen == wanted { Ok(seen) } else { Err(format!("{seen:?} instead of {wanted:?}")) }
+    if seen == wanted {
+        Ok(seen)
+    } else {
+        Err(format!("{seen:?} instead of {wanted:?}"))
+    }
 }

@@ -1,5 +1,5 @@
-//! Owns a receiver of webhooks that can be down, refuse, hang, redirect or answer with huge bodies, and remembers what
-//! it got.
+//! Owns a receiver of webhooks that can be down, refuse, hang, redirect or answer with huge bodies,
+//! and remembers what it got.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -74,22 +74,36 @@ impl Webhook {
     pub async fn start() -> Self {
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), format!("{SECRET}\n")).unwrap();
-        let inner = Inner { mood: Mood::Takes, secret: SECRET, taken: Vec::new(), requests: 0, deferred: Vec::new() };
+        let inner = Inner {
+            mood: Mood::Takes,
+            secret: SECRET,
+            taken: Vec::new(),
+            requests: 0,
+            deferred: Vec::new(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let mut webhook = Self { addr, inner: Arc::new(Mutex::new(inner)), secret, runs: None };
+        let mut webhook = Self {
+            addr,
+            inner: Arc::new(Mutex::new(inner)),
+            secret,
+            runs: None,
+        };
         webhook.serve(listener);
         webhook
     }
 
     fn serve(&mut self, listener: TcpListener) {
-        let app = Router::new().route("/hooks", any(take)).with_state(self.inner.clone());
+        let app = Router::new()
+            .route("/hooks", any(take))
+            .with_state(self.inner.clone());
         self.runs = Some(tokio::spawn(async move {
             // They end with the task.
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 let service = TowerToHyperService::new(app.clone());
-                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+                connections
+                    .spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
             }
         }));
     }
@@ -112,7 +126,8 @@ impl Webhook {
         self.inner.lock().unwrap().mood = mood;
     }
 
-    /// Writes the next secret into the file of the gateways, beside the old one; only they can have it read.
+    /// Writes the next secret into the file of the gateways, beside the old one; only they can have
+    /// it read.
     pub fn adds_a_secret(&self) {
         std::fs::write(self.secret.path(), format!("{SECRET}\n{NEXT_SECRET}\n")).unwrap();
     }
@@ -152,7 +167,10 @@ impl Webhook {
 
     /// The first arrivals of a live's events, in order, as their types. Repeats must be equal.
     pub fn story_of(&self, live: &str) -> Vec<String> {
-        first_arrivals(&self.taken(), live).iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+        first_arrivals(&self.taken(), live)
+            .iter()
+            .map(|event| event["type"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// Waits until a live has these events.
@@ -160,7 +178,11 @@ impl Webhook {
         let story: Vec<String> = story.iter().map(|word| (*word).to_owned()).collect();
         until("the webhook hears of the live", PATIENCE * 3, async || {
             let heard = self.story_of(live);
-            if heard == story { Ok(()) } else { Err(format!("{heard:?} instead of {story:?}")) }
+            if heard == story {
+                Ok(())
+            } else {
+                Err(format!("{heard:?} instead of {story:?}"))
+            }
         })
         .await;
     }
@@ -179,16 +201,35 @@ fn first_arrivals(taken: &[Value], live: &str) -> Vec<Value> {
         }
         known.insert(id, event.clone());
     }
-    assert_eq!(first.iter().map(|event| &event["id"]).collect::<HashSet<_>>().len(), first.len());
+    assert_eq!(
+        first
+            .iter()
+            .map(|event| &event["id"])
+            .collect::<HashSet<_>>()
+            .len(),
+        first.len()
+    );
     first
 }
 
 /// What `docs/events.md` tells receivers to do.
 fn verify(secret: &str, headers: &HeaderMap, body: &[u8]) -> bool {
     let header = headers["rollcall-signature"].to_str().unwrap();
-    let parts: Vec<(&str, &str)> = header.split(',').map(|part| part.split_once('=').unwrap()).collect();
-    let at: u64 = parts.iter().find(|(name, _)| *name == "t").unwrap().1.parse().unwrap();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let parts: Vec<(&str, &str)> = header
+        .split(',')
+        .map(|part| part.split_once('=').unwrap())
+        .collect();
+    let at: u64 = parts
+        .iter()
+        .find(|(name, _)| *name == "t")
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     let signed = [format!("{at}.").as_bytes(), body].concat();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let mut signatures = parts.iter().filter(|(name, _)| *name == "v1");
@@ -206,11 +247,16 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: 
         inner.requests += 1;
         (inner.mood.clone(), inner.secret)
     };
-    assert!(verify(secret, &headers, &body), "a wrong signature: {headers:?}");
+    assert!(
+        verify(secret, &headers, &body),
+        "a wrong signature: {headers:?}"
+    );
     assert_eq!(event["id"], headers["rollcall-event-id"].to_str().unwrap());
     let talk = match mood {
         Mood::Hangs => std::future::pending().await,
-        Mood::Redirects => return (StatusCode::TEMPORARY_REDIRECT, [("location", "/hooks")]).into_response(),
+        Mood::Redirects => {
+            return (StatusCode::TEMPORARY_REDIRECT, [("location", "/hooks")]).into_response();
+        }
         Mood::Refuses(live) if event["live_id"] == live => {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
@@ -223,7 +269,9 @@ async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: 
     };
     inner.lock().unwrap().taken.push(event);
     if talk {
-        let endless = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 1 << 16])));
+        let endless = futures_util::stream::repeat_with(|| {
+            Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 1 << 16]))
+        });
         return Body::from_stream(endless).into_response();
     }
     StatusCode::NO_CONTENT.into_response()

@@ -1,5 +1,5 @@
-//! Owns witnesses: each looks at a live on one gateway all the while and remembers what it was shown, so that a story
-//! can say for how long something wrong was called exact.
+//! Owns witnesses: each looks at a live on one gateway all the while and remembers what it was
+//! shown, so that a story can say for how long something wrong was called exact.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::{Arc, Mutex};
@@ -68,15 +68,27 @@ impl Witness {
             loop {
                 let at = Instant::now();
                 let answer = backend.get(&path).await;
-                let numbers = (answer.body["viewers"].as_u64(), answer.body["fans"].as_u64());
+                let numbers = (
+                    answer.body["viewers"].as_u64(),
+                    answer.body["fans"].as_u64(),
+                );
                 if let (200, (Some(viewers), Some(fans))) = (answer.status, numbers) {
                     let exact = answer.body["quality"] == "exact";
-                    kept.lock().unwrap().push(Seen { at, viewers, fans, exact });
+                    kept.lock().unwrap().push(Seen {
+                        at,
+                        viewers,
+                        fans,
+                        exact,
+                    });
                 }
                 sleep(LOOK).await;
             }
         });
-        Self { place: format!("the API at {} of {live}", world.addr), seen, looks }
+        Self {
+            place: format!("the API at {} of {live}", world.addr),
+            seen,
+            looks,
+        }
     }
 
     /// Watches as a dashboard does.
@@ -90,7 +102,11 @@ impl Witness {
                 dashboard.listen(LOOK * 2).await;
             }
         });
-        Self { place: format!("a dashboard at {} of {live}", world.addr), seen, looks }
+        Self {
+            place: format!("a dashboard at {} of {live}", world.addr),
+            seen,
+            looks,
+        }
     }
 
     /// Everything that was shown, oldest first.
@@ -99,8 +115,14 @@ impl Witness {
         self.seen.lock().unwrap().clone()
     }
 
-    /// What was called exact since then and was not these figures. What was asked for before does not count.
-    pub fn anything_else_called_exact(&self, viewers: u64, fans: u64, since: Instant) -> Option<String> {
+    /// What was called exact since then and was not these figures. What was asked for before does
+    /// not count.
+    pub fn anything_else_called_exact(
+        &self,
+        viewers: u64,
+        fans: u64,
+        since: Instant,
+    ) -> Option<String> {
         let all = self.seen();
         assert!(!all.is_empty(), "{} saw nothing", self.place);
         let later = all.iter().filter(|seen| seen.at >= since);
@@ -129,11 +151,18 @@ impl Witness {
             let until = seen.get(n + 1).map_or(end, |next| next.at);
             let mut at = shown.at;
             while at < until {
-                let lies = shown.exact && !truth.was(shown.viewers, shown.fans, at.checked_sub(grace), at);
-                current = if lies { Some(current.unwrap_or((at, *shown))) } else { None };
+                let lies =
+                    shown.exact && !truth.was(shown.viewers, shown.fans, at.checked_sub(grace), at);
+                current = if lies {
+                    Some(current.unwrap_or((at, *shown)))
+                } else {
+                    None
+                };
                 if let Some((since, shown)) = current {
                     let span = at - since;
-                    longest = longest.filter(|lie| lie.span >= span).or(Some(Lie { span, shown }));
+                    longest = longest
+                        .filter(|lie| lie.span >= span)
+                        .or(Some(Lie { span, shown }));
                 }
                 at += LOOK;
             }
@@ -144,7 +173,11 @@ impl Witness {
     /// Panics if something wrong was called exact for longer than `bound`.
     pub fn told_no_lie_longer_than(&self, bound: Duration, truth: &Truth, grace: Duration) {
         if let Some(lie) = self.longest_lie(truth, grace) {
-            assert!(lie.span <= bound, "{}: {lie}, longer than {bound:?}; {truth}", self.place);
+            assert!(
+                lie.span <= bound,
+                "{}: {lie}, longer than {bound:?}; {truth}",
+                self.place
+            );
         }
     }
 }
@@ -172,7 +205,11 @@ impl Truth {
     /// So many are there from now on.
     pub fn becomes(&mut self, viewers: u64, fans: u64) {
         if self.now() != Some((viewers, fans)) {
-            self.facts.push(Fact { since: Instant::now(), viewers, fans });
+            self.facts.push(Fact {
+                since: Instant::now(),
+                viewers,
+                fans,
+            });
         }
     }
 
@@ -183,21 +220,31 @@ impl Truth {
 
     /// Whether there were so many viewers, and so many fans, at any time between these two.
     fn was(&self, viewers: u64, fans: u64, from: Option<Instant>, to: Instant) -> bool {
-        let begun = self.facts.iter().take_while(|fact| fact.since <= to).count();
+        let begun = self
+            .facts
+            .iter()
+            .take_while(|fact| fact.since <= to)
+            .count();
         let over = |n: &usize| match (self.facts.get(n + 1), from) {
             (Some(next), Some(from)) => next.since < from,
             _ => false,
         };
-        let valid: Vec<Fact> = (0..begun).filter(|n| !over(n)).map(|n| self.facts[n]).collect();
+        let valid: Vec<Fact> = (0..begun)
+            .filter(|n| !over(n))
+            .map(|n| self.facts[n])
+            .collect();
         // A viewer counts a moment before it is known whether it is a fan.
-        valid.iter().any(|fact| fact.viewers == viewers) && valid.iter().any(|fact| fact.fans == fans)
+        valid.iter().any(|fact| fact.viewers == viewers)
+            && valid.iter().any(|fact| fact.fans == fans)
     }
 }
 
 impl Display for Truth {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self.now() {
-            Some((viewers, fans)) => write!(out, "{viewers} viewers and {fans} fans are there at last"),
+            Some((viewers, fans)) => {
+                write!(out, "{viewers} viewers and {fans} fans are there at last")
+            }
             None => write!(out, "nothing is known"),
         }
     }
@@ -206,6 +253,10 @@ impl Display for Truth {
 impl Display for Lie {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Seen { viewers, fans, .. } = self.shown;
-        write!(out, "{viewers} viewers and {fans} fans were called exact for {:?}", self.span)
+        write!(
+            out,
+            "{viewers} viewers and {fans} fans were called exact for {:?}",
+            self.span
+        )
     }
 }

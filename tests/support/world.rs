@@ -1,7 +1,8 @@
-//! Owns the world of a story: gateways on one store, with short timings, and the people at their sockets.
+//! Owns the world of a story: gateways on one store, with short timings, and the people at their
+//! sockets.
 //!
-//! A gateway runs in the test's own process, or as the real program ([`Program`]) where a story kills, stops or drains
-//! it. Both are a [`World`], so the same verbs work on both.
+//! A gateway runs in the test's own process, or as the real program ([`Program`]) where a story
+//! kills, stops or drains it. Both are a [`World`], so the same verbs work on both.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +30,8 @@ pub fn timings() -> Config {
         lease: Duration::from_millis(2_500),
         lease_refresh: Duration::from_millis(500),
         check_every: Duration::from_secs(2),
-        // When a story loses Redis's data, the follow graph is lost too: answers of fan checks must outlive the story.
+        // When a story loses Redis's data, the follow graph is lost too: answers of fan checks must
+        // outlive the story.
         fan_ttl: Duration::from_secs(86_400),
         drain: Duration::ZERO,
         log: "off".to_owned(),
@@ -77,19 +79,37 @@ impl World {
 
     /// A gateway on a Redis that the story looks into by itself.
     pub async fn at(url: &str) -> Self {
-        Self::here(Config { redis: Some(Secret::new(url)), ..timings() }, None).await
+        Self::here(
+            Config {
+                redis: Some(Secret::new(url)),
+                ..timings()
+            },
+            None,
+        )
+        .await
     }
 
     /// The same with other settings.
     pub async fn at_tuned(url: &str, tune: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config { redis: Some(Secret::new(url)), ..timings() };
+        let mut config = Config {
+            redis: Some(Secret::new(url)),
+            ..timings()
+        };
         tune(&mut config);
         Self::here(config, None).await
     }
 
     /// The same of an installation with this prefix.
     pub async fn at_as(url: &str, key_prefix: KeyPrefix) -> Self {
-        Self::here(Config { redis: Some(Secret::new(url)), key_prefix, ..timings() }, None).await
+        Self::here(
+            Config {
+                redis: Some(Secret::new(url)),
+                key_prefix,
+                ..timings()
+            },
+            None,
+        )
+        .await
     }
 
     /// The real program, a process of its own, on this Redis.
@@ -104,16 +124,31 @@ impl World {
 
     /// The real program with a wall clock that is wrong by so much, as in `+1h`.
     pub async fn program_at(redis: Redis, offset: &str) -> Self {
-        Self::apart(redis, async |config| Program::start_at(config, offset).await, |_| ()).await
+        Self::apart(
+            redis,
+            async |config| Program::start_at(config, offset).await,
+            |_| (),
+        )
+        .await
     }
 
     /// The real program, which logs in to this Redis as `user:password`.
     pub async fn program_as(redis: Redis, login: &str) -> Self {
         let url = format!("redis://{login}@{}", redis.addr());
-        Self::apart_at(redis, &url, async |config| Program::start(config).await, |_| ()).await
+        Self::apart_at(
+            redis,
+            &url,
+            async |config| Program::start(config).await,
+            |_| (),
+        )
+        .await
     }
 
-    async fn apart(redis: Redis, start: impl AsyncFnOnce(&Config) -> Program, tune: impl FnOnce(&mut Config)) -> Self {
+    async fn apart(
+        redis: Redis,
+        start: impl AsyncFnOnce(&Config) -> Program,
+        tune: impl FnOnce(&mut Config),
+    ) -> Self {
         let url = redis.url();
         Self::apart_at(redis, &url, start, tune).await
     }
@@ -129,7 +164,13 @@ impl World {
         tune(&mut config);
         let program = start(&config).await;
         let addr = program.addr;
-        Self { addr, config: config.into(), redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }
+        Self {
+            addr,
+            config: config.into(),
+            redis: Some(redis),
+            runs: Runs::Apart(program),
+            backend: Backend::at(addr),
+        }
     }
 
     /// One more gateway with the same settings on the same Redis, which hears what the others say.
@@ -154,19 +195,28 @@ impl World {
     /// Waits until so many gateways hear what is said of a live.
     pub async fn live_is_heard_by(&self, live: &str, gateways: u64) {
         until("the gateways listen to the live", PATIENCE, async || {
-            same(self.listening(&format!("{{{}live:{live}}}", self.config.key_prefix)).await, gateways)
+            same(
+                self.listening(&format!("{{{}live:{live}}}", self.config.key_prefix))
+                    .await,
+                gateways,
+            )
         })
         .await;
     }
 
     /// The gateway's id of now.
     pub async fn gateway_id(&self) -> String {
-        self.service().await.welcome["gateway_id"].as_str().unwrap().to_owned()
+        self.service().await.welcome["gateway_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Which opening of a live it is.
     pub async fn epoch(&self, live: &str) -> u64 {
-        self.backend.live(live).await["epoch"].as_u64().expect("an epoch")
+        self.backend.live(live).await["epoch"]
+            .as_u64()
+            .expect("an epoch")
     }
 
     /// How many gateways hear this channel.
@@ -177,9 +227,17 @@ impl World {
     }
 
     async fn here(config: Config, redis: Option<Redis>) -> Self {
-        let gateway = gateway::start(config.clone()).await.expect("the gateway starts");
+        let gateway = gateway::start(config.clone())
+            .await
+            .expect("the gateway starts");
         let addr = gateway.addr();
-        Self { addr, config: config.into(), redis, runs: Runs::Here(gateway), backend: Backend::at(addr) }
+        Self {
+            addr,
+            config: config.into(),
+            redis,
+            runs: Runs::Here(gateway),
+            backend: Backend::at(addr),
+        }
     }
 
     /// Stops the gateway in good order; the store stays.
@@ -205,7 +263,7 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- people
+    // -------------------------------------------------------------------------------------- people
 
     /// A viewer at a socket of its own; called again: another device of the same user.
     pub async fn viewer(&self, user: &str) -> Viewer {
@@ -262,7 +320,8 @@ impl World {
         crowd
     }
 
-    /// How long the fans of a dead gateway may stay in the store: its lease, and one round of the sweeper.
+    /// How long the fans of a dead gateway may stay in the store: its lease, and one round of the
+    /// sweeper.
     pub fn sweep_bound(&self) -> Duration {
         self.config.lease + Duration::from_secs(2) + SLACK
     }
@@ -270,7 +329,13 @@ impl World {
     /// A figure of the gateway; 0 before there is one.
     pub async fn metric(&self, name: &str) -> f64 {
         let text = self.backend().get("/metrics").await.is(200).text;
-        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+        let value = |line: &str| {
+            line.strip_prefix(name)?
+                .strip_prefix(' ')?
+                .trim()
+                .parse()
+                .ok()
+        };
         text.lines().find_map(value).unwrap_or(0.0)
     }
 
@@ -299,11 +364,14 @@ impl World {
         }
     }
 
-    /// Makes users `<prefix>0` to `<prefix><n-1>` follow `s1`; with Redis the way the platform would, by key.
+    /// Makes users `<prefix>0` to `<prefix><n-1>` follow `s1`; with Redis the way the platform
+    /// would, by key.
     pub async fn crowd_follows(&self, prefix: &str, n: usize) {
         let users: Vec<String> = (0..n).map(|i| format!("{prefix}{i}")).collect();
         if self.redis.is_none() {
-            return self.follow(&users.iter().map(String::as_str).collect::<Vec<_>>()).await;
+            return self
+                .follow(&users.iter().map(String::as_str).collect::<Vec<_>>())
+                .await;
         }
         let mut words = vec!["ZADD", "followers:s1"];
         words.extend(users.iter().flat_map(|user| ["1", user.as_str()]));

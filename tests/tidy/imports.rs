@@ -1,8 +1,9 @@
-//! Finds which file imports from which other file of the same crate. The layer and circle rules build on it.
+//! Finds which file imports from which other file of the same crate. The layer and circle rules
+//! build on it.
 //!
-//! Its limits: it reads text, not types. It does not see what a macro defines or expands to, what a glob import brings
-//! in beyond the module it names, `#[path]` attributes, or a method that is called on a value whose type the file never
-//! names.
+//! Its limits: it reads text, not types. It does not see what a macro defines or expands to, what a
+//! glob import brings in beyond the module it names, `#[path]` attributes, or a method that is
+//! called on a value whose type the file never names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,17 +61,30 @@ struct Crate {
 
 /// Each import between two files below `root`, once. Tests are left out.
 pub fn imports(tree: &Tree, root: &str) -> Vec<Import> {
-    let mut parsed = Crate { is_rollcall: root == "src", ..Crate::default() };
+    let mut parsed = Crate {
+        is_rollcall: root == "src",
+        ..Crate::default()
+    };
     let mut tests = Vec::new();
-    for (file, text) in tree.iter().filter(|(file, _)| file.starts_with(&format!("{root}/")) && !is_test(file)) {
+    for (file, text) in tree
+        .iter()
+        .filter(|(file, _)| file.starts_with(&format!("{root}/")) && !is_test(file))
+    {
         let module = module_of(file, root);
         let (code, test_modules) = without_tests(&tokens(text));
-        tests.extend(test_modules.into_iter().map(|name| [module.as_slice(), &[name]].concat()));
+        tests.extend(
+            test_modules
+                .into_iter()
+                .map(|name| [module.as_slice(), &[name]].concat()),
+        );
         parsed.read(file, &module, &code);
     }
     let is_test_module = |module: &Path| tests.iter().any(|test| module.starts_with(test));
     parsed.modules.retain(|module, _| !is_test_module(module));
-    parsed.written.values_mut().for_each(|written| written.retain(|written| !is_test_module(&written.module)));
+    parsed
+        .written
+        .values_mut()
+        .for_each(|written| written.retain(|written| !is_test_module(&written.module)));
     parsed.imports()
 }
 
@@ -84,7 +98,8 @@ fn module_of(file: &str, root: &str) -> Path {
     match names.last().map(String::as_str) {
         Some("mod") => drop(names.pop()),
         Some("lib") if names.len() == 1 => names.clear(),
-        // The root of a crate without a library; beside a library it is a module that nobody can name.
+        // The root of a crate without a library; beside a library it is a module that nobody can
+        // name.
         Some("main") if names.len() == 1 && root != "src" => names.clear(),
         _ => {}
     }
@@ -98,7 +113,10 @@ impl Crate {
         while at < code.len() {
             let rest = &code[at..];
             let text = rest[0].text.as_str();
-            let next = rest.get(1).filter(|next| next.is_name()).map(|next| next.text.clone());
+            let next = rest
+                .get(1)
+                .filter(|next| next.is_name())
+                .map(|next| next.text.clone());
             at += 1;
             match (text, next) {
                 ("use", _) if !starts_with(&rest[1..], &["<"]) => {
@@ -112,10 +130,15 @@ impl Crate {
                     self.modules.entry(inner.clone()).or_default().file = file.to_owned();
                     at += 2;
                 }
-                ("fn" | "struct" | "enum" | "trait" | "type" | "const" | "static" | "union", Some(name))
-                    if depth == ends.len() =>
-                {
-                    self.modules.entry(inner.clone()).or_default().defines.insert(name);
+                (
+                    "fn" | "struct" | "enum" | "trait" | "type" | "const" | "static" | "union",
+                    Some(name),
+                ) if depth == ends.len() => {
+                    self.modules
+                        .entry(inner.clone())
+                        .or_default()
+                        .defines
+                        .insert(name);
                 }
                 ("{", _) => depth += 1,
                 ("}", _) => {
@@ -141,10 +164,21 @@ impl Crate {
         {
             path.push(name.text.clone());
         }
-        self.mentions.entry(file.to_owned()).or_default().insert(path[0].clone());
+        self.mentions
+            .entry(file.to_owned())
+            .or_default()
+            .insert(path[0].clone());
         let taken = path.len() * 2 - 2;
         if path.len() > 1 {
-            self.write(file, Written { module: module.clone(), path, line: code[0].line, place: Place::Code });
+            self.write(
+                file,
+                Written {
+                    module: module.clone(),
+                    path,
+                    line: code[0].line,
+                    place: Place::Code,
+                },
+            );
         }
         taken
     }
@@ -161,7 +195,15 @@ impl Crate {
                     if let Some(name) = name.take() {
                         let path = prefix.clone();
                         let place = Place::Use { name, public };
-                        self.write(file, Written { module: module.clone(), path, line: token.line, place });
+                        self.write(
+                            file,
+                            Written {
+                                module: module.clone(),
+                                path,
+                                line: token.line,
+                                place,
+                            },
+                        );
                     }
                     match token.text.as_str() {
                         "," => prefix = outer.last().cloned().unwrap_or_default(),
@@ -195,7 +237,10 @@ impl Crate {
                 known.uses.insert(name.clone(), target);
             }
         }
-        self.written.entry(file.to_owned()).or_default().push(written);
+        self.written
+            .entry(file.to_owned())
+            .or_default()
+            .push(written);
     }
 
     fn imports(&self) -> Vec<Import> {
@@ -204,18 +249,25 @@ impl Crate {
             let mentions = self.mentions.get(file);
             for written in written {
                 let used = |name: &String| mentions.is_some_and(|mentions| mentions.contains(name));
-                let Some(path) = self.absolute(&written.module, &written.path) else { continue };
+                let Some(path) = self.absolute(&written.module, &written.path) else {
+                    continue;
+                };
                 let counts = match &written.place {
                     Place::Code => true,
                     Place::Use { name, public: true } => used(name),
                     // The paths that begin with the module's name tell what is taken from it.
                     Place::Use { name, .. } => !(self.modules.contains_key(&path) && used(name)),
                 };
-                let Some(to) = self.file_of(&path, 0).filter(|to| counts && to != file) else { continue };
+                let Some(to) = self.file_of(&path, 0).filter(|to| counts && to != file) else {
+                    continue;
+                };
                 found.entry((file.clone(), to)).or_insert(written.line);
             }
         }
-        found.into_iter().map(|((from, to), line)| Import { from, line, to }).collect()
+        found
+            .into_iter()
+            .map(|((from, to), line)| Import { from, line, to })
+            .collect()
     }
 
     /// The path from the root of the crate on, unless it leads into another crate.
@@ -236,7 +288,10 @@ impl Crate {
             }
             _ if self.modules.contains_key(&child) => Some([module.as_slice(), path].concat()),
             _ => {
-                let stands_for = known?.uses.get(first).filter(|target| target.first() != Some(first))?;
+                let stands_for = known?
+                    .uses
+                    .get(first)
+                    .filter(|target| target.first() != Some(first))?;
                 let target = self.absolute(module, stands_for)?;
                 Some([target.as_slice(), rest].concat())
             }
@@ -245,14 +300,22 @@ impl Crate {
 
     /// The file that defines what the path names; `use` lines on the way are followed.
     fn file_of(&self, path: &[String], hops: usize) -> Option<String> {
-        let depth = (0..=path.len()).rev().find(|depth| self.modules.contains_key(&path[..*depth]))?;
+        let depth = (0..=path.len())
+            .rev()
+            .find(|depth| self.modules.contains_key(&path[..*depth]))?;
         let (module, known) = self.modules.get_key_value(&path[..depth])?;
         let here = || Some(known.file.clone());
-        let Some(item) = path.get(depth).filter(|_| hops < 16) else { return here() };
+        let Some(item) = path.get(depth).filter(|_| hops < 16) else {
+            return here();
+        };
         if known.defines.contains(item) {
             return here();
         }
-        if let Some(target) = known.uses.get(item).and_then(|target| self.absolute(module, target)) {
+        if let Some(target) = known
+            .uses
+            .get(item)
+            .and_then(|target| self.absolute(module, target))
+        {
             let target = [target.as_slice(), &path[depth + 1..]].concat();
             return self.file_of(&target, hops + 1);
         }
@@ -260,7 +323,8 @@ impl Crate {
             let target = self.absolute(module, glob)?;
             let there = self.modules.get(&target)?;
             let has = there.defines.contains(item) || there.uses.contains_key(item);
-            has.then(|| self.file_of(&[target.as_slice(), &path[depth..]].concat(), hops + 1)).flatten()
+            has.then(|| self.file_of(&[target.as_slice(), &path[depth..]].concat(), hops + 1))
+                .flatten()
         });
         through_glob.or_else(here)
     }

@@ -1,5 +1,6 @@
-//! Splits Rust source into names and punctuation, without comments, strings and code that is compiled for tests only.
-//! The import rules read these tokens; nothing here knows what an import is.
+//! Splits Rust source into names and punctuation, without comments, strings and code that is
+//! compiled for tests only. The import rules read these tokens; nothing here knows what an import
+//! is.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
@@ -9,7 +10,8 @@ pub struct Token {
 
 impl Token {
     pub fn is_name(&self) -> bool {
-        self.text.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        self.text
+            .starts_with(|c: char| c.is_alphabetic() || c == '_')
     }
 }
 
@@ -21,9 +23,14 @@ pub fn tokens(source: &str) -> Vec<Token> {
         let start = at;
         at = end_of_token(&chars, at);
         let text: String = chars[start..at].iter().collect();
-        let is_code = text == "::" || text.chars().all(|c| c.is_alphanumeric() || c == '_') || text.len() == 1;
+        let is_code = text == "::"
+            || text.chars().all(|c| c.is_alphanumeric() || c == '_')
+            || text.len() == 1;
         if is_code && !text.trim().is_empty() {
-            found.push(Token { text: text.clone(), line });
+            found.push(Token {
+                text: text.clone(),
+                line,
+            });
         }
         line += text.matches('\n').count();
     }
@@ -32,7 +39,12 @@ pub fn tokens(source: &str) -> Vec<Token> {
 
 fn end_of_token(chars: &[char], at: usize) -> usize {
     let next = |n: usize| chars.get(at + n).copied().unwrap_or('\0');
-    let line_end = || chars[at..].iter().position(|c| *c == '\n').map_or(chars.len(), |n| at + n);
+    let line_end = || {
+        chars[at..]
+            .iter()
+            .position(|c| *c == '\n')
+            .map_or(chars.len(), |n| at + n)
+    };
     match (chars[at], next(1)) {
         ('/', '/') => line_end(),
         ('/', '*') => end_of_comment(chars, at),
@@ -40,12 +52,14 @@ fn end_of_token(chars: &[char], at: usize) -> usize {
         ('b', '"') => end_of_string(chars, at + 2),
         ('r', '"' | '#') => end_of_raw_string(chars, at + 1),
         ('b', 'r') if matches!(next(2), '"' | '#') => end_of_raw_string(chars, at + 2),
-        ('\'', '\\') => (at + 3..chars.len()).find(|n| chars[*n] == '\'').map_or(chars.len(), |n| n + 1),
+        ('\'', '\\') => (at + 3..chars.len())
+            .find(|n| chars[*n] == '\'')
+            .map_or(chars.len(), |n| n + 1),
         ('\'', _) if next(2) == '\'' => at + 3,
         (':', ':') => at + 2,
-        (c, _) if c.is_alphanumeric() || c == '_' => {
-            (at..chars.len()).find(|n| !chars[*n].is_alphanumeric() && chars[*n] != '_').unwrap_or(chars.len())
-        }
+        (c, _) if c.is_alphanumeric() || c == '_' => (at..chars.len())
+            .find(|n| !chars[*n].is_alphanumeric() && chars[*n] != '_')
+            .unwrap_or(chars.len()),
         _ => at + 1,
     }
 }
@@ -82,8 +96,12 @@ fn end_of_raw_string(chars: &[char], at: usize) -> usize {
     if chars.get(at + hashes) != Some(&'"') {
         return at + hashes;
     }
-    let closes = |n: &usize| chars[*n] == '"' && chars[*n + 1..].iter().take_while(|c| **c == '#').count() >= hashes;
-    (at + hashes + 1..chars.len()).find(closes).map_or(chars.len(), |n| n + 1 + hashes)
+    let closes = |n: &usize| {
+        chars[*n] == '"' && chars[*n + 1..].iter().take_while(|c| **c == '#').count() >= hashes
+    };
+    (at + hashes + 1..chars.len())
+        .find(closes)
+        .map_or(chars.len(), |n| n + 1 + hashes)
 }
 
 /// The tokens without items behind `#[cfg(test)]`, and the names of the modules among those items.
@@ -97,14 +115,22 @@ pub fn without_tests(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
         }
         let end = end_of_item(tokens, at + 7);
         let mut pairs = tokens[at + 7..end].windows(2);
-        modules.extend(pairs.find(|pair| pair[0].text == "mod").map(|pair| pair[1].text.clone()));
+        modules.extend(
+            pairs
+                .find(|pair| pair[0].text == "mod")
+                .map(|pair| pair[1].text.clone()),
+        );
         at = end;
     }
     (kept, modules)
 }
 
 pub fn starts_with(tokens: &[Token], texts: &[&str]) -> bool {
-    tokens.len() >= texts.len() && tokens.iter().zip(texts).all(|(token, text)| token.text == *text)
+    tokens.len() >= texts.len()
+        && tokens
+            .iter()
+            .zip(texts)
+            .all(|(token, text)| token.text == *text)
 }
 
 /// An item ends with a `;`, or with the `}` of its body.

@@ -1,7 +1,8 @@
 //! The yardstick: a heartbeat echo on tokio-tungstenite that does nothing else.
 //!
-//! The same runtime, library and buffer sizes as Rollcall has, and its habit of leaving the handshake's task behind; no
-//! JSON, no store, no rooms. What a heartbeat or a socket costs here is the price of the WebSocket alone.
+//! The same runtime, library and buffer sizes as Rollcall has, and its habit of leaving the
+//! handshake's task behind; no JSON, no store, no rooms. What a heartbeat or a socket costs here is
+//! the price of the WebSocket alone.
 
 use std::net::SocketAddr;
 
@@ -34,7 +35,8 @@ pub(crate) async fn serve(listen: SocketAddr) -> anyhow::Result<()> {
         let (stream, _) = listener.accept().await?;
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
-            // A task of its own for what is left, so that the handshake's memory goes with the handshake.
+            // A task of its own for what is left, so that the handshake's memory goes with the
+            // handshake.
             if let Ok(socket) = accept_async_with_config(stream, Some(small_buffers())).await {
                 tokio::spawn(answer(socket));
             }

@@ -39,7 +39,11 @@ impl Budget {
     pub(crate) fn bounded(&self, figures: &Figures) -> Option<Spread> {
         match self.of {
             Some(of) => figures.ratio(&self.row, &self.measure, Who::Rollcall, of),
-            None => Spread::of(&figures.find(&self.row, &self.measure, Who::Rollcall)?.rounds),
+            None => Spread::of(
+                &figures
+                    .find(&self.row, &self.measure, Who::Rollcall)?
+                    .rounds,
+            ),
         }
     }
 
@@ -48,8 +52,8 @@ impl Budget {
         match self.bounded(figures) {
             None => Verdict::NotMeasured,
             Some(Spread { median, .. }) => {
-                let kept =
-                    self.at_least.is_none_or(|least| median >= least) && self.at_most.is_none_or(|most| median <= most);
+                let kept = self.at_least.is_none_or(|least| median >= least)
+                    && self.at_most.is_none_or(|most| median <= most);
                 if kept { Verdict::Kept } else { Verdict::Broken }
             }
         }
@@ -64,8 +68,16 @@ pub(crate) fn read() -> anyhow::Result<Vec<Budget>> {
 fn parse(text: &str) -> anyhow::Result<Vec<Budget>> {
     let File { budget } = toml::from_str(text)?;
     for budget in &budget {
-        let bounds = [budget.at_least, budget.at_most].into_iter().flatten().count();
-        anyhow::ensure!(bounds == 1, "{} {}: at_least or at_most, one of them", budget.row, budget.measure);
+        let bounds = [budget.at_least, budget.at_most]
+            .into_iter()
+            .flatten()
+            .count();
+        anyhow::ensure!(
+            bounds == 1,
+            "{} {}: at_least or at_most, one of them",
+            budget.row,
+            budget.measure
+        );
     }
     Ok(budget)
 }
@@ -75,14 +87,24 @@ mod tests {
     use super::*;
 
     fn budget(of: Option<Who>, at_least: Option<f64>, at_most: Option<f64>) -> Budget {
-        Budget { row: "r".to_owned(), measure: "m".to_owned(), of, at_least, at_most }
+        Budget {
+            row: "r".to_owned(),
+            measure: "m".to_owned(),
+            of,
+            at_least,
+            at_most,
+        }
     }
 
     #[test]
     fn the_file_can_be_read_and_names_rows_that_exist() {
         let rows: Vec<&str> = crate::bench::rows::ALL.iter().map(|row| row.name).collect();
         for budget in read().unwrap() {
-            assert!(rows.contains(&budget.row.as_str()), "{} is no row of {rows:?}", budget.row);
+            assert!(
+                rows.contains(&budget.row.as_str()),
+                "{} is no row of {rows:?}",
+                budget.row
+            );
         }
     }
 
@@ -98,15 +120,33 @@ mod tests {
     #[test]
     fn the_median_is_held_against_the_bound() {
         let mut figures = Figures::default();
-        assert_eq!(budget(None, None, Some(1.0)).verdict(&figures), Verdict::NotMeasured);
+        assert_eq!(
+            budget(None, None, Some(1.0)).verdict(&figures),
+            Verdict::NotMeasured
+        );
         for (ours, bare) in [(90.0, 100.0), (99.0, 100.0), (95.0, 100.0)] {
             figures.note("r", Who::Rollcall, ("m", ""), ours);
             figures.note("r", Who::Bare, ("m", ""), bare);
         }
-        assert_eq!(budget(Some(Who::Bare), Some(0.95), None).verdict(&figures), Verdict::Kept);
-        assert_eq!(budget(Some(Who::Bare), Some(0.96), None).verdict(&figures), Verdict::Broken);
-        assert_eq!(budget(None, None, Some(95.0)).verdict(&figures), Verdict::Kept);
-        assert_eq!(budget(None, None, Some(94.0)).verdict(&figures), Verdict::Broken);
-        assert_eq!(budget(Some(Who::Naive), Some(1.0), None).verdict(&figures), Verdict::NotMeasured);
+        assert_eq!(
+            budget(Some(Who::Bare), Some(0.95), None).verdict(&figures),
+            Verdict::Kept
+        );
+        assert_eq!(
+            budget(Some(Who::Bare), Some(0.96), None).verdict(&figures),
+            Verdict::Broken
+        );
+        assert_eq!(
+            budget(None, None, Some(95.0)).verdict(&figures),
+            Verdict::Kept
+        );
+        assert_eq!(
+            budget(None, None, Some(94.0)).verdict(&figures),
+            Verdict::Broken
+        );
+        assert_eq!(
+            budget(Some(Who::Naive), Some(1.0), None).verdict(&figures),
+            Verdict::NotMeasured
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A child process of this program that carries out orders: each order and each outcome is a line of JSON. The process
-//! ends when its input does, so it never outlives the bench.
+//! A child process of this program that carries out orders: each order and each outcome is a line
+//! of JSON. The process ends when its input does, so it never outlives the bench.
 
 use std::marker::PhantomData;
 use std::process::Stdio;
@@ -35,20 +35,30 @@ impl<Order: Serialize, Outcome: DeserializeOwned> Child<Order, Outcome> {
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             bail!("a process for {name} without pipes");
         };
-        Ok(Self { name, _process: process, input, output: BufReader::new(output).lines(), kinds: PhantomData })
+        Ok(Self {
+            name,
+            _process: process,
+            input,
+            output: BufReader::new(output).lines(),
+            kinds: PhantomData,
+        })
     }
 
     /// Gives an order; the process carries out one after another.
     pub(crate) async fn tell(&mut self, order: &Order) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
-        self.input.write_all(line.as_bytes()).await.with_context(|| self.gone())
+        self.input
+            .write_all(line.as_bytes())
+            .await
+            .with_context(|| self.gone())
     }
 
     /// Waits for what came of the next order.
     pub(crate) async fn hear(&mut self, within: Duration) -> anyhow::Result<Outcome> {
         let line = tokio::time::timeout(within, self.output.next_line()).await;
-        let line = line.with_context(|| format!("the process for {} does not answer", self.name))??;
+        let line =
+            line.with_context(|| format!("the process for {} does not answer", self.name))??;
         serde_json::from_str(&line.with_context(|| self.gone())?).context("the outcome of an order")
     }
 

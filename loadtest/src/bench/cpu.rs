@@ -1,7 +1,8 @@
 //! CPU time to the nanosecond, and memory, of a process or of one of its threads.
 //!
-//! `/proc/<pid>/stat` counts ticks of 10 ms, sampled; the scheduler's own figures are exact. They are kept per thread
-//! and go with it, so a process whose threads end is read low: none of those measured here ends its threads.
+//! `/proc/<pid>/stat` counts ticks of 10 ms, sampled; the scheduler's own figures are exact. They
+//! are kept per thread and go with it, so a process whose threads end is read low: none of those
+//! measured here ends its threads.
 
 use std::fs;
 use std::io;
@@ -29,7 +30,10 @@ pub(crate) fn rss(pid: u32) -> io::Result<f64> {
 
 fn on_cpu(of: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(of.join("schedstat"))?;
-    text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    text.split_whitespace()
+        .next()
+        .and_then(|nanos| nanos.parse().ok())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
@@ -41,7 +45,9 @@ mod tests {
         let (process_before, thread_before) = (process(std::process::id()).unwrap(), this_thread());
         let mut sum = 0_u64;
         while this_thread() - thread_before < 0.02 {
-            sum = (0..10_000).fold(sum, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(std::hint::black_box(n)));
+            sum = (0..10_000).fold(sum, |sum: u64, n| {
+                sum.wrapping_mul(31).wrapping_add(std::hint::black_box(n))
+            });
         }
         std::hint::black_box(sum);
         assert!(process(std::process::id()).unwrap() - process_before >= 0.015);

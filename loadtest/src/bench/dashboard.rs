@@ -1,4 +1,5 @@
-//! A dashboard that keeps every count it is shown, with the time, for rows that measure when counts arrive.
+//! A dashboard that keeps every count it is shown, with the time, for rows that measure when counts
+//! arrive.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,9 @@ pub(crate) struct DashboardLog {
 
 /// A socket to a gateway.
 pub(crate) async fn socket(server: SocketAddr, query: &str) -> anyhow::Result<Socket> {
-    client::connect(&Target::gateway(server), None, query, DEADLINE).await.map_err(failed)
+    client::connect(&Target::gateway(server), None, query, DEADLINE)
+        .await
+        .map_err(failed)
 }
 
 pub(crate) async fn send(socket: &mut Socket, text: String) -> anyhow::Result<()> {
@@ -52,15 +55,22 @@ fn failed(failure: Failure) -> anyhow::Error {
 
 impl DashboardLog {
     pub(crate) async fn open(server: SocketAddr, live_number: usize) -> anyhow::Result<Self> {
-        let mut dashboard =
-            Dashboard::connect(&Target::gateway(server), "dashboard", DEADLINE).await.map_err(failed)?;
+        let mut dashboard = Dashboard::connect(&Target::gateway(server), "dashboard", DEADLINE)
+            .await
+            .map_err(failed)?;
         dashboard.watch(&live(live_number)).await.map_err(failed)?;
         let view = Arc::new(Mutex::new(View::default()));
         let kept = view.clone();
         let reader = tokio::spawn(async move {
             while let Ok(update) = dashboard.next().await {
-                let Update::Counts(Counts { viewers, fans, .. }) = update else { continue };
-                let shown = Shown { at: unix_micros(), viewers: viewers.max(0) as u64, fans: fans.max(0) as u64 };
+                let Update::Counts(Counts { viewers, fans, .. }) = update else {
+                    continue;
+                };
+                let shown = Shown {
+                    at: unix_micros(),
+                    viewers: viewers.max(0) as u64,
+                    fans: fans.max(0) as u64,
+                };
                 let mut view = lock(&kept);
                 view.now = Some(shown);
                 view.since.push(shown);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 /// Who was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Who {
     Rollcall,
@@ -49,7 +51,11 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) };
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            sorted[middle - 1].midpoint(sorted[middle])
+        };
         Some(Self { median, min, max })
     }
 }
@@ -65,7 +71,10 @@ pub(crate) struct Figures {
 impl Figures {
     /// Notes the value of one round.
     pub(crate) fn note(&mut self, row: &str, who: Who, (measure, unit): (&str, &str), value: f64) {
-        let found = self.figures.iter_mut().find(|f| f.row == row && f.measure == measure && f.who == who);
+        let found = self
+            .figures
+            .iter_mut()
+            .find(|f| f.row == row && f.measure == measure && f.who == who);
         match found {
             Some(figure) => figure.rounds.push(value),
             None => self.figures.push(Figure {
@@ -79,13 +88,21 @@ impl Figures {
     }
 
     pub(crate) fn find(&self, row: &str, measure: &str, who: Who) -> Option<&Figure> {
-        self.figures.iter().find(|f| f.row == row && f.measure == measure && f.who == who)
+        self.figures
+            .iter()
+            .find(|f| f.row == row && f.measure == measure && f.who == who)
     }
 
-    /// One contender's value as a multiple of another's, round by round: what disturbs a round disturbs both.
+    /// One contender's value as a multiple of another's, round by round: what disturbs a round
+    /// disturbs both.
     pub(crate) fn ratio(&self, row: &str, measure: &str, who: Who, of: Who) -> Option<Spread> {
         let (ours, theirs) = (self.find(row, measure, who)?, self.find(row, measure, of)?);
-        let ratios: Vec<f64> = ours.rounds.iter().zip(&theirs.rounds).map(|(a, b)| a / b).collect();
+        let ratios: Vec<f64> = ours
+            .rounds
+            .iter()
+            .zip(&theirs.rounds)
+            .map(|(a, b)| a / b)
+            .collect();
         Spread::of(&ratios)
     }
 }
@@ -97,9 +114,26 @@ mod tests {
     #[test]
     fn the_median_is_the_middle_or_between_the_two() {
         assert_eq!(Spread::of(&[]), None);
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
-        assert_eq!(Spread::of(&[4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
-        assert_eq!(Spread::of(&[f64::MAX; 2]).map(|spread| spread.median), Some(f64::MAX));
+        assert_eq!(
+            Spread::of(&[3.0, 1.0, 2.0]),
+            Some(Spread {
+                median: 2.0,
+                min: 1.0,
+                max: 3.0
+            })
+        );
+        assert_eq!(
+            Spread::of(&[4.0, 1.0]),
+            Some(Spread {
+                median: 2.5,
+                min: 1.0,
+                max: 4.0
+            })
+        );
+        assert_eq!(
+            Spread::of(&[f64::MAX; 2]).map(|spread| spread.median),
+            Some(f64::MAX)
+        );
     }
 
     #[test]
@@ -110,7 +144,14 @@ mod tests {
             figures.note("r", Who::Bare, ("m", "1/s"), theirs);
         }
         let ratio = figures.ratio("r", "m", Who::Rollcall, Who::Bare);
-        assert_eq!(ratio, Some(Spread { median: 0.8, min: 0.5, max: 1.0 }));
+        assert_eq!(
+            ratio,
+            Some(Spread {
+                median: 0.8,
+                min: 0.5,
+                max: 1.0
+            })
+        );
         assert_eq!(figures.ratio("r", "m", Who::Rollcall, Who::Naive), None);
     }
 }

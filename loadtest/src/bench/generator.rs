@@ -1,10 +1,11 @@
-//! The load generator of the bench: a process, or a thread, that holds thousands of sockets and carries out orders.
+//! The load generator of the bench: a process, or a thread, that holds thousands of sockets and
+//! carries out orders.
 //!
-//! It does not use [`crate::client`]: a task and a parsed JSON message per socket would take more CPU time than the
-//! server that shares the two cores, and the bench would measure its own client.
+//! It does not use [`crate::client`]: a task and a parsed JSON message per socket would take more
+//! CPU time than the server that shares the two cores, and the bench would measure its own client.
 //!
-//! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input does, so it never
-//! outlives the bench. Between orders it answers pings, as a client does.
+//! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input
+//! does, so it never outlives the bench. Between orders it answers pings, as a client does.
 
 mod dial;
 pub(crate) mod engine;
@@ -54,7 +55,8 @@ fn child_run() -> anyhow::Result<()> {
     loop {
         match orders.try_recv() {
             Ok(line) => {
-                let order: Order = serde_json::from_str(&line).context("an order on standard input")?;
+                let order: Order =
+                    serde_json::from_str(&line).context("an order on standard input")?;
                 let outcome = carry_out(&mut engine, order, None)?;
                 let mut output = std::io::stdout().lock();
                 serde_json::to_writer(&mut output, &outcome)?;
@@ -87,7 +89,10 @@ impl Generator {
 }
 
 /// Several generators do their orders at the same time; what they did, summed.
-pub(crate) async fn together(generators: &mut [Generator], orders: &[Order]) -> anyhow::Result<Outcome> {
+pub(crate) async fn together(
+    generators: &mut [Generator],
+    orders: &[Order],
+) -> anyhow::Result<Outcome> {
     for (generator, order) in generators.iter_mut().zip(orders) {
         generator.0.tell(order).await?;
     }

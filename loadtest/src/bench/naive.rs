@@ -1,7 +1,9 @@
-//! What most teams write: on each heartbeat ZSCORE, SADD, EXPIRE and SCARD, awaited one after another.
+//! What most teams write: on each heartbeat ZSCORE, SADD, EXPIRE and SCARD, awaited one after
+//! another.
 //!
-//! On the same crates as Rollcall and with the same small buffers; a pool of connections that all sockets share, on
-//! each of which commands of different sockets follow each other without waiting. Nothing is done to make it slow.
+//! On the same crates as Rollcall and with the same small buffers; a pool of connections that all
+//! sockets share, on each of which commands of different sockets follow each other without waiting.
+//! Nothing is done to make it slow.
 
 use std::net::SocketAddr;
 
@@ -61,7 +63,8 @@ pub(crate) struct Heard {
 
 /// The connections that all viewers share.
 pub(crate) async fn connect(redis: SocketAddr) -> anyhow::Result<Pool> {
-    let pool = Builder::from_config(Config::from_url(&format!("redis://{redis}"))?).build_pool(CONNECTIONS)?;
+    let pool = Builder::from_config(Config::from_url(&format!("redis://{redis}"))?)
+        .build_pool(CONNECTIONS)?;
     pool.init().await.context("Redis")?;
     Ok(pool)
 }
@@ -85,23 +88,47 @@ async fn enter(stream: TcpStream, redis: Pool) {
         query = request.uri().query().unwrap_or_default().to_owned();
         Ok(response)
     };
-    let Ok(socket) = accept_hdr_async_with_config(stream, read_query, Some(small_buffers())).await else { return };
-    let field = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default().to_owned();
+    let Ok(socket) = accept_hdr_async_with_config(stream, read_query, Some(small_buffers())).await
+    else {
+        return;
+    };
+    let field = |name: &str| {
+        query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name))
+            .unwrap_or_default()
+            .to_owned()
+    };
     let live = field("live_id=");
     let viewer = Viewer::new(field("user_id="), &live, &field("streamer_id="));
     tokio::spawn(async move { stay(socket, &live, viewer, &redis).await });
 }
 
 async fn stay(mut socket: WebSocketStream<TcpStream>, live: &str, viewer: Viewer, redis: &Pool) {
-    let joined = serde_json::to_string(&Joined { kind: "joined", live_id: live }).unwrap_or_default();
+    let joined = serde_json::to_string(&Joined {
+        kind: "joined",
+        live_id: live,
+    })
+    .unwrap_or_default();
     if socket.send(Message::text(joined)).await.is_err() {
         return;
     }
     while let Some(Ok(message)) = socket.next().await {
-        let Message::Text(text) = message else { continue };
+        let Message::Text(text) = message else {
+            continue;
+        };
         if serde_json::from_str::<Asked<'_>>(&text).is_ok_and(|asked| asked.kind == "heartbeat") {
-            let Ok(Heard { fan, fans }) = viewer.heartbeat(redis).await else { return };
-            let ack = Ack { kind: "heartbeat_ack", live_id: live, fan, viewers: fans, fans, heartbeat_ms: 5000 };
+            let Ok(Heard { fan, fans }) = viewer.heartbeat(redis).await else {
+                return;
+            };
+            let ack = Ack {
+                kind: "heartbeat_ack",
+                live_id: live,
+                fan,
+                viewers: fans,
+                fans,
+                heartbeat_ms: 5000,
+            };
             let ack = serde_json::to_string(&ack).unwrap_or_default();
             if socket.send(Message::text(ack)).await.is_err() {
                 return;
@@ -112,7 +139,11 @@ async fn stay(mut socket: WebSocketStream<TcpStream>, live: &str, viewer: Viewer
 
 impl Viewer {
     pub(crate) fn new(user: String, live: &str, streamer: &str) -> Self {
-        Self { user, followers: format!("followers:{streamer}"), online: format!("online-fans:{live}") }
+        Self {
+            user,
+            followers: format!("followers:{streamer}"),
+            online: format!("online-fans:{live}"),
+        }
     }
 
     /// The four calls.
@@ -123,6 +154,9 @@ impl Viewer {
             let _: i64 = redis.expire(&self.online, EXPIRE_S, None).await?;
         }
         let fans: i64 = redis.scard(&self.online).await?;
-        Ok(Heard { fan: since.is_some(), fans })
+        Ok(Heard {
+            fan: since.is_some(),
+            fans,
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! PINGs to Redis, one after another over a connection of their own, to see how long others are made to wait.
+//! PINGs to Redis, one after another over a connection of their own, to see how long others are
+//! made to wait.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +34,10 @@ impl Pinger {
                 let asked = Instant::now();
                 stream.write_all(b"PING\r\n")?;
                 stream.read_exact(&mut answer)?;
-                ensure!(&answer == b"+PONG\r\n", "Redis answered a PING with something else");
+                ensure!(
+                    &answer == b"+PONG\r\n",
+                    "Redis answered a PING with something else"
+                );
                 latency.record(asked.elapsed());
                 std::thread::sleep(PAUSE);
             }
@@ -45,6 +49,9 @@ impl Pinger {
     /// What was seen since the start.
     pub(crate) async fn seen(self) -> anyhow::Result<Latencies> {
         self.stop.store(true, Ordering::Relaxed);
-        tokio::task::spawn_blocking(move || self.thread.join()).await?.ok().context("the pinging thread")?
+        tokio::task::spawn_blocking(move || self.thread.join())
+            .await?
+            .ok()
+            .context("the pinging thread")?
     }
 }

@@ -1,8 +1,10 @@
-//! Counts the instructions of a heartbeat, a join and an idle socket, and the heap bytes of a socket.
+//! Counts the instructions of a heartbeat, a join and an idle socket, and the heap bytes of a
+//! socket.
 //!
-//! The gateway runs under valgrind, where other work on the machine does not show: a figure that changes has a cause in
-//! the code. Instructions are those of all threads outside the kernel, less those of the idle process in the same time.
-//! Bytes are what the program asked the allocator for; valgrind sees only the heap of the system's allocator.
+//! The gateway runs under valgrind, where other work on the machine does not show: a figure that
+//! changes has a cause in the code. Instructions are those of all threads outside the kernel, less
+//! those of the idle process in the same time. Bytes are what the program asked the allocator for;
+//! valgrind sees only the heap of the system's allocator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,7 +37,8 @@ pub(crate) struct ProfileArgs {
     /// How long each phase is counted, in seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=60), value_name = "S")]
     seconds: u8,
-    /// Where valgrind's own files stay, for callgrind_annotate and ms_print [default: they are removed]
+    /// Where valgrind's own files stay, for callgrind_annotate and ms_print [default: they are
+    /// removed]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// The gateway [default: `rollcall` beside this program]
@@ -60,8 +63,14 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     if args.heap {
         let ours = weigh(&programs, Who::Rollcall, dir, sockets).await?;
         let bare = weigh(&programs, Who::Bare, dir, sockets).await?;
-        ensure!(ours > 0.0, "no heap was seen: was the gateway built with --no-default-features, too?");
-        println!("{:<52} {ours:>12.0} {bare:>12.0}", "bytes on the heap per socket (rollcall: joined)");
+        ensure!(
+            ours > 0.0,
+            "no heap was seen: was the gateway built with --no-default-features, too?"
+        );
+        println!(
+            "{:<52} {ours:>12.0} {bare:>12.0}",
+            "bytes on the heap per socket (rollcall: joined)"
+        );
         return Ok(());
     }
     let ours = count(&programs, Who::Rollcall, dir, sockets, seconds).await?;
@@ -70,11 +79,31 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         let text = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
         println!("{what:<52} {:>12} {:>12}", text(ours), text(bare));
     };
-    show("instructions a second, with nobody there", Some(ours.nobody), Some(bare.nobody));
-    show("instructions per connection, handshake and welcome", Some(ours.connection), Some(bare.connection));
-    show("instructions per join, fan check and flush included", ours.join, None);
-    show("instructions a second per idle socket", Some(ours.idle), Some(bare.idle));
-    show("instructions per heartbeat and its answer", Some(ours.heartbeat), Some(bare.heartbeat));
+    show(
+        "instructions a second, with nobody there",
+        Some(ours.nobody),
+        Some(bare.nobody),
+    );
+    show(
+        "instructions per connection, handshake and welcome",
+        Some(ours.connection),
+        Some(bare.connection),
+    );
+    show(
+        "instructions per join, fan check and flush included",
+        ours.join,
+        None,
+    );
+    show(
+        "instructions a second per idle socket",
+        Some(ours.idle),
+        Some(bare.idle),
+    );
+    show(
+        "instructions per heartbeat and its answer",
+        Some(ours.heartbeat),
+        Some(bare.heartbeat),
+    );
     Ok(())
 }
 
@@ -95,35 +124,65 @@ struct ProfiledServer {
 }
 
 impl ProfiledServer {
-    async fn start(programs: &Programs, who: Who, sockets: usize, tool: &[String]) -> anyhow::Result<Self> {
+    async fn start(
+        programs: &Programs,
+        who: Who,
+        sockets: usize,
+        tool: &[String],
+    ) -> anyhow::Result<Self> {
         let redis = Redis::start().await?;
         redis.follow(sockets, LIVES).await?;
         let (url, tool) = (redis.url(), tool.iter().map(String::as_str));
         let (program, own) = match who {
-            Who::Rollcall => (&programs.gateway, [&Gateway::args(&url)[..], &["--track-online", "off"]].concat()),
+            Who::Rollcall => (
+                &programs.gateway,
+                [&Gateway::args(&url)[..], &["--track-online", "off"]].concat(),
+            ),
             other => (&programs.this, vec![other.as_str()]),
         };
-        let program = program.to_str().context("the path of the program is not UTF-8")?;
+        let program = program
+            .to_str()
+            .context("the path of the program is not UTF-8")?;
         let args: Vec<&str> = tool.chain([program]).chain(own).collect();
-        let server = Server::start(Path::new("valgrind"), &args).await.context("valgrind: is it installed?")?;
+        let server = Server::start(Path::new("valgrind"), &args)
+            .await
+            .context("valgrind: is it installed?")?;
         if who != Who::Rollcall {
-            return Ok(Self { server, _redis: redis });
+            return Ok(Self {
+                server,
+                _redis: redis,
+            });
         }
         let gateway = Gateway::of(server)?;
         gateway.open(LIVES, None).await?;
-        Ok(Self { server: gateway.server, _redis: redis })
+        Ok(Self {
+            server: gateway.server,
+            _redis: redis,
+        })
     }
 
     fn crowd(&self, count: usize, enter: Enter) -> Order {
         let crowd = Crowd::new(self.server.addr, count, enter, 10);
-        Order::Connect(Crowd { lives: LIVES, per_second: Some(PER_SECOND), in_flight: 1, ..crowd })
+        Order::Connect(Crowd {
+            lives: LIVES,
+            per_second: Some(PER_SECOND),
+            in_flight: 1,
+            ..crowd
+        })
     }
 
     /// Instructions since the last call.
     async fn instructions(&self, files: &Path) -> anyhow::Result<f64> {
-        let control = Command::new("callgrind_control").args(["--dump", &self.server.pid.to_string()]).output().await;
+        let control = Command::new("callgrind_control")
+            .args(["--dump", &self.server.pid.to_string()])
+            .output()
+            .await;
         let control = control.context("callgrind_control: is valgrind installed?")?;
-        ensure!(control.status.success(), "callgrind_control: {}", String::from_utf8_lossy(&control.stderr));
+        ensure!(
+            control.status.success(),
+            "callgrind_control: {}",
+            String::from_utf8_lossy(&control.stderr)
+        );
         summary(&newest_part(files)?)
     }
 
@@ -131,16 +190,35 @@ impl ProfiledServer {
     async fn heap(&self, file: &Path) -> anyhow::Result<f64> {
         let pid = format!("--pid={}", self.server.pid);
         let file = std::path::absolute(file)?;
-        let asked = Command::new("vgdb").arg(pid).arg("detailed_snapshot").arg(&file).output().await;
+        let asked = Command::new("vgdb")
+            .arg(pid)
+            .arg("detailed_snapshot")
+            .arg(&file)
+            .output()
+            .await;
         let asked = asked.context("vgdb: is valgrind installed?")?;
-        ensure!(asked.status.success(), "vgdb: {}", String::from_utf8_lossy(&asked.stderr));
+        ensure!(
+            asked.status.success(),
+            "vgdb: {}",
+            String::from_utf8_lossy(&asked.stderr)
+        );
         heap_in(&std::fs::read_to_string(&file).with_context(|| file.display().to_string())?)
     }
 }
 
-async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, seconds: f64) -> anyhow::Result<Counted> {
+async fn count(
+    programs: &Programs,
+    who: Who,
+    dir: &Path,
+    sockets: usize,
+    seconds: f64,
+) -> anyhow::Result<Counted> {
     let files = dir.join(format!("callgrind.{}", who.as_str()));
-    let tool = ["-q".to_owned(), "--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", files.display())];
+    let tool = [
+        "-q".to_owned(),
+        "--tool=callgrind".to_owned(),
+        format!("--callgrind-out-file={}", files.display()),
+    ];
     let profiled = ProfiledServer::start(programs, who, sockets, &tool).await?;
     let (mut generator, span) = (Generator::start()?, Duration::from_secs_f64(seconds));
     tokio::time::sleep(SETTLED).await;
@@ -148,40 +226,83 @@ async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, second
 
     tokio::time::sleep(span).await;
     let nobody = profiled.instructions(&files).await? / seconds;
-    let each = |instructions: f64, seconds: f64, things: f64| (instructions - nobody * seconds) / things;
+    let each =
+        |instructions: f64, seconds: f64, things: f64| (instructions - nobody * seconds) / things;
 
-    let entered = generator.carry_out(&profiled.crowd(sockets, Enter::Upgraded)).await?.seconds;
-    let connection = each(profiled.instructions(&files).await?, entered, sockets as f64);
+    let entered = generator
+        .carry_out(&profiled.crowd(sockets, Enter::Upgraded))
+        .await?
+        .seconds;
+    let connection = each(
+        profiled.instructions(&files).await?,
+        entered,
+        sockets as f64,
+    );
 
     let mut join = None;
     if who == Who::Rollcall {
-        let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
+        let joined = generator
+            .carry_out(&Order::Join {
+                per_second: PER_SECOND,
+            })
+            .await?
+            .seconds;
         tokio::time::sleep(SETTLED).await;
         let seconds = joined + SETTLED.as_secs_f64();
-        join = Some(each(profiled.instructions(&files).await?, seconds, sockets as f64));
+        join = Some(each(
+            profiled.instructions(&files).await?,
+            seconds,
+            sockets as f64,
+        ));
     }
 
     let rested = generator.carry_out(&Order::Rest { seconds }).await?.seconds;
     let idle = each(profiled.instructions(&files).await?, rested, sockets as f64) / rested;
 
     // A round without counting comes first, because the server pings sockets that have rested.
-    generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
+    generator
+        .carry_out(&Order::Pace {
+            every_s: BEAT_S,
+            seconds: BEAT_S,
+        })
+        .await?;
     profiled.instructions(&files).await?;
-    let beats = generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
-    let heartbeat = each(profiled.instructions(&files).await?, beats.seconds, beats.answered as f64);
+    let beats = generator
+        .carry_out(&Order::Pace {
+            every_s: BEAT_S,
+            seconds,
+        })
+        .await?;
+    let heartbeat = each(
+        profiled.instructions(&files).await?,
+        beats.seconds,
+        beats.answered as f64,
+    );
     profiled.server.end().await;
-    Ok(Counted { nobody, connection, join, idle, heartbeat })
+    Ok(Counted {
+        nobody,
+        connection,
+        join,
+        idle,
+        heartbeat,
+    })
 }
 
 /// Bytes on the heap per socket.
 async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> anyhow::Result<f64> {
     let file = |when: &str| dir.join(format!("massif.{}.{when}", who.as_str()));
-    let tool = ["-q".to_owned(), "--tool=massif".to_owned(), format!("--massif-out-file={}", file("end").display())];
+    let tool = [
+        "-q".to_owned(),
+        "--tool=massif".to_owned(),
+        format!("--massif-out-file={}", file("end").display()),
+    ];
     let profiled = ProfiledServer::start(programs, who, sockets, &tool).await?;
     let mut generator = Generator::start()?;
     tokio::time::sleep(SETTLED).await;
     let before = profiled.heap(&file("before")).await?;
-    generator.carry_out(&profiled.crowd(sockets, Enter::of(who))).await?;
+    generator
+        .carry_out(&profiled.crowd(sockets, Enter::of(who)))
+        .await?;
     tokio::time::sleep(SETTLED).await;
     let after = profiled.heap(&file("after")).await?;
     profiled.server.end().await;
@@ -191,18 +312,27 @@ async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> any
 /// Callgrind numbers its files in the order in which it writes them.
 fn newest_part(files: &Path) -> anyhow::Result<String> {
     let part = |number: u32| PathBuf::from(format!("{}.{number}", files.display()));
-    let newest = (1..).map(part).take_while(|part| part.is_file()).last().context("callgrind wrote no part")?;
+    let newest = (1..)
+        .map(part)
+        .take_while(|part| part.is_file())
+        .last()
+        .context("callgrind wrote no part")?;
     std::fs::read_to_string(&newest).with_context(|| newest.display().to_string())
 }
 
 fn summary(part: &str) -> anyhow::Result<f64> {
-    let number = part.lines().find_map(|line| line.strip_prefix("summary: ")).context("a part without a summary")?;
+    let number = part
+        .lines()
+        .find_map(|line| line.strip_prefix("summary: "))
+        .context("a part without a summary")?;
     Ok(number.trim().parse()?)
 }
 
 fn heap_in(snapshot: &str) -> anyhow::Result<f64> {
-    let bytes =
-        snapshot.lines().find_map(|line| line.strip_prefix("mem_heap_B=")).context("a snapshot without bytes")?;
+    let bytes = snapshot
+        .lines()
+        .find_map(|line| line.strip_prefix("mem_heap_B="))
+        .context("a snapshot without bytes")?;
     Ok(bytes.parse()?)
 }
 
@@ -216,7 +346,8 @@ mod tests {
         assert_eq!(summary(part).unwrap(), 20_334_505.0);
         assert!(summary("events: Ir\n").is_err());
         assert_eq!(
-            heap_in("desc: (none)\nsnapshot=0\ntime=1\nmem_heap_B=938527\nmem_heap_extra_B=40\n").unwrap(),
+            heap_in("desc: (none)\nsnapshot=0\ntime=1\nmem_heap_B=938527\nmem_heap_extra_B=40\n")
+                .unwrap(),
             938_527.0
         );
         assert!(heap_in("desc: (none)\n").is_err());
@@ -228,7 +359,11 @@ mod tests {
         let files = dir.path().join("out");
         assert!(newest_part(&files).is_err());
         for number in 1..=10 {
-            std::fs::write(dir.path().join(format!("out.{number}")), format!("summary: {number}\n")).unwrap();
+            std::fs::write(
+                dir.path().join(format!("out.{number}")),
+                format!("summary: {number}\n"),
+            )
+            .unwrap();
         }
         assert_eq!(summary(&newest_part(&files).unwrap()).unwrap(), 10.0);
     }

@@ -1,4 +1,5 @@
-//! The rows of the table. Each row starts its own servers, lets the contenders take turns, and notes the figures.
+//! The rows of the table. Each row starts its own servers, lets the contenders take turns, and
+//! notes the figures.
 
 mod attendance;
 mod close;
@@ -29,17 +30,38 @@ pub(crate) struct Row {
 
 /// Every row, in the order in which they run.
 pub(crate) const ALL: &[Row] = &[
-    Row { name: closed_loop::NAME, what: "200 sockets, each sends its next heartbeat when the last is answered" },
-    Row { name: paced::NAME, what: "10,000 sockets in 10 lives, all fans, a heartbeat each 5 s" },
-    Row { name: memory::NAME, what: "18,000 idle sockets, joined, all fans" },
-    Row { name: connect::NAME, what: "10,000 sockets as fast as they come in, 64 at a time; Rollcall's also join" },
-    Row { name: joins::NAME, what: "6,000 sockets of one live join at 2,000/s; then one fan alone comes and goes" },
+    Row {
+        name: closed_loop::NAME,
+        what: "200 sockets, each sends its next heartbeat when the last is answered",
+    },
+    Row {
+        name: paced::NAME,
+        what: "10,000 sockets in 10 lives, all fans, a heartbeat each 5 s",
+    },
+    Row {
+        name: memory::NAME,
+        what: "18,000 idle sockets, joined, all fans",
+    },
+    Row {
+        name: connect::NAME,
+        what: "10,000 sockets as fast as they come in, 64 at a time; Rollcall's also join",
+    },
+    Row {
+        name: joins::NAME,
+        what: "6,000 sockets of one live join at 2,000/s; then one fan alone comes and goes",
+    },
     Row {
         name: sets::NAME,
         what: "10,000 viewers of one live, half fans, come at 2,000/s and go, with and without the users online",
     },
-    Row { name: close::NAME, what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed" },
-    Row { name: gateways::NAME, what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s" },
+    Row {
+        name: close::NAME,
+        what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed",
+    },
+    Row {
+        name: gateways::NAME,
+        what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s",
+    },
     Row {
         name: in_process::ONE,
         what: "--in-process viewers of one live without sockets, half fans, a heartbeat each 10 s",
@@ -53,7 +75,10 @@ pub(crate) const ALL: &[Row] = &[
         name: in_process::MANY_GATEWAYS,
         what: "--shared-lives lives with --shared-viewers fans on each of --gateways gateways, a heartbeat each 5 s",
     },
-    Row { name: last_seen::NAME, what: "Redis memory of 1,000,000 users: seen last in each form, online, in a live" },
+    Row {
+        name: last_seen::NAME,
+        what: "Redis memory of 1,000,000 users: seen last in each form, online, in a live",
+    },
     Row {
         name: friends::NAME,
         what: "friends online over HTTP: 1,000 followed, 1,000,000 users online; and their count",
@@ -62,7 +87,10 @@ pub(crate) const ALL: &[Row] = &[
         name: attendance::NAME,
         what: "who came to all, any, or one of seven lives of 100,000 fans, over HTTP, with sets and bitmaps",
     },
-    Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
+    Row {
+        name: scripts::NAME,
+        what: "Redis CPU of each script by its members, beside plain commands in a pipeline",
+    },
 ];
 
 pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {

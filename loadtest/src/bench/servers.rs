@@ -1,5 +1,5 @@
-//! The processes of the bench: redis-server, gateways, the bare and the naive server, each on a free port of its own.
-//! Whatever was started ends when it is dropped, and nothing else does.
+//! The processes of the bench: redis-server, gateways, the bare and the naive server, each on a
+//! free port of its own. Whatever was started ends when it is dropped, and nothing else does.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,9 @@ impl Server {
             }
             bail!("{} ended before it was ready", program.display())
         };
-        let addr = tokio::time::timeout(START, ready).await.context("a server that does not get ready")??;
+        let addr = tokio::time::timeout(START, ready)
+            .await
+            .context("a server that does not get ready")??;
         // Read on, or a server that prints more would wait for a reader.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let pid = child.id().context("a server that has ended")?;
@@ -88,23 +90,42 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()?
+            .port();
         let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .context("redis-server cannot be started: install Redis 7")?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let server = Server { pid: child.id().context("redis-server has ended")?, child, addr };
+        let server = Server {
+            pid: child.id().context("redis-server has ended")?,
+            child,
+            addr,
+        };
         let began = Instant::now();
         loop {
-            let client = Builder::from_config(Config::from_url(&format!("redis://{addr}"))?).build()?;
+            let client =
+                Builder::from_config(Config::from_url(&format!("redis://{addr}"))?).build()?;
             if client.init().await.is_ok() {
                 return Ok(Self { server, client });
             }
-            ensure!(began.elapsed() < START, "redis-server does not answer on {addr}");
+            ensure!(
+                began.elapsed() < START,
+                "redis-server does not answer on {addr}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -129,26 +150,51 @@ impl Redis {
     pub(crate) async fn followers_told(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         let length = CustomCommand::new_static("XLEN", ClusterHash::FirstKey, false);
-        while self.client.custom::<u64, _>(length.clone(), vec!["rollcall:fanout"]).await? > 0 {
-            ensure!(began.elapsed() < TOLD_WITHIN, "followers are still being told after {TOLD_WITHIN:?}");
+        while self
+            .client
+            .custom::<u64, _>(length.clone(), vec!["rollcall:fanout"])
+            .await?
+            > 0
+        {
+            ensure!(
+                began.elapsed() < TOLD_WITHIN,
+                "followers are still being told after {TOLD_WITHIN:?}"
+            );
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         Ok(())
     }
 
-    /// Users 0 to `count` follow the streamers of the lives they watch, written as a platform would.
+    /// Users 0 to `count` follow the streamers of the lives they watch, written as a platform
+    /// would.
     pub(crate) async fn follow(&self, count: usize, lives: usize) -> anyhow::Result<()> {
         let calls = (0..lives.min(count)).flat_map(|number| {
             let fans: Vec<usize> = (number..count).step_by(lives).collect();
-            let chunks: Vec<Vec<usize>> = fans.chunks(FOLLOWERS_PER_CALL).map(<[usize]>::to_vec).collect();
+            let chunks: Vec<Vec<usize>> = fans
+                .chunks(FOLLOWERS_PER_CALL)
+                .map(<[usize]>::to_vec)
+                .collect();
             chunks.into_iter().map(move |fans| (number, fans))
         });
         let client = &self.client;
         let write = |(number, fans): (usize, Vec<usize>)| async move {
-            let members: Vec<(f64, String)> = fans.into_iter().map(|fan| (1.0, user(fan))).collect();
-            client.zadd::<(), _, _>(format!("followers:{}", streamer(number)), None, None, false, false, members).await
+            let members: Vec<(f64, String)> =
+                fans.into_iter().map(|fan| (1.0, user(fan))).collect();
+            client
+                .zadd::<(), _, _>(
+                    format!("followers:{}", streamer(number)),
+                    None,
+                    None,
+                    false,
+                    false,
+                    members,
+                )
+                .await
         };
-        stream::iter(calls.map(write)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+        stream::iter(calls.map(write))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(())
     }
 }
@@ -191,9 +237,20 @@ impl Programs {
         if !flags.contains(&"--track-online") {
             flags.extend(["--track-online", "off"]);
         }
-        let Some(secret) = secret else { return Gateway::of(Server::start(&self.gateway, &flags).await?) };
-        let file = secret.to_str().context("the path of the secret is not UTF-8")?;
-        flags.extend(["--auth", "jwt", "--jwt-hs256-secret-file", file, "--http-rate", "0"]);
+        let Some(secret) = secret else {
+            return Gateway::of(Server::start(&self.gateway, &flags).await?);
+        };
+        let file = secret
+            .to_str()
+            .context("the path of the secret is not UTF-8")?;
+        flags.extend([
+            "--auth",
+            "jwt",
+            "--jwt-hs256-secret-file",
+            file,
+            "--http-rate",
+            "0",
+        ]);
         Gateway::of(Server::start(&self.gateway, &flags).await?)?.with_tokens_of(secret)
     }
 
@@ -202,7 +259,11 @@ impl Programs {
     }
 
     pub(crate) async fn naive(&self, redis: &Redis) -> anyhow::Result<Server> {
-        Server::start(&self.this, &["naive", "--redis", &redis.server.addr.to_string()]).await
+        Server::start(
+            &self.this,
+            &["naive", "--redis", &redis.server.addr.to_string()],
+        )
+        .await
     }
 }
 
@@ -217,20 +278,36 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// How a gateway of the bench is started.
     pub(crate) fn args(redis: &str) -> [&str; 8] {
-        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the
-        // question.
-        ["--listen", "127.0.0.1:0", "--log", "warn", "--handshake-rate", "0", "--redis", redis]
+        // The bound on handshakes guards a gateway against a crowd that comes back at once; here
+        // the crowd is the question.
+        [
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "warn",
+            "--handshake-rate",
+            "0",
+            "--redis",
+            redis,
+        ]
     }
 
     /// A gateway that runs.
     pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
         let http = http_client(Duration::from_secs(60))?;
-        Ok(Self { server, http, token: None })
+        Ok(Self {
+            server,
+            http,
+            token: None,
+        })
     }
 
     /// The same gateway, called with a service's token that is signed with this secret.
     pub(crate) fn with_tokens_of(self, secret: &Path) -> anyhow::Result<Self> {
-        Ok(Self { token: Some(token(secret, "bench", "service")?), ..self })
+        Ok(Self {
+            token: Some(token(secret, "bench", "service")?),
+            ..self
+        })
     }
 
     /// Opens lives 0 to `lives`.
@@ -240,9 +317,18 @@ impl Gateway {
             if let Some(slices) = slices {
                 body["slices"] = slices.into();
             }
-            self.call(Method::PUT, &format!("/v1/lives/{}", live(number)), Some(body)).await.map(drop)
+            self.call(
+                Method::PUT,
+                &format!("/v1/lives/{}", live(number)),
+                Some(body),
+            )
+            .await
+            .map(drop)
         };
-        stream::iter((0..lives).map(open)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+        stream::iter((0..lives).map(open))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(())
     }
 
@@ -252,14 +338,21 @@ impl Gateway {
         path: &str,
         body: Option<serde_json::Value>,
     ) -> anyhow::Result<String> {
-        let mut request = self.http.request(method.clone(), format!("http://{}{path}", self.server.addr));
+        let mut request = self
+            .http
+            .request(method.clone(), format!("http://{}{path}", self.server.addr));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
         if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
+            request = request
+                .header("content-type", "application/json")
+                .body(body.to_string());
         }
-        let answer = request.send().await.with_context(|| format!("{method} {path}"))?;
+        let answer = request
+            .send()
+            .await
+            .with_context(|| format!("{method} {path}"))?;
         let (status, text) = (answer.status(), answer.text().await?);
         ensure!(status.is_success(), "{method} {path}: {status}: {text}");
         Ok(text)
@@ -273,7 +366,14 @@ impl Gateway {
 }
 
 pub(crate) fn metric_in(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.split(' ').next()?.parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(' ')?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
+    })
 }
 
 #[cfg(test)]

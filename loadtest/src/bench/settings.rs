@@ -9,7 +9,8 @@ use super::servers::Programs;
 
 pub(crate) struct Bench {
     pub(crate) programs: Programs,
-    /// The secret of the heartbeat rows' tokens; `None`: they measure a gateway with `--auth off`, as all others do.
+    /// The secret of the heartbeat rows' tokens; `None`: they measure a gateway with `--auth off`,
+    /// as all others do.
     pub(crate) secret: Option<NamedTempFile>,
     pub(super) quick: bool,
     pub(crate) rounds: usize,
@@ -19,7 +20,8 @@ pub(crate) struct Bench {
     pub(crate) shared_viewers: usize,
     pub(crate) lives: usize,
     pub(crate) per_live: usize,
-    /// Whether the gateways of the small-lives row track who is online on the platform; all others do not.
+    /// Whether the gateways of the small-lives row track who is online on the platform; all others
+    /// do not.
     pub(crate) track_online: bool,
 }
 

@@ -1,5 +1,6 @@
-//! The audit after a fault, with the crowd at rest: it compares every set, every dashboard, every key and what every
-//! socket was told with the truth, and runs `rollcall audit`. A difference that is left at the deadline is drift.
+//! The audit after a fault, with the crowd at rest: it compares every set, every dashboard, every
+//! key and what every socket was told with the truth, and runs `rollcall audit`. A difference that
+//! is left at the deadline is drift.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -28,7 +29,8 @@ struct Fact {
     here: HashSet<User>,
 }
 
-/// Compares until all is right or the deadline is over. Returns how long that took, and records what is wrong then.
+/// Compares until all is right or the deadline is over. Returns how long that took, and records
+/// what is wrong then.
 pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::Result<Duration> {
     let began = Instant::now();
     loop {
@@ -36,7 +38,10 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
         let looked = Instant::now();
         let mut wrong = differences(testbed).await;
         if wrong.is_empty() {
-            wrong = testbed.audit_command.differences(&testbed.up_but(None)).await;
+            wrong = testbed
+                .audit_command
+                .differences(&testbed.up_but(None))
+                .await;
         }
         if wrong.is_empty() {
             return Ok(began.elapsed());
@@ -44,7 +49,9 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
         // A comparison that began earlier may have seen what has been corrected since.
         if looked >= deadline {
             let mut truth = testbed.state.truth();
-            wrong.into_iter().for_each(|broken| truth.findings.broke(broken));
+            wrong
+                .into_iter()
+                .for_each(|broken| truth.findings.broke(broken));
             return Ok(began.elapsed());
         }
         sleep(LOOK).await;
@@ -67,8 +74,12 @@ pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
 
 /// Viewers and fans of each open live that has dashboards, with the crowd at rest.
 pub(crate) fn counts(state: &RunState) -> Vec<(Live, [i64; 2])> {
-    let watched = facts(state).into_iter().filter(|fact| fact.live < state.busy);
-    watched.map(|fact| (fact.live, [fact.here.len() as i64, fact.fans.len() as i64])).collect()
+    let watched = facts(state)
+        .into_iter()
+        .filter(|fact| fact.live < state.busy);
+    watched
+        .map(|fact| (fact.live, [fact.here.len() as i64, fact.fans.len() as i64]))
+        .collect()
 }
 
 async fn differences(testbed: &Testbed) -> Vec<Broken> {
@@ -90,15 +101,26 @@ async fn differences(testbed: &Testbed) -> Vec<Broken> {
 
 fn facts(state: &RunState) -> Vec<Fact> {
     let truth = state.truth();
-    let open =
-        truth.lives.iter().enumerate().filter_map(|(live, live_truth)| Some((live, live_truth, live_truth.epoch?)));
+    let open = truth
+        .lives
+        .iter()
+        .enumerate()
+        .filter_map(|(live, live_truth)| Some((live, live_truth, live_truth.epoch?)));
     open.map(|(live, live_truth, epoch)| {
-        let held = || live_truth.expectations.iter().filter(|(_, expectation)| expectation.is_held());
+        let held = || {
+            live_truth
+                .expectations
+                .iter()
+                .filter(|(_, expectation)| expectation.is_held())
+        };
         Fact {
             live,
             epoch,
             slices: live_truth.slices,
-            fans: held().map(|(user, _)| *user).filter(|user| state.is_fan(*user, live)).collect(),
+            fans: held()
+                .map(|(user, _)| *user)
+                .filter(|user| state.is_fan(*user, live))
+                .collect(),
             here: held().map(|(user, _)| *user).collect(),
         }
     })
@@ -115,7 +137,9 @@ async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
         None => return,
     };
     compare(state, &snapshot.slices, &fact.fans, drift, wrong);
-    let drift = |detail: String| Broken::new(Promise::Drift, format!("all viewers: {detail}")).live(id.clone());
+    let drift = |detail: String| {
+        Broken::new(Promise::Drift, format!("all viewers: {detail}")).live(id.clone())
+    };
     let keys = keys::viewer_keys(&id, fact.slices);
     match members(testbed, &keys).await {
         Ok(slices) => compare(state, &slices, &fact.here, drift, wrong),
@@ -124,7 +148,10 @@ async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
 }
 
 async fn members(testbed: &Testbed, keys: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
-    join_all(keys.iter().map(|key| testbed.reader.members(key))).await.into_iter().collect()
+    join_all(keys.iter().map(|key| testbed.reader.members(key)))
+        .await
+        .into_iter()
+        .collect()
 }
 
 /// Compares the slices of a set with who must be in it.
@@ -135,16 +162,25 @@ fn compare(
     drift: impl Fn(String) -> Broken,
     wrong: &mut Vec<Broken>,
 ) {
-    let set: HashSet<User> = slices.iter().flatten().filter_map(|user| state.user(user)).collect();
+    let set: HashSet<User> = slices
+        .iter()
+        .flatten()
+        .filter_map(|user| state.user(user))
+        .collect();
     let listed: usize = slices.iter().map(Vec::len).sum();
     if listed != set.len() {
-        wrong.push(drift(format!("{listed} members in its slices, {} of them different users", set.len())));
+        wrong.push(drift(format!(
+            "{listed} members in its slices, {} of them different users",
+            set.len()
+        )));
     }
     for user in set.difference(right) {
-        wrong.push(drift("in the set at rest, and not there".to_owned()).user(state.user_id(*user)));
+        wrong
+            .push(drift("in the set at rest, and not there".to_owned()).user(state.user_id(*user)));
     }
     for user in right.difference(&set) {
-        wrong.push(drift("there at rest, and not in the set".to_owned()).user(state.user_id(*user)));
+        wrong
+            .push(drift("there at rest, and not in the set".to_owned()).user(state.user_id(*user)));
     }
 }
 
@@ -160,12 +196,21 @@ async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 
 fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let (fans, viewers) = (fact.fans.len() as i64, fact.here.len() as i64);
-    let right = Counts { epoch: fact.epoch, viewers, fans, quality: Quality::Exact };
+    let right = Counts {
+        epoch: fact.epoch,
+        viewers,
+        fans,
+        quality: Quality::Exact,
+    };
     for gateway in testbed.state.gateways_up() {
         let shown = testbed.dashboards.of(fact.live, gateway);
         if shown != Some(right) {
             let detail = format!("a dashboard shows {shown:?} instead of {right:?}");
-            wrong.push(Broken::new(Promise::Drift, detail).live(testbed.state.live_id(fact.live)).gateway(gateway));
+            wrong.push(
+                Broken::new(Promise::Drift, detail)
+                    .live(testbed.state.live_id(fact.live))
+                    .gateway(gateway),
+            );
         }
     }
 }
@@ -175,10 +220,17 @@ async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let (state, id) = (&testbed.state, testbed.state.live_id(fact.live));
     let right = (fact.here.len() as i64, fact.fans.len() as i64);
     for gateway in state.gateways_up() {
-        let told = testbed.backend.figures(state.endpoints[gateway].target.address, &id).await;
+        let told = testbed
+            .backend
+            .figures(state.endpoints[gateway].target.address, &id)
+            .await;
         if !matches!(told, Ok(told) if told == right) {
             let detail = format!("is told as {told:?} instead of {right:?} (viewers, fans)");
-            wrong.push(Broken::new(Promise::Drift, detail).live(id.clone()).gateway(gateway));
+            wrong.push(
+                Broken::new(Promise::Drift, detail)
+                    .live(id.clone())
+                    .gateway(gateway),
+            );
         }
     }
 }
@@ -190,7 +242,13 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
     let lives: Vec<(String, Option<u32>)> = {
         let truth = state.truth();
         let each = truth.lives.iter().enumerate();
-        each.map(|(live, live_truth)| (state.live_id(live), live_truth.epoch.map(|_| live_truth.slices))).collect()
+        each.map(|(live, live_truth)| {
+            (
+                state.live_id(live),
+                live_truth.epoch.map(|_| live_truth.slices),
+            )
+        })
+        .collect()
     };
     let mut held = std::collections::BTreeMap::<(&str, &str), usize>::new();
     for key in &found {

@@ -1,5 +1,5 @@
-//! The platform's backend: opens and closes lives over the HTTP API, and tries gateway after gateway until one has done
-//! it.
+//! The platform's backend: opens and closes lives over the HTTP API, and tries gateway after
+//! gateway until one has done it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,14 +27,29 @@ pub(crate) struct Opened {
 
 impl Backend {
     pub(crate) fn new() -> anyhow::Result<Self> {
-        Ok(Self { client: http_client(CALL)? })
+        Ok(Self {
+            client: http_client(CALL)?,
+        })
     }
 
     /// Opens a live, asking the gateways in turn. The body says how.
-    pub(crate) async fn open(&self, at: &[SocketAddr], live: &str, body: &Value) -> anyhow::Result<Opened> {
+    pub(crate) async fn open(
+        &self,
+        at: &[SocketAddr],
+        live: &str,
+        body: &Value,
+    ) -> anyhow::Result<Opened> {
         let (_, answer) = self.retry(at, &Method::PUT, live, Some(body)).await?;
-        let number = |field: &str| answer[field].as_u64().and_then(|n| u32::try_from(n).ok()).context("an opened live");
-        Ok(Opened { epoch: number("epoch")?, slices: number("slices")? })
+        let number = |field: &str| {
+            answer[field]
+                .as_u64()
+                .and_then(|n| u32::try_from(n).ok())
+                .context("an opened live")
+        };
+        Ok(Opened {
+            epoch: number("epoch")?,
+            slices: number("slices")?,
+        })
     }
 
     /// Closes a live.
@@ -51,7 +66,12 @@ impl Backend {
 
     /// Viewers and fans of a live, as one gateway tells them. Asked once.
     pub(crate) async fn figures(&self, at: SocketAddr, live: &str) -> anyhow::Result<(i64, i64)> {
-        let answer = self.client.get(format!("http://{at}/v1/lives/{live}")).send().await?.error_for_status()?;
+        let answer = self
+            .client
+            .get(format!("http://{at}/v1/lives/{live}"))
+            .send()
+            .await?
+            .error_for_status()?;
         let answer: Value = serde_json::from_str(&answer.text().await?)?;
         let number = |field: &str| answer[field].as_i64().context("a figure");
         Ok((number("viewers")?, number("fans")?))
@@ -59,9 +79,17 @@ impl Backend {
 
     /// What a gateway calls itself now. Asked once.
     pub(crate) async fn gateway_id(&self, at: SocketAddr) -> anyhow::Result<String> {
-        let answer = self.client.get(format!("http://{at}/healthz")).send().await?.error_for_status()?;
+        let answer = self
+            .client
+            .get(format!("http://{at}/healthz"))
+            .send()
+            .await?
+            .error_for_status()?;
         let answer: Value = serde_json::from_str(&answer.text().await?)?;
-        Ok(answer["gateway_id"].as_str().context("the id of a gateway")?.to_owned())
+        Ok(answer["gateway_id"]
+            .as_str()
+            .context("the id of a gateway")?
+            .to_owned())
     }
 
     async fn retry(
@@ -78,7 +106,9 @@ impl Backend {
                 break;
             }
             if let Some(address) = at.get(turn % at.len().max(1)) {
-                let mut request = self.client.request(method.clone(), format!("http://{address}/v1/lives/{live}"));
+                let mut request = self
+                    .client
+                    .request(method.clone(), format!("http://{address}/v1/lives/{live}"));
                 if let Some(body) = body {
                     request = request.json(body);
                 }

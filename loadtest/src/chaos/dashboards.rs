@@ -1,5 +1,5 @@
-//! A dashboard for each live on each gateway, open during the whole run. Each message is checked against what a
-//! dashboard must never show; an audit compares the last one with the truth.
+//! A dashboard for each live on each gateway, open during the whole run. Each message is checked
+//! against what a dashboard must never show; an audit compares the last one with the truth.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,17 +36,32 @@ impl Dashboards {
     /// Not a single one.
     pub(crate) fn none(state: &RunState) -> Self {
         let (lives, gateways) = (state.busy, state.endpoints.len());
-        let shown = Shown { now: vec![vec![None; gateways]; lives], held: vec![None; lives] };
-        Self { shown: Arc::new(Mutex::new(shown)), tasks: JoinSet::new() }
+        let shown = Shown {
+            now: vec![vec![None; gateways]; lives],
+            held: vec![None; lives],
+        };
+        Self {
+            shown: Arc::new(Mutex::new(shown)),
+            tasks: JoinSet::new(),
+        }
     }
 
     pub(crate) fn open(state: &Arc<RunState>) -> Self {
-        // A dashboard makes its gateway hold the live, and a quiet live must be held by one gateway only.
+        // A dashboard makes its gateway hold the live, and a quiet live must be held by one gateway
+        // only.
         let lives = state.busy;
         let mut all = Self::none(state);
         for live in 0..lives {
             for gateway in 0..state.endpoints.len() {
-                all.tasks.spawn(Watcher { state: state.clone(), live, gateway, shown: all.shown.clone() }.run());
+                all.tasks.spawn(
+                    Watcher {
+                        state: state.clone(),
+                        live,
+                        gateway,
+                        shown: all.shown.clone(),
+                    }
+                    .run(),
+                );
             }
         }
         all
@@ -72,7 +87,9 @@ impl Dashboards {
     /// Lives whose dashboard on that gateway calls its figures exact.
     pub(crate) fn exact_on(&self, gateway: usize) -> Vec<Live> {
         let shown = &lock(&self.shown).now;
-        let exact = |live: &Live| shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact);
+        let exact = |live: &Live| {
+            shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact)
+        };
         (0..shown.len()).filter(exact).collect()
     }
 }
@@ -105,7 +122,11 @@ impl Watcher {
         // A socket may end just before the run state knows of the kill.
         if !self.state.may_lose(place) {
             let broken = Broken::new(Promise::SocketLost, format!("a dashboard's: {why}"));
-            self.state.broke(broken.live(self.state.live_id(self.live)).gateway(self.gateway));
+            self.state.broke(
+                broken
+                    .live(self.state.live_id(self.live))
+                    .gateway(self.gateway),
+            );
         }
     }
 
@@ -145,7 +166,10 @@ impl Watcher {
     fn check(&self, now: Counts) {
         let (before, held) = {
             let mut shown = lock(&self.shown);
-            (shown.now[self.live][self.gateway].replace(now), shown.held[self.live])
+            (
+                shown.now[self.live][self.gateway].replace(now),
+                shown.held[self.live],
+            )
         };
         self.state.truth().findings.shown += 1;
         let wrong = if now.viewers < 0 || now.fans < 0 {
@@ -157,15 +181,23 @@ impl Watcher {
         } else {
             return;
         };
-        let broken = Broken::new(Promise::Dashboard, format!("{wrong}: {now:?} after {before:?}"));
-        self.state.broke(broken.live(self.state.live_id(self.live)).gateway(self.gateway));
+        let broken = Broken::new(
+            Promise::Dashboard,
+            format!("{wrong}: {now:?} after {before:?}"),
+        );
+        self.state.broke(
+            broken
+                .live(self.state.live_id(self.live))
+                .gateway(self.gateway),
+        );
     }
 }
 
 /// Whether more than a few were there and all are gone at once.
 fn emptied(before: Option<Counts>, now: Counts) -> bool {
     before.is_some_and(|before| {
-        before.epoch == now.epoch && ((before.fans > 3 && now.fans == 0) || (before.viewers > 3 && now.viewers == 0))
+        before.epoch == now.epoch
+            && ((before.fans > 3 && now.fans == 0) || (before.viewers > 3 && now.viewers == 0))
     })
 }
 
@@ -179,7 +211,12 @@ mod tests {
 
     #[test]
     fn only_a_fall_to_zero_within_an_epoch_is_an_emptying() {
-        let shown = |epoch, fans| Counts { epoch, viewers: 10, fans, quality: Quality::Stale };
+        let shown = |epoch, fans| Counts {
+            epoch,
+            viewers: 10,
+            fans,
+            quality: Quality::Stale,
+        };
         assert!(emptied(Some(shown(1, 9)), shown(1, 0)));
         assert!(!emptied(Some(shown(1, 9)), shown(2, 0)));
         assert!(!emptied(Some(shown(1, 2)), shown(1, 0)));

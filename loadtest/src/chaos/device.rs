@@ -1,5 +1,5 @@
-//! One device of a person: a socket that obeys the person's orders and sends heartbeats. It records in the run state
-//! what it asked, what the gateway answered, and how the socket ended.
+//! One device of a person: a socket that obeys the person's orders and sends heartbeats. It records
+//! in the run state what it asked, what the gateway answered, and how the socket ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +100,11 @@ impl Device {
         let mut asked = None;
         if let Some(live) = self.by_url {
             query.push_str(&format!("&live_id={}", self.state.live_id(live)));
-            asked = Some(Asked { id: 0, live, epoch: self.state.epoch(live) });
+            asked = Some(Asked {
+                id: 0,
+                live,
+                epoch: self.state.epoch(live),
+            });
             self.state.joining(self.user, live, self.place);
         }
         let target = &self.state.endpoints[self.place.gateway].target;
@@ -127,7 +131,8 @@ impl Device {
             Err(Failure { retry_after, .. }) => {
                 // The request may have arrived, and a frozen gateway may read it later.
                 if let Some(asked) = asked {
-                    self.state.left(self.user, asked.live, self.place, How::Unanswered);
+                    self.state
+                        .left(self.user, asked.live, self.place, How::Unanswered);
                 }
                 End::Refused(retry_after)
             }
@@ -192,42 +197,63 @@ impl Connection<'_> {
     }
 
     async fn join(&mut self, live: Live) {
-        let Device { state, user, place, .. } = &*self.device;
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
         if let Some(before) = self.live.filter(|before| *before != live) {
             state.leaving(*user, before, *place);
         }
         state.joining(*user, live, *place);
         self.id += 1;
-        self.asked = Some(Asked { id: self.id, live, epoch: state.epoch(live) });
-        let text = format!(r#"{{"type":"join","live_id":"{}","id":{}}}"#, state.live_id(live), self.id);
+        self.asked = Some(Asked {
+            id: self.id,
+            live,
+            epoch: state.epoch(live),
+        });
+        let text = format!(
+            r#"{{"type":"join","live_id":"{}","id":{}}}"#,
+            state.live_id(live),
+            self.id
+        );
         self.send(text).await;
     }
 
     async fn leave(&mut self) {
-        let Device { state, user, place, .. } = &*self.device;
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
         if let Some(live) = self.live {
             state.leaving(*user, live, *place);
         }
         self.id += 1;
         self.leaving = Some(self.id);
-        self.send(format!(r#"{{"type":"leave","id":{}}}"#, self.id)).await;
+        self.send(format!(r#"{{"type":"leave","id":{}}}"#, self.id))
+            .await;
     }
 
     /// The device is in no live any more.
     fn out(&mut self, how: How) {
-        let Device { state, user, place, .. } = &*self.device;
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
         let asked = self.asked.take().map(|asked| asked.live);
         if let Some(live) = self.live.take().filter(|live| asked != Some(*live)) {
             state.left(*user, live, *place, how);
         }
         if let Some(live) = asked {
-            let how = if how == How::Vanished { How::Unanswered } else { how };
+            let how = if how == How::Vanished {
+                How::Unanswered
+            } else {
+                how
+            };
             state.left(*user, live, *place, how);
         }
     }
 
     async fn received(&mut self, text: &str) {
-        let Ok(message) = client::parse(text) else { return };
+        let Ok(message) = client::parse(text) else {
+            return;
+        };
         match &*message.kind {
             "heartbeat_ack" => self.unanswered_since = None,
             "joined" => self.is_in().await,
@@ -240,7 +266,9 @@ impl Connection<'_> {
             // The live closed before the leave arrived.
             "error" if message.id.is_some() && message.id == self.leaving => self.is_out().await,
             // The answer to a heartbeat in no live.
-            "error" if message.code.as_deref() == Some("not_joined") => self.unanswered_since = None,
+            "error" if message.code.as_deref() == Some("not_joined") => {
+                self.unanswered_since = None
+            }
             "error" => self.refused(message.id).await,
             _ => {}
         }
@@ -253,34 +281,70 @@ impl Connection<'_> {
     }
 
     async fn is_in(&mut self) {
-        let Some(asked) = self.asked.take() else { return };
-        let Device { state, user, place, .. } = &*self.device;
-        if let Some(before) = self.live.replace(asked.live).filter(|before| *before != asked.live) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
+        if let Some(before) = self
+            .live
+            .replace(asked.live)
+            .filter(|before| *before != asked.live)
+        {
             state.left(*user, before, *place, How::Left);
         }
         let current = state.joined(*user, asked.live, *place, asked.epoch);
-        self.device.say(if current { DeviceEvent::Joined(asked.live) } else { DeviceEvent::Again }).await;
+        self.device
+            .say(if current {
+                DeviceEvent::Joined(asked.live)
+            } else {
+                DeviceEvent::Again
+            })
+            .await;
     }
 
     async fn is_over(&mut self, message: &ServerMessage<'_>) {
-        let Device { state, user, place, .. } = &*self.device;
-        let Some(live) = self.live.filter(|live| message.live_id.as_deref() == Some(&*state.live_id(*live))) else {
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
+        let Some(live) = self
+            .live
+            .filter(|live| message.live_id.as_deref() == Some(&*state.live_id(*live)))
+        else {
             return;
         };
         self.live = None;
-        let believed = state.truth().believes.get(place).map(|(_, _, epoch)| *epoch);
+        let believed = state
+            .truth()
+            .believes
+            .get(place)
+            .map(|(_, _, epoch)| *epoch);
         if believed.is_some() && believed == state.epoch(live) && state.is_sound(place.gateway) {
             let broken = Broken::new(Promise::CloseUntold, "told that an open live closed");
-            state.broke(broken.user(state.user_id(*user)).live(state.live_id(live)).gateway(place.gateway));
+            state.broke(
+                broken
+                    .user(state.user_id(*user))
+                    .live(state.live_id(live))
+                    .gateway(place.gateway),
+            );
         }
         state.left(*user, live, *place, How::Closed);
         self.device.say(DeviceEvent::Closed).await;
     }
 
-    /// After a failed join nobody knows whether the old seat is still taken: the device leaves that, too.
+    /// After a failed join nobody knows whether the old seat is still taken: the device leaves
+    /// that, too.
     async fn refused(&mut self, id: Option<u64>) {
-        let Some(asked) = self.asked.take_if(|asked| id.is_none_or(|id| id == asked.id)) else { return };
-        let Device { state, user, place, .. } = &*self.device;
+        let Some(asked) = self
+            .asked
+            .take_if(|asked| id.is_none_or(|id| id == asked.id))
+        else {
+            return;
+        };
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
         if self.live != Some(asked.live) {
             state.left(*user, asked.live, *place, How::Left);
         }
@@ -291,7 +355,9 @@ impl Connection<'_> {
     }
 
     fn lost(&mut self, failure: &Failure) -> End {
-        let Device { state, user, place, .. } = &*self.device;
+        let Device {
+            state, user, place, ..
+        } = &*self.device;
         let (user, place) = (*user, *place);
         if state.may_lose(place) {
             state.truth().findings.sockets_cut += 1;
@@ -299,7 +365,11 @@ impl Connection<'_> {
             let broken = Broken::new(Promise::SocketLost, &*failure.kind);
             state.broke(broken.user(state.user_id(user)).gateway(place.gateway));
         }
-        self.out(if failure.code == Some(SERVICE_RESTART) { How::Moved } else { How::Vanished });
+        self.out(if failure.code == Some(SERVICE_RESTART) {
+            How::Moved
+        } else {
+            How::Vanished
+        });
         End::Lost
     }
 
@@ -317,7 +387,11 @@ impl Connection<'_> {
     }
 
     async fn close(mut self) -> End {
-        let how = if self.device.state.may_lose(self.device.place) { How::Moved } else { How::Left };
+        let how = if self.device.state.may_lose(self.device.place) {
+            How::Moved
+        } else {
+            How::Left
+        };
         // Bounded: a frozen gateway answers nothing.
         let _ = timeout(CONNECT_WITHIN, client::send_close(&mut self.socket)).await;
         self.out(how);

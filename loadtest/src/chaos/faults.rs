@@ -34,13 +34,15 @@ pub(crate) const GATEWAYS: usize = 3;
 pub(crate) enum Kind {
     /// kill -9 of a gateway, which is started again
     Kill,
-    /// kill -9 of every gateway; one is started anew, the others later; a live of a streamer who is gone closes in time
+    /// kill -9 of every gateway; one is started anew, the others later; a live of a streamer who is
+    /// gone closes in time
     KillAll,
     /// SIGSTOP of a gateway for longer than a lease, then SIGCONT
     Freeze,
     /// The same, and meanwhile a live closes, and another one closes and opens again
     FreezeClose,
-    /// The same for three leases; a minute after it nothing in Redis names the gateway as it was called before
+    /// The same for three leases; a minute after it nothing in Redis names the gateway as it was
+    /// called before
     FreezeLong,
     /// SIGTERM of a gateway, which is started again
     Drain,
@@ -52,11 +54,13 @@ pub(crate) enum Kind {
     LinkMute,
     /// Its connections pass nothing ever again; new ones are well
     LinkStrand,
-    /// A gateway cannot publish for a while: Redis takes its messages, and no other gateway hears them
+    /// A gateway cannot publish for a while: Redis takes its messages, and no other gateway hears
+    /// them
     Mute,
     /// It delays everything by 50 to 300 ms
     LinkSlow,
-    /// It holds calls back while a live closes, and another closes and opens again; then delivers them
+    /// It holds calls back while a live closes, and another closes and opens again; then delivers
+    /// them
     LateApply,
     /// SIGSTOP of Redis, then SIGCONT
     RedisFreeze,
@@ -64,10 +68,11 @@ pub(crate) enum Kind {
     RedisKill,
     /// FLUSHALL, save the follow graph
     Flushall,
-    /// Another program removes, adds, deletes, renames, overwrites and restores what belongs to the gateways, in lives
-    /// and among the users online
+    /// Another program removes, adds, deletes, renames, overwrites and restores what belongs to the
+    /// gateways, in lives and among the users online
     ForeignWrite,
-    /// Redis, or a master of a cluster, is killed and returns with older data, from before a gateway was replaced
+    /// Redis, or a master of a cluster, is killed and returns with older data, from before a
+    /// gateway was replaced
     SnapshotReturn,
     /// CLIENT KILL TYPE pubsub
     KillPubsub,
@@ -75,10 +80,11 @@ pub(crate) enum Kind {
     KillNormal,
     /// Redis is full and refuses every write
     RedisFull,
-    /// The wall clock of Redis steps by 60 s: ahead, back, behind, back; nobody is ever wrong because of it
+    /// The wall clock of Redis steps by 60 s: ahead, back, behind, back; nobody is ever wrong
+    /// because of it
     ClockStep,
-    /// The server behind the name becomes a replica, and the name leads to another, old connections stay; then back
-    /// again
+    /// The server behind the name becomes a replica, and the name leads to another, old connections
+    /// stay; then back again
     ReplicaSwitch,
     /// A third of the crowd vanishes at once
     Vanish,
@@ -113,13 +119,18 @@ pub(crate) struct Planned {
 }
 
 impl Kind {
-    /// Whether the fault needs a cluster (true) or one server behind links (false); `None` if either will do.
+    /// Whether the fault needs a cluster (true) or one server behind links (false); `None` if
+    /// either will do.
     fn cluster(self) -> Option<bool> {
         match self {
             Self::MasterKill | Self::MasterFreeze | Self::MasterLost | Self::SlotMove => Some(true),
             Self::Kill | Self::KillAll | Self::Drain => None,
             Self::Freeze | Self::FreezeClose | Self::FreezeLong => None,
-            Self::Vanish | Self::Storm | Self::CloseReopen | Self::KillPubsub | Self::KillNormal => None,
+            Self::Vanish
+            | Self::Storm
+            | Self::CloseReopen
+            | Self::KillPubsub
+            | Self::KillNormal => None,
             Self::ForeignWrite | Self::SnapshotReturn => None,
             _ => Some(false),
         }
@@ -128,18 +139,25 @@ impl Kind {
     /// All kinds that can run with, or without, a cluster.
     pub(crate) fn all(cluster: bool) -> Vec<Self> {
         let fits = |kind: &&Self| kind.cluster().is_none_or(|needs| needs == cluster);
-        Self::value_variants().iter().filter(fits).copied().collect()
+        Self::value_variants()
+            .iter()
+            .filter(fits)
+            .copied()
+            .collect()
     }
 
     /// The name on the command line.
     pub(crate) fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// The line of `--list`.
     pub(crate) fn help(self) -> String {
         let value = self.to_possible_value();
-        value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+        value
+            .and_then(|value| value.get_help().map(ToString::to_string))
+            .unwrap_or_default()
     }
 
     fn hold(self, timing: &Timing, at: f64) -> Duration {
@@ -161,7 +179,8 @@ impl Kind {
             Self::LinkSlow => timing.leases(0.4, 1.0, at),
             Self::RedisFreeze => timing.leases(0.2, 1.3, at),
             Self::RedisKill => timing.leases(0.0, 0.6, at),
-            // People come and go until the bound is over, so that joins and leaves may hide what is wrong.
+            // People come and go until the bound is over, so that joins and leaves may hide what is
+            // wrong.
             Self::ForeignWrite => timing.repaired(),
             Self::SnapshotReturn => timing.leases(0.0, 0.3, at),
             Self::RedisFull => timing.leases(0.2, 1.0, at),
@@ -175,7 +194,8 @@ impl Kind {
     }
 }
 
-/// The endless sequence of a seed: every kind once in random order, then every kind again in another order.
+/// The endless sequence of a seed: every kind once in random order, then every kind again in
+/// another order.
 pub(crate) struct Sequence {
     rng: StdRng,
     kinds: Vec<Kind>,
@@ -187,8 +207,21 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    pub(crate) fn new(seed: u64, kinds: Vec<Kind>, timing: Timing, lives: usize, crowded: bool) -> Self {
-        Self { rng: StdRng::seed_from_u64(seed), kinds, bag: Vec::new(), timing, lives, crowded }
+    pub(crate) fn new(
+        seed: u64,
+        kinds: Vec<Kind>,
+        timing: Timing,
+        lives: usize,
+        crowded: bool,
+    ) -> Self {
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            kinds,
+            bag: Vec::new(),
+            timing,
+            lives,
+            crowded,
+        }
     }
 }
 
@@ -216,23 +249,54 @@ impl Iterator for Sequence {
 
 impl Planned {
     pub(crate) fn build(&self) -> Box<dyn Fault> {
-        let Self { victim, hold, lives, chance, .. } = *self;
+        let Self {
+            victim,
+            hold,
+            lives,
+            chance,
+            ..
+        } = *self;
         match self.kind {
             Kind::Kill => Box::new(gateways::Kill::of(victim)),
             Kind::KillAll => Box::new(gateways::KillAll::but(victim)),
-            Kind::Freeze => Box::new(freeze::Freeze { victim, hold, closes: None }),
-            Kind::FreezeClose => Box::new(freeze::Freeze { victim, hold, closes: Some(lives) }),
+            Kind::Freeze => Box::new(freeze::Freeze {
+                victim,
+                hold,
+                closes: None,
+            }),
+            Kind::FreezeClose => Box::new(freeze::Freeze {
+                victim,
+                hold,
+                closes: Some(lives),
+            }),
             Kind::FreezeLong => Box::new(freeze::Long::of(victim, hold)),
             Kind::Drain => Box::new(gateways::Drain::of(victim)),
-            Kind::LinkCut => Box::new(links::Broken { victim, hold, how: links::How::Cut }),
-            Kind::LinkStall => Box::new(links::Broken { victim, hold, how: links::How::Stalled }),
-            Kind::LinkMute => Box::new(links::Broken { victim, hold, how: links::How::Mute }),
+            Kind::LinkCut => Box::new(links::Broken {
+                victim,
+                hold,
+                how: links::How::Cut,
+            }),
+            Kind::LinkStall => Box::new(links::Broken {
+                victim,
+                hold,
+                how: links::How::Stalled,
+            }),
+            Kind::LinkMute => Box::new(links::Broken {
+                victim,
+                hold,
+                how: links::How::Mute,
+            }),
             Kind::LinkStrand => Box::new(links::Stranded { victim }),
             Kind::Mute => Box::new(links::Swallowing { victim }),
-            Kind::LinkSlow => {
-                Box::new(links::Slow { victim, delay: Duration::from_millis(50 + (250.0 * chance) as u64) })
-            }
-            Kind::LateApply => Box::new(links::LateApply { victim, hold, lives }),
+            Kind::LinkSlow => Box::new(links::Slow {
+                victim,
+                delay: Duration::from_millis(50 + (250.0 * chance) as u64),
+            }),
+            Kind::LateApply => Box::new(links::LateApply {
+                victim,
+                hold,
+                lives,
+            }),
             Kind::RedisFreeze => Box::new(redis::Frozen { hold }),
             Kind::RedisKill => Box::new(redis::Killed),
             Kind::Flushall => Box::new(redis::Flushed),
@@ -246,11 +310,21 @@ impl Planned {
             Kind::Vanish => Box::new(crowd::Vanish::of(chance)),
             Kind::Storm => Box::new(crowd::Storm::on(victim)),
             Kind::CloseReopen => Box::new(lives::CloseReopen { lives, chance }),
-            Kind::CloseCut => Box::new(lives::CloseCut { live: lives[0], hold }),
+            Kind::CloseCut => Box::new(lives::CloseCut {
+                live: lives[0],
+                hold,
+            }),
             Kind::MasterKill => Box::new(cluster::MasterKill::new(chance)),
-            Kind::MasterFreeze => Box::new(cluster::Lone { how: cluster::How::Frozen }),
-            Kind::MasterLost => Box::new(cluster::Lone { how: cluster::How::Killed }),
-            Kind::SlotMove => Box::new(cluster::SlotMove { live: lives[0], chance }),
+            Kind::MasterFreeze => Box::new(cluster::Lone {
+                how: cluster::How::Frozen,
+            }),
+            Kind::MasterLost => Box::new(cluster::Lone {
+                how: cluster::How::Killed,
+            }),
+            Kind::SlotMove => Box::new(cluster::SlotMove {
+                live: lives[0],
+                chance,
+            }),
         }
     }
 }
@@ -260,7 +334,9 @@ mod tests {
     use super::*;
 
     fn first(seed: u64, steps: usize) -> Vec<Planned> {
-        Sequence::new(seed, Kind::all(false), Timing::NORMAL, 6, false).take(steps).collect()
+        Sequence::new(seed, Kind::all(false), Timing::NORMAL, 6, false)
+            .take(steps)
+            .collect()
     }
 
     #[test]
@@ -272,7 +348,10 @@ mod tests {
     #[test]
     fn every_kind_comes_once_before_any_comes_twice() {
         let kinds = Kind::all(false);
-        let mut round: Vec<Kind> = first(3, kinds.len()).iter().map(|planned| planned.kind).collect();
+        let mut round: Vec<Kind> = first(3, kinds.len())
+            .iter()
+            .map(|planned| planned.kind)
+            .collect();
         round.sort_unstable();
         let mut all = kinds;
         all.sort_unstable();
@@ -283,10 +362,15 @@ mod tests {
     fn lives_differ_and_gateways_exist() {
         for planned in first(1, 500) {
             assert!(planned.victim < GATEWAYS);
-            assert!(planned.lives[0] != planned.lives[1] && planned.lives.iter().all(|live| *live < 6));
+            assert!(
+                planned.lives[0] != planned.lives[1] && planned.lives.iter().all(|live| *live < 6)
+            );
         }
         let one = Sequence::new(1, Kind::all(false), Timing::NORMAL, 1, true).take(50);
-        assert!(one.into_iter().all(|planned| planned.lives == [0, 0] && planned.victim == 0));
+        assert!(
+            one.into_iter()
+                .all(|planned| planned.lives == [0, 0] && planned.victim == 0)
+        );
     }
 
     #[test]
@@ -295,6 +379,10 @@ mod tests {
         assert!(single.contains(&Kind::LinkCut) && !cluster.contains(&Kind::LinkCut));
         assert!(cluster.contains(&Kind::SlotMove) && !single.contains(&Kind::SlotMove));
         assert!(single.contains(&Kind::Kill) && cluster.contains(&Kind::Kill));
-        assert!(Kind::value_variants().iter().all(|kind| !kind.help().is_empty()));
+        assert!(
+            Kind::value_variants()
+                .iter()
+                .all(|kind| !kind.help().is_empty())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a run found, step by step: broken promises, lost sockets, and how long each wrong member took to be right.
+//! What a run found, step by step: broken promises, lost sockets, and how long each wrong member
+//! took to be right.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -50,19 +51,34 @@ pub(crate) struct Broken {
 
 impl Broken {
     pub(crate) fn new(promise: Promise, detail: impl Into<String>) -> Self {
-        Self { promise, user: None, live: None, gateway: None, detail: detail.into() }
+        Self {
+            promise,
+            user: None,
+            live: None,
+            gateway: None,
+            detail: detail.into(),
+        }
     }
 
     pub(crate) fn user(self, user: String) -> Self {
-        Self { user: Some(user), ..self }
+        Self {
+            user: Some(user),
+            ..self
+        }
     }
 
     pub(crate) fn live(self, live: String) -> Self {
-        Self { live: Some(live), ..self }
+        Self {
+            live: Some(live),
+            ..self
+        }
     }
 
     pub(crate) fn gateway(self, gateway: usize) -> Self {
-        Self { gateway: Some(gateway), ..self }
+        Self {
+            gateway: Some(gateway),
+            ..self
+        }
     }
 }
 
@@ -95,7 +111,10 @@ impl Findings {
 
     /// The times from a mark to each correction after it.
     pub(crate) fn since(&self, mark: Instant) -> Vec<Duration> {
-        self.corrected.iter().filter_map(|at| at.checked_duration_since(mark)).collect()
+        self.corrected
+            .iter()
+            .filter_map(|at| at.checked_duration_since(mark))
+            .collect()
     }
 }
 
@@ -117,7 +136,12 @@ impl Spread {
             let rank = (share * ms.len() as f64).ceil() as usize;
             ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
         };
-        Self { count: ms.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+        Self {
+            count: ms.len(),
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            max_ms: at(1.0),
+        }
     }
 }
 
@@ -128,8 +152,24 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_nearest_rank() {
         let times: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
-        assert_eq!(Spread::of(&times), Spread { count: 200, p50_ms: 100, p99_ms: 198, max_ms: 200 });
-        assert_eq!(Spread::of(&times[..1]), Spread { count: 1, p50_ms: 200, p99_ms: 200, max_ms: 200 });
+        assert_eq!(
+            Spread::of(&times),
+            Spread {
+                count: 200,
+                p50_ms: 100,
+                p99_ms: 198,
+                max_ms: 200
+            }
+        );
+        assert_eq!(
+            Spread::of(&times[..1]),
+            Spread {
+                count: 1,
+                p50_ms: 200,
+                p99_ms: 200,
+                max_ms: 200
+            }
+        );
         assert_eq!(Spread::of(&[]), Spread::default());
     }
 
@@ -137,7 +177,10 @@ mod tests {
     fn corrections_before_the_mark_do_not_count() {
         let t = Instant::now();
         let second = Duration::from_secs(1);
-        let findings = Findings { corrected: vec![t, t + second, t + 3 * second], ..Findings::default() };
+        let findings = Findings {
+            corrected: vec![t, t + second, t + 3 * second],
+            ..Findings::default()
+        };
         assert_eq!(findings.since(t + second), [Duration::ZERO, 2 * second]);
     }
 }

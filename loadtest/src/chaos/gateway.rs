@@ -1,5 +1,5 @@
-//! One gateway process of a run: started on a port that it keeps, killed, frozen, or asked to end. It is signalled by
-//! its own process id only, and ends with the run.
+//! One gateway process of a run: started on a port that it keeps, killed, frozen, or asked to end.
+//! It is signalled by its own process id only, and ends with the run.
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
@@ -32,27 +32,58 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn new(config: GatewayConfig) -> Self {
-        Self { config, child: None, frozen: false }
+        Self {
+            config,
+            child: None,
+            frozen: false,
+        }
     }
 
     /// Starts it and waits for the line that says that it listens.
     pub(crate) async fn start(&mut self) -> anyhow::Result<()> {
-        let GatewayConfig { program, address, redis, flags, log } = &self.config;
-        let log: File = OpenOptions::new().create(true).append(true).open(log).context("a gateway's log")?;
+        let GatewayConfig {
+            program,
+            address,
+            redis,
+            flags,
+            log,
+        } = &self.config;
+        let log: File = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .context("a gateway's log")?;
         let mut command = Command::new(program);
         // Nothing of the caller's own settings.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ROLLCALL_")) {
             command.env_remove(name);
         }
-        command.args(["--listen", &address.to_string(), "--redis", redis, "--wait-for-store", "20s"]).args(flags);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        let mut child = command.spawn().with_context(|| format!("{} cannot be started", program.display()))?;
+        command
+            .args([
+                "--listen",
+                &address.to_string(),
+                "--redis",
+                redis,
+                "--wait-for-store",
+                "20s",
+            ])
+            .args(flags);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.display()))?;
         let out = child.stdout.take().context("a gateway's standard output")?;
         let mut lines = BufReader::new(out).lines();
         let listens = timeout(STARTS_WITHIN, lines.next_line()).await;
         match listens.context("a gateway does not listen in time")? {
             Ok(Some(line)) if line.starts_with("listening on ") => {}
-            other => bail!("a gateway said {other:?} instead of where it listens; its log says why"),
+            other => {
+                bail!("a gateway said {other:?} instead of where it listens; its log says why")
+            }
         }
         (self.child, self.frozen) = (Some(child), false);
         Ok(())
@@ -85,8 +116,12 @@ impl Gateway {
     /// SIGTERM; it is waited for, at most so long.
     pub(crate) async fn drain(&mut self, within: Duration) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        let Some(mut child) = self.child.take() else { return Ok(()) };
-        let status = timeout(within, child.wait()).await.context("a gateway that was asked to end does not")??;
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        let status = timeout(within, child.wait())
+            .await
+            .context("a gateway that was asked to end does not")??;
         if status.code() != Some(0) {
             bail!("a gateway that was asked to end answered {status}");
         }
@@ -100,8 +135,15 @@ impl Gateway {
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let id = self.child.as_ref().and_then(Child::id).context("the gateway does not run")?;
-        let pid = i32::try_from(id).ok().and_then(Pid::from_raw).context("a process id")?;
+        let id = self
+            .child
+            .as_ref()
+            .and_then(Child::id)
+            .context("the gateway does not run")?;
+        let pid = i32::try_from(id)
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process id")?;
         Ok(kill_process(pid, signal)?)
     }
 }

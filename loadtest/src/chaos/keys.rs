@@ -1,5 +1,5 @@
-//! What chaos knows of the keys in Redis: their names, which of them may exist, and where they name a gateway. A change
-//! of the gateways' keys changes this file and no other of chaos.
+//! What chaos knows of the keys in Redis: their names, which of them may exist, and where they name
+//! a gateway. A change of the gateways' keys changes this file and no other of chaos.
 
 use super::store::Store;
 
@@ -7,13 +7,18 @@ use super::store::Store;
 pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
     match slices {
         1 => vec![format!("online-fans:{live_id}")],
-        n => (1..=n).map(|k| format!("online-fans:{live_id}_slice{k}")).collect(),
+        n => (1..=n)
+            .map(|k| format!("online-fans:{live_id}_slice{k}"))
+            .collect(),
     }
 }
 
 /// The keys of all viewers of a live, slice by slice.
 pub(crate) fn viewer_keys(live_id: &str, slices: u32) -> Vec<String> {
-    slice_keys(live_id, slices).iter().map(|key| format!("{{{key}}}:viewers")).collect()
+    slice_keys(live_id, slices)
+        .iter()
+        .map(|key| format!("{{{key}}}:viewers"))
+        .collect()
 }
 
 /// The keys of the users online on the platform.
@@ -24,13 +29,22 @@ pub(crate) fn online_keys() -> Vec<String> {
 /// Every key with the name of one of the lives, on any server.
 pub(crate) fn of_lives(store: &Store) -> Vec<String> {
     let found = store.on_masters(&["KEYS", "*chaos-l*"]);
-    found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    found
+        .iter()
+        .flat_map(|keys| keys.lines())
+        .filter(|key| !key.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The held sets of a slice, of viewers and of fans, on any server.
 pub(crate) fn held_keys(store: &Store, slice: &str) -> Vec<String> {
     let found = store.on_masters(&["KEYS", &format!("{{{slice}}}:held*")]);
-    let mut keys: Vec<String> = found.iter().flat_map(|keys| keys.lines()).map(str::to_owned).collect();
+    let mut keys: Vec<String> = found
+        .iter()
+        .flat_map(|keys| keys.lines())
+        .map(str::to_owned)
+        .collect();
     keys.retain(|key| !key.is_empty());
     keys.sort_unstable();
     keys
@@ -48,8 +62,12 @@ pub(crate) enum Judged<'a> {
 pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
     // Fences, histories and what is kept of attendance outlive their epoch by design.
     let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
-    let outlives =
-        |what: &str| what == "fence" || ["history@", "stays@", "sessions@"].iter().any(|s| what.starts_with(s));
+    let outlives = |what: &str| {
+        what == "fence"
+            || ["history@", "stays@", "sessions@"]
+                .iter()
+                .any(|s| what.starts_with(s))
+    };
     if companion.is_some_and(|(_, what)| outlives(what)) || key.starts_with("attendance:") {
         return Judged::Fits;
     }
@@ -65,9 +83,15 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
         }
         let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
         match companion {
-            Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice, "viewers"),
-            Some((slice, what)) if is_slice && what.starts_with("held-fans:") => return Judged::Held(slice, "fans"),
-            Some((_, "viewers" | "since" | "gateways" | "uniques" | "unique-fans")) if is_slice => return Judged::Fits,
+            Some((slice, what)) if is_slice && what.starts_with("held:") => {
+                return Judged::Held(slice, "viewers");
+            }
+            Some((slice, what)) if is_slice && what.starts_with("held-fans:") => {
+                return Judged::Held(slice, "fans");
+            }
+            Some((_, "viewers" | "since" | "gateways" | "uniques" | "unique-fans")) if is_slice => {
+                return Judged::Fits;
+            }
             None if is_slice => return Judged::Fits,
             _ => {}
         }
@@ -75,7 +99,8 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
     Judged::Stray
 }
 
-/// Keys whose name has a gateway's id in it, and hashes of gateways' entries and of where users are that do.
+/// Keys whose name has a gateway's id in it, and hashes of gateways' entries and of where users are
+/// that do.
 const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
     for _, pattern in ipairs({ '*:gateways', '*:lives' }) do \
       for _, key in ipairs(redis.call('KEYS', pattern)) do \
@@ -87,10 +112,16 @@ const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
     end \
     return found";
 
-/// The keys that name a gateway, on any server. The list of leases may name dead gateways, and is left out.
+/// The keys that name a gateway, on any server. The list of leases may name dead gateways, and is
+/// left out.
 pub(crate) fn naming(store: &Store, gateway_id: &str) -> Vec<String> {
     let found = store.on_masters(&["EVAL", NAMING, "0", gateway_id]);
-    found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    found
+        .iter()
+        .flat_map(|keys| keys.lines())
+        .filter(|key| !key.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -106,26 +137,44 @@ mod tests {
             &["SADD", "{online-fans:1}:held:gw-old", "u1"][..],
             &["HSET", "{online-fans:1}:gateways", "gw-old", "1 2"],
             &["HSET", "{online-fans:2}:gateways", "gw-new", "1 2"],
-            &["HSET", "{online-users_slice1}:lives", "u1", "gw-new 3,gw-old 4"],
+            &[
+                "HSET",
+                "{online-users_slice1}:lives",
+                "u1",
+                "gw-new 3,gw-old 4",
+            ],
             &["HSET", "rollcall:leases", "gw-old", "dead:1"],
         ] {
             store.on_masters(command);
         }
         let mut named = naming(&store, "gw-old");
         named.sort_unstable();
-        assert_eq!(named, ["{online-fans:1}:gateways", "{online-fans:1}:held:gw-old", "{online-users_slice1}:lives"]);
+        assert_eq!(
+            named,
+            [
+                "{online-fans:1}:gateways",
+                "{online-fans:1}:held:gw-old",
+                "{online-users_slice1}:lives"
+            ]
+        );
         assert!(naming(&store, "gw-other").is_empty());
     }
 
     #[test]
     fn keys_are_those_of_the_contract() {
         assert_eq!(slice_keys("42", 1), ["online-fans:42"]);
-        assert_eq!(slice_keys("42", 2), ["online-fans:42_slice1", "online-fans:42_slice2"]);
+        assert_eq!(
+            slice_keys("42", 2),
+            ["online-fans:42_slice1", "online-fans:42_slice2"]
+        );
     }
 
     #[test]
     fn keys_of_what_is_open_fit_and_all_others_are_strays() {
-        let lives = [("chaos-l0".to_owned(), Some(2)), ("chaos-l1".to_owned(), None)];
+        let lives = [
+            ("chaos-l0".to_owned(), Some(2)),
+            ("chaos-l1".to_owned(), None),
+        ];
         for key in [
             "live:chaos-l0",
             "live:chaos-l1",
@@ -144,7 +193,10 @@ mod tests {
         }
         for (companion, group) in [("held", "viewers"), ("held-fans", "fans")] {
             let key = format!("{{online-fans:chaos-l0_slice1}}:{companion}:gw-a");
-            assert_eq!(judge(&key, &lives), Judged::Held("online-fans:chaos-l0_slice1", group));
+            assert_eq!(
+                judge(&key, &lives),
+                Judged::Held("online-fans:chaos-l0_slice1", group)
+            );
         }
         for key in [
             "online-fans:chaos-l0",

@@ -1,5 +1,5 @@
-//! Reads every slice from Redis ten times a second, during faults too, and compares it with the truth. A run learns
-//! from it when the last member was right.
+//! Reads every slice from Redis ten times a second, during faults too, and compares it with the
+//! truth. A run learns from it when the last member was right.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -42,7 +42,11 @@ pub(crate) struct Snapshot {
 }
 
 /// Reads a live; `None` if it is closed.
-pub(crate) async fn read(state: &RunState, reader: &Reader, live: Live) -> Option<anyhow::Result<Snapshot>> {
+pub(crate) async fn read(
+    state: &RunState,
+    reader: &Reader,
+    live: Live,
+) -> Option<anyhow::Result<Snapshot>> {
     let (version, count) = {
         let truth = state.truth();
         let live_truth = &truth.lives[live];
@@ -51,9 +55,16 @@ pub(crate) async fn read(state: &RunState, reader: &Reader, live: Live) -> Optio
     };
     let keys = slice_keys(&state.live_id(live), count);
     let began = Instant::now();
-    let slices: anyhow::Result<Vec<_>> =
-        join_all(keys.iter().map(|key| reader.members(key))).await.into_iter().collect();
-    Some(slices.map(|slices| Snapshot { live, version, began, slices }))
+    let slices: anyhow::Result<Vec<_>> = join_all(keys.iter().map(|key| reader.members(key)))
+        .await
+        .into_iter()
+        .collect();
+    Some(slices.map(|slices| Snapshot {
+        live,
+        version,
+        began,
+        slices,
+    }))
 }
 
 /// Records how late this process's timers are.
@@ -66,7 +77,11 @@ pub(crate) async fn measure_timer_lag(state: Arc<RunState>) {
     }
 }
 
-pub(crate) async fn run(state: Arc<RunState>, reader: Arc<Reader>, observations: watch::Sender<Option<Observation>>) {
+pub(crate) async fn run(
+    state: Arc<RunState>,
+    reader: Arc<Reader>,
+    observations: watch::Sender<Option<Observation>>,
+) {
     let mut clock = interval(EVERY);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut wrong: HashSet<(Live, User, Wrong)> = HashSet::new();
@@ -93,8 +108,18 @@ pub(crate) async fn run(state: Arc<RunState>, reader: Arc<Reader>, observations:
         }
         let ended = Instant::now();
         let corrected = wrong.difference(&now_wrong).count();
-        state.truth().findings.corrected.extend(std::iter::repeat_n(ended, corrected));
-        let observation = Observation { began, ended, wrong: now_wrong.len(), example, unread };
+        state
+            .truth()
+            .findings
+            .corrected
+            .extend(std::iter::repeat_n(ended, corrected));
+        let observation = Observation {
+            began,
+            ended,
+            wrong: now_wrong.len(),
+            example,
+            unread,
+        };
         wrong = now_wrong;
         observations.send_replace(Some(observation));
     }
@@ -107,15 +132,28 @@ fn judge(
     example: &mut Option<String>,
 ) {
     let live = snapshot.live;
-    let present: HashSet<User> = snapshot.slices.iter().flatten().filter_map(|id| state.user(id)).collect();
+    let present: HashSet<User> = snapshot
+        .slices
+        .iter()
+        .flatten()
+        .filter_map(|id| state.user(id))
+        .collect();
     let mut truth = state.truth();
-    let Truth { lives, rules, findings, .. } = &mut *truth;
+    let Truth {
+        lives,
+        rules,
+        findings,
+        ..
+    } = &mut *truth;
     let live_truth = &mut lives[live];
     // The live closed or opened while it was read.
     if live_truth.version != snapshot.version {
         return;
     }
-    let strangers = present.iter().filter(|user| !live_truth.expectations.contains_key(user)).copied();
+    let strangers = present
+        .iter()
+        .filter(|user| !live_truth.expectations.contains_key(user))
+        .copied();
     let nobody = Expectation::default();
     let known = live_truth.expectations.keys().copied();
     for user in known.chain(strangers) {
@@ -141,14 +179,31 @@ fn judge(
         example.get_or_insert_with(words);
         let overdue = verdict.overdue.filter(|overdue| *overdue > state.grace);
         if let Some(overdue) = overdue.filter(|_| findings.known.insert((live, user, what))) {
-            let promise = if what == Wrong::Ghost { Promise::Ghost } else { Promise::Miss };
-            let detail = format!("{} ms beyond the promise; {}", overdue.as_millis(), expectation.tell(snapshot.began));
-            findings.broke(Broken::new(promise, detail).user(state.user_id(user)).live(state.live_id(live)));
+            let promise = if what == Wrong::Ghost {
+                Promise::Ghost
+            } else {
+                Promise::Miss
+            };
+            let detail = format!(
+                "{} ms beyond the promise; {}",
+                overdue.as_millis(),
+                expectation.tell(snapshot.began)
+            );
+            findings.broke(
+                Broken::new(promise, detail)
+                    .user(state.user_id(user))
+                    .live(state.live_id(live)),
+            );
         }
     }
     let old = snapshot.began.checked_sub(MEMORY);
     if let Some(old) = old {
-        live_truth.expectations.values_mut().for_each(|expectation| expectation.tidy(old));
-        live_truth.expectations.retain(|_, expectation| !expectation.is_empty());
+        live_truth
+            .expectations
+            .values_mut()
+            .for_each(|expectation| expectation.tidy(old));
+        live_truth
+            .expectations
+            .retain(|_, expectation| !expectation.is_empty());
     }
 }

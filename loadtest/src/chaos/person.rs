@@ -1,5 +1,5 @@
-//! One person of the crowd, with up to two devices. A random generator, seeded per person, decides what the person
-//! does; the person gives orders to the devices and opens no socket.
+//! One person of the crowd, with up to two devices. A random generator, seeded per person, decides
+//! what the person does; the person gives orders to the devices and opens no socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,8 @@ use simulation::expectation::{Live, User};
 
 /// New sockets per second while the crowd comes in.
 const RAMP: f64 = 400.0;
-/// How often a person checks what may have changed by itself: a closed live, a gateway that was down.
+/// How often a person checks what may have changed by itself: a closed live, a gateway that was
+/// down.
 const LOOK: Duration = Duration::from_millis(400);
 /// A person gives one order at a time, so there is always room.
 const CHANNEL_CAPACITY: usize = 16;
@@ -66,10 +67,28 @@ impl Person {
         let rng = StdRng::seed_from_u64(mix(state.seed).wrapping_add(u64::from(user)));
         let (tell, told) = channel(CHANNEL_CAPACITY);
         let now = Instant::now();
-        let slot = |due| Slot { want: None, due, back: None, device: None, last: None };
-        let slots = [slot(now + Duration::from_secs_f64(f64::from(user) / RAMP)), slot(now)];
+        let slot = |due| Slot {
+            want: None,
+            due,
+            back: None,
+            device: None,
+            last: None,
+        };
+        let slots = [
+            slot(now + Duration::from_secs_f64(f64::from(user) / RAMP)),
+            slot(now),
+        ];
         state.unsettled.fetch_add(1, Ordering::SeqCst);
-        Self { state, user, rng, slots, told, tell, next_act: now, unsettled: true }
+        Self {
+            state,
+            user,
+            rng,
+            slots,
+            told,
+            tell,
+            next_act: now,
+            unsettled: true,
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -106,7 +125,11 @@ impl Person {
 
     fn wake(&self, wanders: bool) -> Instant {
         let mut wake = Instant::now() + Duration::from_secs(60);
-        for slot in self.slots.iter().filter(|slot| !slot.is_settled(&self.state)) {
+        for slot in self
+            .slots
+            .iter()
+            .filter(|slot| !slot.is_settled(&self.state))
+        {
             let moves = slot.device.as_ref().and_then(|device| device.moves);
             let busy = slot.device.as_ref().is_some_and(|device| device.busy);
             wake = wake.min(moves.unwrap_or(if busy {
@@ -120,11 +143,15 @@ impl Person {
             wake = backs.fold(wake.min(self.next_act), Instant::min);
         }
         // Nothing tells a person that a live opened again.
-        let waits = self
-            .slots
-            .iter()
-            .any(|slot| slot.want.is_some_and(|_| slot.device.as_ref().is_some_and(|d| d.live != slot.want)));
-        if waits { wake.min(Instant::now() + LOOK) } else { wake }
+        let waits = self.slots.iter().any(|slot| {
+            slot.want
+                .is_some_and(|_| slot.device.as_ref().is_some_and(|d| d.live != slot.want))
+        });
+        if waits {
+            wake.min(Instant::now() + LOOK)
+        } else {
+            wake
+        }
     }
 
     fn count_self(&mut self) {
@@ -140,7 +167,9 @@ impl Person {
 
     /// The time until the next act. Exponential: an act is equally likely at any moment.
     fn idle(&mut self) -> Duration {
-        self.state.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
+        self.state
+            .pace
+            .mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
     }
 
     fn any_live(&mut self) -> Live {
@@ -151,17 +180,25 @@ impl Person {
         Instant::now() + Duration::from_millis(self.rng.random_range(from_ms..=to_ms.max(from_ms)))
     }
 
-    /// Any gateway but the last one, if possible. An idle viewer takes the first that is up, counted from home.
+    /// Any gateway but the last one, if possible. An idle viewer takes the first that is up,
+    /// counted from home.
     fn gateway(&mut self, last: Option<usize>) -> usize {
         if self.state.crowded == Crowded::One && last != Some(0) && self.state.is_up(0) {
             return 0;
         }
         let all = self.state.endpoints.len();
         if let Some((_, home)) = self.state.home(self.user) {
-            return (home..home + all).map(|gateway| gateway % all).find(|at| self.state.is_up(*at)).unwrap_or(home);
+            return (home..home + all)
+                .map(|gateway| gateway % all)
+                .find(|at| self.state.is_up(*at))
+                .unwrap_or(home);
         }
         let any = self.rng.random_range(0..all);
-        if Some(any) == last { (any + 1) % all } else { any }
+        if Some(any) == last {
+            (any + 1) % all
+        } else {
+            any
+        }
     }
 
     /// Takes the next step towards what the person wants of the slot.
@@ -171,7 +208,11 @@ impl Person {
         if wanders && let Some((_, live)) = slot.back.take_if(|(when, _)| *when <= now) {
             (slot.want, slot.due) = (Some(live), now);
         }
-        if slot.device.as_ref().is_some_and(|device| device.moves.is_some_and(|when| when <= now)) {
+        if slot
+            .device
+            .as_ref()
+            .is_some_and(|device| device.moves.is_some_and(|when| when <= now))
+        {
             self.drop_device(at, Order::Close);
         }
         let slot = &mut self.slots[at];
@@ -209,7 +250,14 @@ impl Person {
         tokio::spawn(Box::pin(device.run()));
         let slot = &mut self.slots[at];
         slot.last = Some(gateway);
-        slot.device = Some(Handle { socket: place.socket, gateway, orders, live: None, busy: true, moves: None });
+        slot.device = Some(Handle {
+            socket: place.socket,
+            gateway,
+            orders,
+            live: None,
+            busy: true,
+            moves: None,
+        });
     }
 
     fn drop_device(&mut self, at: usize, order: Order) {
@@ -219,14 +267,23 @@ impl Person {
     }
 
     fn hear(&mut self, socket: u64, told: DeviceEvent) {
-        let here = |slot: &Slot| slot.device.as_ref().is_some_and(|device| device.socket == socket);
-        let Some(at) = self.slots.iter().position(here) else { return };
+        let here = |slot: &Slot| {
+            slot.device
+                .as_ref()
+                .is_some_and(|device| device.socket == socket)
+        };
+        let Some(at) = self.slots.iter().position(here) else {
+            return;
+        };
         let again = self.within(300, 1_500);
         let soon = self.within(0, 3_000);
-        let (coin, stays_away): (bool, bool) = (self.rng.random_bool(0.5), self.rng.random_bool(0.4));
+        let (coin, stays_away): (bool, bool) =
+            (self.rng.random_bool(0.5), self.rng.random_bool(0.4));
         let stays_away = stays_away && !self.state.must_stay(self.user);
         let slot = &mut self.slots[at];
-        let Some(device) = &mut slot.device else { return };
+        let Some(device) = &mut slot.device else {
+            return;
+        };
         match told {
             DeviceEvent::Joined(live) => (device.live, device.busy) = (Some(live), false),
             DeviceEvent::Out => (device.live, device.busy) = (None, false),
@@ -267,7 +324,11 @@ impl Person {
     }
 
     fn react(&mut self, event: CrowdEvent) {
-        let silence = if self.rng.random_bool(0.5) { Silence::Hangup } else { Silence::Limbo };
+        let silence = if self.rng.random_bool(0.5) {
+            Silence::Hangup
+        } else {
+            Silence::Limbo
+        };
         let back = self.within(0, 200);
         match event {
             CrowdEvent::Vanish(third, away) if self.user % 3 == third % 3 => {
@@ -282,7 +343,11 @@ impl Person {
             CrowdEvent::Vanish(..) => {}
             CrowdEvent::Storm(gateway) => {
                 for at in 0..self.slots.len() {
-                    if self.slots[at].device.as_ref().is_some_and(|device| device.gateway == gateway) {
+                    if self.slots[at]
+                        .device
+                        .as_ref()
+                        .is_some_and(|device| device.gateway == gateway)
+                    {
                         self.drop_device(at, Order::Vanish(Silence::Hangup));
                         self.slots[at].due = back;
                     }
@@ -293,7 +358,10 @@ impl Person {
 
     /// An idle viewer on another gateway goes home once the home gateway is up.
     fn go_home(&mut self, home: usize) {
-        let away = self.slots[0].device.as_ref().is_some_and(|device| device.gateway != home);
+        let away = self.slots[0]
+            .device
+            .as_ref()
+            .is_some_and(|device| device.gateway != home);
         if away && self.state.is_up(home) {
             self.drop_device(0, Order::Close);
             self.slots[0].due = Instant::now();
@@ -306,7 +374,11 @@ impl Person {
         }
         let live = self.any_live();
         let (soon, later) = (self.within(500, 8_000), self.within(500, 20_000));
-        let silence = if self.rng.random_bool(0.5) { Silence::Hangup } else { Silence::Limbo };
+        let silence = if self.rng.random_bool(0.5) {
+            Silence::Hangup
+        } else {
+            Silence::Limbo
+        };
         let die = self.rng.random_range(0..100);
         let now = Instant::now();
         let same = self.slots[0].want;
@@ -323,7 +395,11 @@ impl Person {
                     self.slots[1].wants(live, now);
                 }
                 Some(_) => {
-                    let order = if die < 44 { Order::Close } else { Order::Vanish(silence) };
+                    let order = if die < 44 {
+                        Order::Close
+                    } else {
+                        Order::Vanish(silence)
+                    };
                     self.drop_device(1, order);
                     self.slots[1].want = None;
                 }

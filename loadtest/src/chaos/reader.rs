@@ -1,5 +1,5 @@
-//! Reads Redis as another service would: straight, not over the gateways' links, page by page, each slice from the node
-//! that serves it now.
+//! Reads Redis as another service would: straight, not over the gateways' links, page by page, each
+//! slice from the node that serves it now.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,7 +29,10 @@ impl Reader {
         for address in nodes {
             all.push((*address, client_of(*address).await?));
         }
-        Ok(Self { nodes: Mutex::new(all), homes: Mutex::default() })
+        Ok(Self {
+            nodes: Mutex::new(all),
+            homes: Mutex::default(),
+        })
     }
 
     /// Reads another server from now on, in the place of the only one.
@@ -58,9 +61,16 @@ impl Reader {
     }
 
     /// Runs many commands, each with its key first.
-    pub(crate) async fn run_all(&self, command: &'static str, calls: Vec<Vec<String>>) -> anyhow::Result<()> {
+    pub(crate) async fn run_all(
+        &self,
+        command: &'static str,
+        calls: Vec<Vec<String>>,
+    ) -> anyhow::Result<()> {
         let calls = calls.into_iter().map(|words| self.ask(command, words));
-        stream::iter(calls).buffer_unordered(64).try_for_each(|_| async { Ok(()) }).await
+        stream::iter(calls)
+            .buffer_unordered(64)
+            .try_for_each(|_| async { Ok(()) })
+            .await
     }
 
     async fn ask(&self, command: &'static str, words: Vec<String>) -> anyhow::Result<Value> {
@@ -87,7 +97,9 @@ impl Reader {
     /// The node that `MOVED <slot> <address>` names.
     fn moved(&self, error: &str) -> Option<usize> {
         let address = error.split("MOVED ").nth(1)?.split_whitespace().nth(1)?;
-        self.nodes().iter().position(|(node, _)| node.to_string() == address)
+        self.nodes()
+            .iter()
+            .position(|(node, _)| node.to_string() == address)
     }
 
     fn nodes(&self) -> MutexGuard<'_, Vec<(SocketAddr, Client)>> {
@@ -110,6 +122,9 @@ pub(crate) async fn client_of(address: SocketAddr) -> anyhow::Result<Client> {
         })
         .set_policy(ReconnectPolicy::new_constant(0, 100))
         .build()?;
-    client.init().await.with_context(|| format!("Redis at {address}"))?;
+    client
+        .init()
+        .await
+        .with_context(|| format!("Redis at {address}"))?;
     Ok(client)
 }

@@ -1,5 +1,5 @@
-//! What a run found: a row for each kind of fault, every broken promise with what reproduces it. Names in the JSON
-//! document are only ever added to.
+//! What a run found: a row for each kind of fault, every broken promise with what reproduces it.
+//! Names in the JSON document are only ever added to.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -89,23 +89,38 @@ pub(crate) struct Incident {
 impl Row {
     fn of(steps: &[&Step]) -> Self {
         let count = |promises: &[Promise]| {
-            let each = steps.iter().flat_map(|step| promises.iter().map(|promise| step.findings.counts.get(promise)));
+            let each = steps.iter().flat_map(|step| {
+                promises
+                    .iter()
+                    .map(|promise| step.findings.counts.get(promise))
+            });
             each.flatten().sum::<u64>()
         };
         let whole: Vec<Duration> = steps.iter().map(|step| step.whole_after).collect();
-        let members: Vec<Duration> = steps.iter().flat_map(|step| step.members.iter().copied()).collect();
+        let members: Vec<Duration> = steps
+            .iter()
+            .flat_map(|step| step.members.iter().copied())
+            .collect();
         Self {
             times: steps.len(),
             ghosts: count(&[Promise::Ghost, Promise::NotSwept]),
             misses: count(&[Promise::Miss]),
             drift: count(&[Promise::Drift, Promise::Resurrected, Promise::NotForgotten]),
             other: count(&[Promise::Dashboard, Promise::CloseUntold, Promise::TooSlow]),
-            bound_ms: steps.iter().map(|step| step.bound.as_millis() as u64).max().unwrap_or_default(),
+            bound_ms: steps
+                .iter()
+                .map(|step| step.bound.as_millis() as u64)
+                .max()
+                .unwrap_or_default(),
             whole: Spread::of(&whole),
             members: Spread::of(&members),
             sockets_cut: steps.iter().map(|step| step.findings.sockets_cut).sum(),
             sockets_lost: count(&[Promise::SocketLost]),
-            lag_ms: steps.iter().map(|step| step.findings.lag.as_millis() as u64).max().unwrap_or_default(),
+            lag_ms: steps
+                .iter()
+                .map(|step| step.findings.lag.as_millis() as u64)
+                .max()
+                .unwrap_or_default(),
         }
     }
 }
@@ -126,17 +141,27 @@ impl Report {
             }
         }
         let incidents = steps.iter().flat_map(|step| {
-            let incident = |broken: &Broken| Incident { step: step.number, fault: step.kind, broken: broken.clone() };
+            let incident = |broken: &Broken| Incident {
+                step: step.number,
+                fault: step.kind,
+                broken: broken.clone(),
+            };
             step.findings.broken.iter().map(incident)
         });
-        let broken_total = steps.iter().flat_map(|step| step.findings.counts.values()).sum();
+        let broken_total = steps
+            .iter()
+            .flat_map(|step| step.findings.counts.values())
+            .sum();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             machine: Machine::read(),
             settings,
             seconds,
             steps: steps.iter().filter(|step| step.kind.is_some()).count(),
-            faults: by_kind.into_iter().map(|(kind, steps)| (kind, Row::of(&steps))).collect(),
+            faults: by_kind
+                .into_iter()
+                .map(|(kind, steps)| (kind, Row::of(&steps)))
+                .collect(),
             broken: incidents.collect(),
             broken_total,
             passed: broken_total == 0 && stopped_by.is_none(),
@@ -148,7 +173,13 @@ impl Report {
 
 impl Display for Incident {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let Broken { promise, user, live, gateway, detail } = &self.broken;
+        let Broken {
+            promise,
+            user,
+            live,
+            gateway,
+            detail,
+        } = &self.broken;
         let fault = self.fault.map_or_else(|| "no fault".to_owned(), Kind::name);
         write!(out, "step {} ({fault}): {promise:?}", self.step)?;
         for (what, who) in [("user", user), ("live", live)] {
@@ -165,16 +196,34 @@ impl Display for Incident {
 
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let Self { machine, settings, .. } = self;
-        writeln!(out, "machine  {} cores, {}, Linux {}", machine.cores, machine.cpu_model, machine.kernel)?;
-        let Settings { seed, viewers, lives, quiet, gateways, lease_ms, .. } = settings;
+        let Self {
+            machine, settings, ..
+        } = self;
+        writeln!(
+            out,
+            "machine  {} cores, {}, Linux {}",
+            machine.cores, machine.cpu_model, machine.kernel
+        )?;
+        let Settings {
+            seed,
+            viewers,
+            lives,
+            quiet,
+            gateways,
+            lease_ms,
+            ..
+        } = settings;
         let (steps, seconds) = (self.steps, self.seconds);
         writeln!(
             out,
             "run      seed {seed}: {viewers} viewers, {lives} lives, {gateways} gateways, lease {lease_ms} ms"
         )?;
         writeln!(out, "         {quiet} quiet lives beside them")?;
-        writeln!(out, "         {steps} faults in {seconds:.0} s; logs in {}", self.logs)?;
+        writeln!(
+            out,
+            "         {steps} faults in {seconds:.0} s; logs in {}",
+            self.logs
+        )?;
         writeln!(out)?;
         writeln!(
             out,
@@ -219,7 +268,11 @@ impl Display for Report {
         }
         match self.passed {
             true => write!(out, "check    passed"),
-            false => write!(out, "check    failed: {} promises broken; again with --seed {seed}", self.broken_total),
+            false => write!(
+                out,
+                "check    failed: {} promises broken; again with --seed {seed}",
+                self.broken_total
+            ),
         }
     }
 }
@@ -242,7 +295,13 @@ mod tests {
             lease_ms: 1,
             refresh_ms: 1,
         };
-        let none = Report::of(settings(), &[], Some("interrupted".to_owned()), String::new(), 0.0);
+        let none = Report::of(
+            settings(),
+            &[],
+            Some("interrupted".to_owned()),
+            String::new(),
+            0.0,
+        );
         assert!(none.to_string().contains("stopped  interrupted"));
         let step = Step {
             number: 1,
@@ -253,6 +312,10 @@ mod tests {
             members: vec![Duration::ZERO, Duration::MAX],
             audit: Duration::ZERO,
         };
-        assert!(Report::of(settings(), &[step], None, String::new(), f64::MAX).to_string().contains("passed"));
+        assert!(
+            Report::of(settings(), &[step], None, String::new(), f64::MAX)
+                .to_string()
+                .contains("passed")
+        );
     }
 }

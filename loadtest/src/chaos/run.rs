@@ -1,5 +1,5 @@
-//! The course of a run: the crowd connects, and an audit follows; then fault after fault, each with its correction
-//! timed, a rest and an audit.
+//! The course of a run: the crowd connects, and an audit follows; then fault after fault, each with
+//! its correction timed, a rest and an audit.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ pub(crate) struct Until {
     pub(crate) steps: Option<usize>,
 }
 
-/// Runs faults until it is enough; what stops it early is an error, and the steps so far are in `steps`.
+/// Runs faults until it is enough; what stops it early is an error, and the steps so far are in
+/// `steps`.
 pub(crate) async fn run(
     testbed: &mut Testbed,
     sequence: Sequence,
@@ -36,15 +37,24 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     testbed.pass(Duration::from_millis(500)).await?;
-    testbed.rest(GATHER).await.context("the crowd does not come in")?;
-    let calm = Mark { at: Instant::now(), bound: testbed.state.timing.settled() };
+    testbed
+        .rest(GATHER)
+        .await
+        .context("the crowd does not come in")?;
+    let calm = Mark {
+        at: Instant::now(),
+        bound: testbed.state.timing.settled(),
+    };
     steps.push(finish(testbed, 0, None, calm).await?);
     for (number, planned) in (1..).zip(sequence) {
-        let enough = began.elapsed() >= until.time || until.steps.is_some_and(|steps| number > steps);
+        let enough =
+            began.elapsed() >= until.time || until.steps.is_some_and(|steps| number > steps);
         if enough {
             return Ok(());
         }
-        let step = one(testbed, number, &planned).await.with_context(|| format!("step {number}, {planned:?}"))?;
+        let step = one(testbed, number, &planned)
+            .await
+            .with_context(|| format!("step {number}, {planned:?}"))?;
         steps.push(step);
     }
     Ok(())
@@ -54,8 +64,17 @@ async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow:
     testbed.wander();
     testbed.mend().await?;
     testbed.pass(STROLL).await?;
-    let Planned { kind, hold, victim, lives, .. } = planned;
-    eprintln!("step {number}: {} for {hold:?} (gateway {victim}, lives {lives:?})", kind.name());
+    let Planned {
+        kind,
+        hold,
+        victim,
+        lives,
+        ..
+    } = planned;
+    eprintln!(
+        "step {number}: {} for {hold:?} (gateway {victim}, lives {lives:?})",
+        kind.name()
+    );
     let mut fault = planned.build();
     fault.begin(testbed).await?;
     testbed.pass(*hold).await?;
@@ -64,7 +83,10 @@ async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow:
     fault.after(testbed).await?;
     // Findings after the audit belong to the fault, too.
     let later = std::mem::take(&mut testbed.state.truth().findings);
-    later.broken.into_iter().for_each(|broken| step.findings.broke(broken));
+    later
+        .broken
+        .into_iter()
+        .for_each(|broken| step.findings.broke(broken));
     eprintln!(
         "step {number}: {} right {} ms after the mark, audited {} ms after rest, broken: {:?}",
         kind.name(),
@@ -76,12 +98,24 @@ async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow:
 }
 
 /// Waits until all is right, brings the crowd to rest, and audits.
-async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: Mark) -> anyhow::Result<Step> {
+async fn finish(
+    testbed: &mut Testbed,
+    number: usize,
+    kind: Option<Kind>,
+    mark: Mark,
+) -> anyhow::Result<Step> {
     let whole_after = corrected(testbed, mark).await?;
     if whole_after > mark.bound {
-        let example = testbed.observations.borrow().as_ref().and_then(|observation| observation.example.clone());
-        let detail =
-            format!("right after {whole_after:?}, not within {:?}; {}", mark.bound, example.unwrap_or_default());
+        let example = testbed
+            .observations
+            .borrow()
+            .as_ref()
+            .and_then(|observation| observation.example.clone());
+        let detail = format!(
+            "right after {whole_after:?}, not within {:?}; {}",
+            mark.bound,
+            example.unwrap_or_default()
+        );
         testbed.state.broke(Broken::new(Promise::TooSlow, detail));
     }
     testbed.rest(GATHER).await?;
@@ -92,7 +126,10 @@ async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: 
         _ => EXACT_AGAIN,
     };
     // Gateways may still tell each other of changes until then.
-    let said = [Some(rested), Some(mark.at + known), all_out(&testbed.state)].into_iter().flatten().max();
+    let said = [Some(rested), Some(mark.at + known), all_out(&testbed.state)]
+        .into_iter()
+        .flatten()
+        .max();
     let deadline = said.unwrap_or(rested) + timing.told();
     let audit = audit(testbed, deadline).await?;
     let findings: Findings = {
@@ -102,20 +139,34 @@ async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: 
     let members = findings.since(mark.at);
     // The first reading without a wrong member tells when the last was corrected.
     let whole_after = members.iter().copied().fold(whole_after, Duration::max);
-    Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, findings })
+    Ok(Step {
+        number,
+        kind,
+        bound: mark.bound,
+        whole_after,
+        members,
+        audit,
+        findings,
+    })
 }
 
-/// How long after the mark the last member was right; the wait goes on for a while after that, lest it come undone.
+/// How long after the mark the last member was right; the wait goes on for a while after that, lest
+/// it come undone.
 async fn corrected(testbed: &mut Testbed, mark: Mark) -> anyhow::Result<Duration> {
     let settles = testbed.state.timing.steady();
     let mut right_at = mark.at;
     let mut was_wrong = false;
     loop {
         testbed.check_alive()?;
-        let changed = timeout(GIVE_UP, testbed.observations.changed()).await.context("Redis cannot be read")?;
+        let changed = timeout(GIVE_UP, testbed.observations.changed())
+            .await
+            .context("Redis cannot be read")?;
         changed.context("nobody reads Redis any more")?;
-        let Some(observation) =
-            testbed.observations.borrow_and_update().clone().filter(|observation| observation.began >= mark.at)
+        let Some(observation) = testbed
+            .observations
+            .borrow_and_update()
+            .clone()
+            .filter(|observation| observation.began >= mark.at)
         else {
             continue;
         };
@@ -124,7 +175,9 @@ async fn corrected(testbed: &mut Testbed, mark: Mark) -> anyhow::Result<Duration
             right_at = observation.ended;
         }
         was_wrong = wrong;
-        let since = observation.ended.saturating_duration_since(right_at.max(mark.at));
+        let since = observation
+            .ended
+            .saturating_duration_since(right_at.max(mark.at));
         if !wrong && since >= settles {
             return Ok(right_at.saturating_duration_since(mark.at));
         }

@@ -1,5 +1,6 @@
-//! What all tasks of a run share: the gateways' endpoints, the crowd's mode, and the truth, which is what the crowd was
-//! told and what was found. One lock guards the truth; it is held for a moment, never across an await.
+//! What all tasks of a run share: the gateways' endpoints, the crowd's mode, and the truth, which
+//! is what the crowd was told and what was found. One lock guards the truth; it is held for a
+//! moment, never across an await.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -139,7 +140,9 @@ impl RunState {
             state: DOWN.into(),
         };
         let truth = Truth {
-            lives: (0..plan.lives + plan.quiet).map(|_| LiveTruth::default()).collect(),
+            lives: (0..plan.lives + plan.quiet)
+                .map(|_| LiveTruth::default())
+                .collect(),
             rules: Rules {
                 timing: plan.timing,
                 troubles: vec![None; addresses.len()],
@@ -188,19 +191,24 @@ impl RunState {
     }
 
     pub(crate) fn user(&self, id: &str) -> Option<User> {
-        id.strip_prefix('u')?.parse().ok().filter(|user| *user < self.people)
+        id.strip_prefix('u')?
+            .parse()
+            .ok()
+            .filter(|user| *user < self.people)
     }
 
-    /// The live of an idle viewer, and its home gateway, which is the same for all viewers of a live.
+    /// The live of an idle viewer, and its home gateway, which is the same for all viewers of a
+    /// live.
     pub(crate) fn home(&self, user: User) -> Option<(Live, usize)> {
         let live = self.busy + (user.checked_sub(self.wanderers)? / IDLE_VIEWERS_PER_LIVE) as usize;
         Some((live, live % self.endpoints.len()))
     }
 
-    /// Whether a lost viewer returns soon. One idle viewer of each live must, because a live that no gateway holds
-    /// keeps the counts of a dead one.
+    /// Whether a lost viewer returns soon. One idle viewer of each live must, because a live that
+    /// no gateway holds keeps the counts of a dead one.
     pub(crate) fn must_stay(&self, user: User) -> bool {
-        user.checked_sub(self.wanderers).is_some_and(|idle| idle % IDLE_VIEWERS_PER_LIVE == 0)
+        user.checked_sub(self.wanderers)
+            .is_some_and(|idle| idle % IDLE_VIEWERS_PER_LIVE == 0)
     }
 
     /// Over how many slices a live is spread at first. Quiet lives are small.
@@ -217,7 +225,11 @@ impl RunState {
     /// The place of a new socket.
     pub(crate) fn place(&self, gateway: usize) -> Place {
         let start = self.start_of(gateway);
-        Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
+        Place {
+            socket: self.sockets.fetch_add(1, Ordering::Relaxed),
+            gateway,
+            start,
+        }
     }
 
     /// Which start of the gateway it is.
@@ -236,7 +248,8 @@ impl RunState {
     /// Whether a socket there may end without a broken promise.
     pub(crate) fn may_lose(&self, place: Place) -> bool {
         let endpoint = &self.endpoints[place.gateway];
-        endpoint.start.load(Ordering::SeqCst) != place.start || endpoint.state.load(Ordering::SeqCst) != UP
+        endpoint.start.load(Ordering::SeqCst) != place.start
+            || endpoint.state.load(Ordering::SeqCst) != UP
     }
 
     /// The gateway is about to start: sockets from now on belong to the new process.
@@ -254,7 +267,9 @@ impl RunState {
 
     /// The gateway was asked to end, and sends its sockets elsewhere.
     pub(crate) fn gateway_leaves(&self, gateway: usize) {
-        self.endpoints[gateway].state.store(LEAVING, Ordering::SeqCst);
+        self.endpoints[gateway]
+            .state
+            .store(LEAVING, Ordering::SeqCst);
     }
 
     /// The gateway is about to be killed, or has ended.
@@ -272,13 +287,21 @@ impl RunState {
                 expectation.gateway_ended((gateway, start), at, how, rules);
             }
         }
-        truth.believes.retain(|place, _| (place.gateway, place.start) != (gateway, start));
-        truth.online.retain(|place, _| (place.gateway, place.start) != (gateway, start));
+        truth
+            .believes
+            .retain(|place, _| (place.gateway, place.start) != (gateway, start));
+        truth
+            .online
+            .retain(|place, _| (place.gateway, place.start) != (gateway, start));
     }
 
     /// The gateway cannot keep its promises from now on.
     pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
-        self.truth().rules.troubles[gateway] = Some(Trouble { since: Instant::now(), until: None, frozen });
+        self.truth().rules.troubles[gateway] = Some(Trouble {
+            since: Instant::now(),
+            until: None,
+            frozen,
+        });
     }
 
     /// The gateway's trouble is over.
@@ -310,7 +333,10 @@ impl RunState {
         let mut truth = self.truth();
         let live_truth = &mut truth.lives[live];
         live_truth.version += 1;
-        live_truth.expectations.values_mut().for_each(|expectation| expectation.closed(at));
+        live_truth
+            .expectations
+            .values_mut()
+            .for_each(|expectation| expectation.closed(at));
     }
 
     pub(crate) fn opened(&self, live: Live, epoch: u32, slices: u32) {
@@ -319,13 +345,17 @@ impl RunState {
         let live_truth = &mut truth.lives[live];
         live_truth.version += 1;
         (live_truth.epoch, live_truth.slices) = (Some(epoch), slices);
-        live_truth.expectations.values_mut().for_each(|expectation| expectation.closed(at));
+        live_truth
+            .expectations
+            .values_mut()
+            .for_each(|expectation| expectation.closed(at));
     }
 
     /// Whether the gateway has been well for long enough to know what is open.
     pub(crate) fn is_sound(&self, gateway: usize) -> bool {
         let healed = self.timing.healed();
-        self.truth().rules.troubles[gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
+        self.truth().rules.troubles[gateway]
+            .is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
     }
 
     pub(crate) fn epoch(&self, live: Live) -> Option<u32> {
@@ -347,12 +377,16 @@ impl RunState {
     pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
         let mut truth = self.truth();
         if !truth.dead.contains(&(place.gateway, place.start)) {
-            truth.lives[live].expectations.entry(user).or_default().joining(place);
+            truth.lives[live]
+                .expectations
+                .entry(user)
+                .or_default()
+                .joining(place);
         }
     }
 
-    /// The gateway said `joined` to what was asked in that epoch. False if it must be asked again, because the live has
-    /// closed in between.
+    /// The gateway said `joined` to what was asked in that epoch. False if it must be asked again,
+    /// because the live has closed in between.
     pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u32>) -> bool {
         let mut truth = self.truth();
         if truth.dead.contains(&(place.gateway, place.start)) {

@@ -1,4 +1,5 @@
-//! The Redis of a run: one server, or a cluster. Faults break it here, and audits read it past the gateways.
+//! The Redis of a run: one server, or a cluster. Faults break it here, and audits read it past the
+//! gateways.
 
 use std::net::SocketAddr;
 
@@ -49,7 +50,10 @@ impl Store {
 
     /// Runs one command on every server that is a master now.
     pub(crate) fn on_masters(&self, command: &[&str]) -> Vec<String> {
-        let masters = self.nodes().iter().filter(|node| cli(node, &["ROLE"]).starts_with("master"));
+        let masters = self
+            .nodes()
+            .iter()
+            .filter(|node| cli(node, &["ROLE"]).starts_with("master"));
         masters.map(|node| cli(node, command)).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! What the gateway's own tests break things with: servers that can be frozen and killed, and links that can be cut.
-//! The same files, so that there is one of each.
+//! What the gateway's own tests break things with: servers that can be frozen and killed, and links
+//! that can be cut. The same files, so that there is one of each.
 
 #[path = "../../../tests/support/certificates.rs"]
 mod certificates;

@@ -1,5 +1,5 @@
-//! The testbed of a run: the servers, links and gateways that it owns, and what a fault may do to them. Dropping it
-//! ends every process and task that it started.
+//! The testbed of a run: the servers, links and gateways that it owns, and what a fault may do to
+//! them. Dropping it ends every process and task that it started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ use simulation::expectation::{How, Live};
 pub(crate) struct Testbed {
     pub(crate) state: Arc<RunState>,
     pub(crate) gateways: Vec<Gateway>,
-    /// A link for each gateway; none in a cluster, where gateways find the nodes under their own addresses.
+    /// A link for each gateway; none in a cluster, where gateways find the nodes under their own
+    /// addresses.
     pub(crate) links: Vec<Link>,
     pub(crate) dashboards: Dashboards,
     pub(crate) backend: Backend,
@@ -46,7 +47,8 @@ pub(crate) struct TestbedSetup<'a> {
     pub(crate) plan: Plan,
     pub(crate) program: PathBuf,
     pub(crate) cluster: bool,
-    /// Redis runs under libfaketime, which slows it down, so that its wall clock can be set. Not in a cluster.
+    /// Redis runs under libfaketime, which slows it down, so that its wall clock can be set. Not in
+    /// a cluster.
     pub(crate) clock: bool,
     pub(crate) logs: &'a Path,
 }
@@ -61,20 +63,33 @@ impl Testbed {
 
     /// Starts the servers and gateways. No live is open and nobody is connected.
     pub(crate) async fn start_empty(materials: TestbedSetup<'_>) -> anyhow::Result<Self> {
-        let TestbedSetup { plan, program, cluster, clock, logs } = materials;
+        let TestbedSetup {
+            plan,
+            program,
+            cluster,
+            clock,
+            logs,
+        } = materials;
         // Without libfaketime only the fault that needs it fails.
         let store = match (cluster, faketime().filter(|_| clock)) {
             (true, _) => Store::Cluster(RedisCluster::start(3, 2).await),
-            (false, Some(library)) => Store::Single(Box::new(RedisServer::start_with_clock(library).await)),
+            (false, Some(library)) => {
+                Store::Single(Box::new(RedisServer::start_with_clock(library).await))
+            }
             (false, None) => Store::Single(Box::new(RedisServer::start().await)),
         };
-        let addresses: Vec<SocketAddr> =
-            (0..plan.gateways).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
+        let addresses: Vec<SocketAddr> = (0..plan.gateways)
+            .map(|_| SocketAddr::from(([127, 0, 0, 1], free_port())))
+            .collect();
         let state = Arc::new(RunState::new(&plan, &addresses));
         let reader = Arc::new(Reader::connect(&store.addresses()).await?);
         write_follows(&state, &reader).await?;
-        // A killed Redis comes back with the follow graph, which is the platform's, and nothing of the gateways'.
-        store.nodes().iter().for_each(|node| drop(node.cli(&["SAVE"])));
+        // A killed Redis comes back with the follow graph, which is the platform's, and nothing of
+        // the gateways'.
+        store
+            .nodes()
+            .iter()
+            .for_each(|node| drop(node.cli(&["SAVE"])));
 
         let (mut links, mut gateways) = (Vec::new(), Vec::new());
         for (number, address) in addresses.iter().enumerate() {
@@ -88,14 +103,23 @@ impl Testbed {
             let log = logs.join(format!("gateway-{number}.log"));
             let mut flags = plan.timing.flags();
             flags.extend(plan.flags.iter().cloned());
-            let mut gateway =
-                Gateway::new(GatewayConfig { program: program.clone(), address: *address, redis, flags, log });
+            let mut gateway = Gateway::new(GatewayConfig {
+                program: program.clone(),
+                address: *address,
+                redis,
+                flags,
+                log,
+            });
             state.gateway_starts(number);
             gateway.start().await?;
             state.gateway_started(number);
             gateways.push(gateway);
         }
-        let audit_command = AuditCommand { program, redis: store.url(), flags: plan.timing.flags() };
+        let audit_command = AuditCommand {
+            program,
+            redis: store.url(),
+            flags: plan.timing.flags(),
+        };
         Ok(Self {
             dashboards: Dashboards::none(&state),
             state,
@@ -117,18 +141,24 @@ impl Testbed {
         let (send, observations) = watch::channel(None);
         self.observations = observations;
         self.tasks.spawn(observer::measure_timer_lag(state.clone()));
-        self.tasks.spawn(observer::run(state.clone(), reader.clone(), send));
+        self.tasks
+            .spawn(observer::run(state.clone(), reader.clone(), send));
         self.open_all().await?;
         for user in 0..self.state.people {
-            self.tasks.spawn(Box::pin(Person::new(self.state.clone(), user).run()));
+            self.tasks
+                .spawn(Box::pin(Person::new(self.state.clone(), user).run()));
         }
         Ok(())
     }
 
-    /// Closes every live. Then people close their sockets, dashboards lose theirs, and nobody reads Redis any more.
+    /// Closes every live. Then people close their sockets, dashboards lose theirs, and nobody reads
+    /// Redis any more.
     pub(crate) async fn clear(&mut self) -> anyhow::Result<()> {
         let lives = self.state.truth().lives.len();
-        for live in (0..lives).filter(|live| self.state.epoch(*live).is_some()).collect::<Vec<_>>() {
+        for live in (0..lives)
+            .filter(|live| self.state.epoch(*live).is_some())
+            .collect::<Vec<_>>()
+        {
             self.close(live, None).await?;
         }
         self.tasks.shutdown().await;
@@ -142,28 +172,45 @@ impl Testbed {
     pub(crate) fn up_but(&self, last: Option<usize>) -> Vec<SocketAddr> {
         let mut up: Vec<usize> = self.state.gateways_up().collect();
         up.sort_by_key(|gateway| Some(*gateway) == last);
-        up.into_iter().map(|gateway| self.state.endpoints[gateway].target.address).collect()
+        up.into_iter()
+            .map(|gateway| self.state.endpoints[gateway].target.address)
+            .collect()
     }
 
     /// Opens a live, not through the gateway named if it can be avoided.
-    pub(crate) async fn open(&mut self, live: Live, slices: u32, not_through: Option<usize>) -> anyhow::Result<()> {
+    pub(crate) async fn open(
+        &mut self,
+        live: Live,
+        slices: u32,
+        not_through: Option<usize>,
+    ) -> anyhow::Result<()> {
         let (id, streamer) = (self.state.live_id(live), self.state.streamer_id(live));
         let attendance = live < self.state.attended;
         let body = json!({ "streamer_id": streamer, "slices": slices, "attendance": attendance });
-        let opened = self.backend.open(&self.up_but(not_through), &id, &body).await?;
+        let opened = self
+            .backend
+            .open(&self.up_but(not_through), &id, &body)
+            .await?;
         self.state.opened(live, opened.epoch, opened.slices);
         Ok(())
     }
 
     /// Closes a live, and waits for the answer.
-    pub(crate) async fn close(&mut self, live: Live, not_through: Option<usize>) -> anyhow::Result<()> {
+    pub(crate) async fn close(
+        &mut self,
+        live: Live,
+        not_through: Option<usize>,
+    ) -> anyhow::Result<()> {
         self.state.closing(live);
-        self.backend.close(&self.up_but(not_through), &self.state.live_id(live)).await?;
+        self.backend
+            .close(&self.up_but(not_through), &self.state.live_id(live))
+            .await?;
         self.state.closed(live);
         Ok(())
     }
 
-    /// Closes both lives, not through the gateway named, and opens the second again, with another number of slices.
+    /// Closes both lives, not through the gateway named, and opens the second again, with another
+    /// number of slices.
     pub(crate) async fn close_and_reopen(
         &mut self,
         [first, second]: [Live; 2],
@@ -172,7 +219,8 @@ impl Testbed {
         self.close(first, Some(not_through)).await?;
         if first != second {
             self.close(second, Some(not_through)).await?;
-            self.open(second, 1 << ((second + 1) % 4), Some(not_through)).await?;
+            self.open(second, 1 << ((second + 1) % 4), Some(not_through))
+                .await?;
         }
         Ok(())
     }
@@ -238,7 +286,8 @@ impl Testbed {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.check_alive()?;
-            sleep(Duration::from_millis(50).min(end.saturating_duration_since(Instant::now()))).await;
+            sleep(Duration::from_millis(50).min(end.saturating_duration_since(Instant::now())))
+                .await;
         }
         Ok(())
     }
@@ -250,11 +299,23 @@ impl Testbed {
         let mut calm = 0;
         while calm < 4 {
             if Instant::now() > deadline {
-                let restless = self.state.unsettled.load(std::sync::atomic::Ordering::SeqCst);
+                let restless = self
+                    .state
+                    .unsettled
+                    .load(std::sync::atomic::Ordering::SeqCst);
                 bail!("{restless} people do not get where they want to be within {within:?}");
             }
             self.pass(Duration::from_millis(100)).await?;
-            calm = if self.state.unsettled.load(std::sync::atomic::Ordering::SeqCst) == 0 { calm + 1 } else { 0 };
+            calm = if self
+                .state
+                .unsettled
+                .load(std::sync::atomic::Ordering::SeqCst)
+                == 0
+            {
+                calm + 1
+            } else {
+                0
+            };
         }
         Ok(())
     }
@@ -263,24 +324,37 @@ impl Testbed {
         self.state.mode.send_replace(Mode::Wander);
     }
 
-    /// After a lease and two seconds without a gateway, its users must have been swept by the others.
+    /// After a lease and two seconds without a gateway, its users must have been swept by the
+    /// others.
     pub(crate) async fn expect_swept(&self, gateway: usize) {
         let lives = self.state.truth().lives.len();
         for live in 0..lives {
-            let Some(Ok(snapshot)) = observer::read(&self.state, &self.reader, live).await else { continue };
-            let users: Vec<_> = snapshot.slices.iter().flatten().filter_map(|id| self.state.user(id)).collect();
+            let Some(Ok(snapshot)) = observer::read(&self.state, &self.reader, live).await else {
+                continue;
+            };
+            let users: Vec<_> = snapshot
+                .slices
+                .iter()
+                .flatten()
+                .filter_map(|id| self.state.user(id))
+                .collect();
             let mut truth = self.state.truth();
             let expectations = &truth.lives[live].expectations;
             let only_there = |user: &u32| {
-                expectations
-                    .get(user)
-                    .is_some_and(|expectation| expectation.only_on(gateway, snapshot.began, &truth.rules))
+                expectations.get(user).is_some_and(|expectation| {
+                    expectation.only_on(gateway, snapshot.began, &truth.rules)
+                })
             };
             let left: Vec<_> = users.into_iter().filter(only_there).collect();
             if let Some(first) = left.first() {
-                let broken = Broken::new(Promise::NotSwept, format!("{} users of a gateway that is away", left.len()));
+                let broken = Broken::new(
+                    Promise::NotSwept,
+                    format!("{} users of a gateway that is away", left.len()),
+                );
                 let (user, id) = (self.state.user_id(*first), self.state.live_id(live));
-                truth.findings.broke(broken.user(user).live(id).gateway(gateway));
+                truth
+                    .findings
+                    .broke(broken.user(user).live(id).gateway(gateway));
             }
         }
     }
@@ -288,8 +362,12 @@ impl Testbed {
     /// A gateway that has been without Redis for some seconds must say so on every dashboard.
     pub(crate) fn expect_honest(&self, gateway: usize) {
         if let Some(live) = self.dashboards.exact_on(gateway).first() {
-            let broken = Broken::new(Promise::Dashboard, "calls its figures exact, with Redis away for seconds");
-            self.state.broke(broken.live(self.state.live_id(*live)).gateway(gateway));
+            let broken = Broken::new(
+                Promise::Dashboard,
+                "calls its figures exact, with Redis away for seconds",
+            );
+            self.state
+                .broke(broken.live(self.state.live_id(*live)).gateway(gateway));
         }
     }
 }
@@ -298,19 +376,41 @@ async fn write_follows(state: &RunState, reader: &Reader) -> anyhow::Result<()> 
     let lives = state.truth().lives.len();
     let (mut followers, mut following) = (Vec::new(), Vec::new());
     for live in 0..lives {
-        let fans: Vec<u32> = (0..state.people).filter(|user| state.is_fan(*user, live)).collect();
+        let fans: Vec<u32> = (0..state.people)
+            .filter(|user| state.is_fan(*user, live))
+            .collect();
         for some in fans.chunks(500) {
-            let pairs = some.iter().flat_map(|user| ["1".to_owned(), state.user_id(*user)]);
-            followers.push([format!("followers:{}", state.streamer_id(live))].into_iter().chain(pairs).collect());
+            let pairs = some
+                .iter()
+                .flat_map(|user| ["1".to_owned(), state.user_id(*user)]);
+            followers.push(
+                [format!("followers:{}", state.streamer_id(live))]
+                    .into_iter()
+                    .chain(pairs)
+                    .collect(),
+            );
         }
     }
     for user in 0..state.people {
         let streamers = (0..lives).filter(|live| state.is_fan(user, *live));
-        let pairs: Vec<String> = streamers.flat_map(|live| ["1".to_owned(), state.streamer_id(live)]).collect();
+        let pairs: Vec<String> = streamers
+            .flat_map(|live| ["1".to_owned(), state.streamer_id(live)])
+            .collect();
         if !pairs.is_empty() {
-            following.push([format!("following:{}", state.user_id(user))].into_iter().chain(pairs).collect());
+            following.push(
+                [format!("following:{}", state.user_id(user))]
+                    .into_iter()
+                    .chain(pairs)
+                    .collect(),
+            );
         }
     }
-    reader.run_all("ZADD", following).await.context("the follow graph")?;
-    reader.run_all("ZADD", followers).await.context("the follow graph")
+    reader
+        .run_all("ZADD", following)
+        .await
+        .context("the follow graph")?;
+    reader
+        .run_all("ZADD", followers)
+        .await
+        .context("the follow graph")
 }

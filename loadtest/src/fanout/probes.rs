@@ -1,5 +1,6 @@
-//! What others notice while a status is brought to very many followers: a client that sends heartbeats, one that joins,
-//! and one that pings Redis. Each does so again and again, and notes how long it took.
+//! What others notice while a status is brought to very many followers: a client that sends
+//! heartbeats, one that joins, and one that pings Redis. Each does so again and again, and notes
+//! how long it took.
 
 use std::time::Duration;
 
@@ -32,8 +33,17 @@ pub(super) struct Times {
 impl Times {
     fn of(mut all: Vec<f64>) -> Self {
         all.sort_by(f64::total_cmp);
-        let at = |share: f64| all.get(((all.len().max(1) - 1) as f64 * share) as usize).copied().unwrap_or(0.0);
-        Self { count: all.len(), p50: at(0.5), p99: at(0.99), most: at(1.0) }
+        let at = |share: f64| {
+            all.get(((all.len().max(1) - 1) as f64 * share) as usize)
+                .copied()
+                .unwrap_or(0.0)
+        };
+        Self {
+            count: all.len(),
+            p50: at(0.5),
+            p99: at(0.99),
+            most: at(1.0),
+        }
     }
 }
 
@@ -95,12 +105,18 @@ async fn expect(socket: &mut Socket, kind: &str) -> anyhow::Result<()> {
     let wait = async {
         loop {
             let text = receive(socket).await?;
-            if parse(&text).map_err(|_| anyhow!("no message: {text}"))?.kind == kind {
+            if parse(&text)
+                .map_err(|_| anyhow!("no message: {text}"))?
+                .kind
+                == kind
+            {
                 return Ok(());
             }
         }
     };
-    tokio::time::timeout(WITHIN, wait).await.with_context(|| format!("no {kind}"))?
+    tokio::time::timeout(WITHIN, wait)
+        .await
+        .with_context(|| format!("no {kind}"))?
 }
 
 /// From the upgrade to `joined`, with a socket of its own.
@@ -115,7 +131,13 @@ async fn join(gateway: &Target, n: usize) -> anyhow::Result<Duration> {
 }
 
 async fn acks(stop: CancellationToken, gateway: Target) -> anyhow::Result<Vec<f64>> {
-    let mut socket = connect(&gateway, None, &format!("user_id=a&role=viewer&live_id={LIVE}"), WITHIN).await?;
+    let mut socket = connect(
+        &gateway,
+        None,
+        &format!("user_id=a&role=viewer&live_id={LIVE}"),
+        WITHIN,
+    )
+    .await?;
     expect(&mut socket, "joined").await?;
     let mut times = Vec::new();
     while !stop.is_cancelled() {

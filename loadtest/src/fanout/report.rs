@@ -60,27 +60,71 @@ pub(super) struct FanoutReport {
 impl FanoutReport {
     /// The same, with what is wrong.
     pub(super) fn judged(mut self) -> Self {
-        let Killed { followers, told, once, all, left, .. } = self.killed;
+        let Killed {
+            followers,
+            told,
+            once,
+            all,
+            left,
+            ..
+        } = self.killed;
         let right = [
-            (self.once == self.followers && self.all == self.followers, "not every follower has the live once"),
+            (
+                self.once == self.followers && self.all == self.followers,
+                "not every follower has the live once",
+            ),
             (self.left == 0, "feeds have the live after its close"),
-            (told > 0 && told < followers, "the gateway was not killed in the middle"),
-            (once == followers && all == followers, "after the kill, not every follower has the live once"),
-            (left == 0, "feeds have the live of the killed gateway after its close"),
+            (
+                told > 0 && told < followers,
+                "the gateway was not killed in the middle",
+            ),
+            (
+                once == followers && all == followers,
+                "after the kill, not every follower has the live once",
+            ),
+            (
+                left == 0,
+                "feeds have the live of the killed gateway after its close",
+            ),
         ];
-        self.failures = right.iter().filter(|(is_right, _)| !is_right).map(|(_, what)| (*what).to_owned()).collect();
+        self.failures = right
+            .iter()
+            .filter(|(is_right, _)| !is_right)
+            .map(|(_, what)| (*what).to_owned())
+            .collect();
         let most = DONE * (self.followers as f64 / 1e5).max(1.0);
-        let within = |quiet: Times, busy: Times, (least, times): (f64, f64)| busy.p99 <= least.max(quiet.p99 * times);
+        let within = |quiet: Times, busy: Times, (least, times): (f64, f64)| {
+            busy.p99 <= least.max(quiet.p99 * times)
+        };
         let (quiet, busy) = (&self.quiet, &self.busy);
         let quick = [
-            (self.on.answered_ms <= ANSWERED, "the live opened too slowly"),
-            (self.off.answered_ms <= ANSWERED, "the live closed too slowly"),
-            (self.on.took <= most && self.off.took <= most, "the feeds took too long"),
-            (within(quiet.joins, busy.joins, JOINS), "joins took too long"),
+            (
+                self.on.answered_ms <= ANSWERED,
+                "the live opened too slowly",
+            ),
+            (
+                self.off.answered_ms <= ANSWERED,
+                "the live closed too slowly",
+            ),
+            (
+                self.on.took <= most && self.off.took <= most,
+                "the feeds took too long",
+            ),
+            (
+                within(quiet.joins, busy.joins, JOINS),
+                "joins took too long",
+            ),
             (within(quiet.acks, busy.acks, ACKS), "acks took too long"),
-            (within(quiet.pings, busy.pings, PINGS), "PINGs took too long"),
+            (
+                within(quiet.pings, busy.pings, PINGS),
+                "PINGs took too long",
+            ),
         ];
-        self.slow = quick.iter().filter(|(is_quick, _)| !is_quick).map(|(_, what)| (*what).to_owned()).collect();
+        self.slow = quick
+            .iter()
+            .filter(|(is_quick, _)| !is_quick)
+            .map(|(_, what)| (*what).to_owned())
+            .collect();
         self
     }
 }
@@ -89,27 +133,54 @@ impl fmt::Display for FanoutReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} followers", self.followers)?;
         for (what, reach) in [("on air", self.on), ("off air", self.off)] {
-            let Reach { answered_ms, took, redis } = reach;
+            let Reach {
+                answered_ms,
+                took,
+                redis,
+            } = reach;
             writeln!(
                 f,
                 "  {what:8} answered in {answered_ms:.1} ms, all feeds done in {took:.1} s, Redis {redis:.2} cores"
             )?;
         }
-        writeln!(f, "  {} had it once, {} entries in all; {} after the close", self.once, self.all, self.left)?;
-        writeln!(f, "  meanwhile, in ms     quiet p50     p99     max      busy p50     p99     max")?;
+        writeln!(
+            f,
+            "  {} had it once, {} entries in all; {} after the close",
+            self.once, self.all, self.left
+        )?;
+        writeln!(
+            f,
+            "  meanwhile, in ms     quiet p50     p99     max      busy p50     p99     max"
+        )?;
         let rows = [
             ("joins", self.quiet.joins, self.busy.joins),
             ("acks", self.quiet.acks, self.busy.acks),
             ("PING", self.quiet.pings, self.busy.pings),
         ];
         for (what, quiet, busy) in rows {
-            let row = [quiet.p50, quiet.p99, quiet.most, busy.p50, busy.p99, busy.most].map(|ms| format!("{ms:.2}"));
+            let row = [
+                quiet.p50, quiet.p99, quiet.most, busy.p50, busy.p99, busy.most,
+            ]
+            .map(|ms| format!("{ms:.2}"));
             let [a, b, c, d, e, g] = row;
             writeln!(f, "  {what:16} {a:>13} {b:>7} {c:>7} {d:>13} {e:>7} {g:>7}")?;
         }
-        let Killed { followers, told, after, once, all, left } = self.killed;
-        writeln!(f, "a gateway killed after {told} of {followers} followers: {after:.1} s later all were told")?;
-        writeln!(f, "  {once} had it once, {all} entries in all; {left} after the close")?;
+        let Killed {
+            followers,
+            told,
+            after,
+            once,
+            all,
+            left,
+        } = self.killed;
+        writeln!(
+            f,
+            "a gateway killed after {told} of {followers} followers: {after:.1} s later all were told"
+        )?;
+        writeln!(
+            f,
+            "  {once} had it once, {all} entries in all; {left} after the close"
+        )?;
         for what in self.failures.iter().chain(&self.slow) {
             writeln!(f, "  FAILED: {what}")?;
         }

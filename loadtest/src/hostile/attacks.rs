@@ -1,5 +1,5 @@
-//! What hostile clients do, and the documented answer to each: `docs/security.md`, `docs/websocket.md` and
-//! `docs/http.md` have them.
+//! What hostile clients do, and the documented answer to each: `docs/security.md`,
+//! `docs/websocket.md` and `docs/http.md` have them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -77,7 +77,12 @@ const fn attack(name: &'static str, expected: &'static str, act: Act) -> Attack 
         Act::HoldHalfOpen | Act::NeverRead | Act::Occupy(_) => 1,
         _ => 4,
     };
-    Attack { name, expected, clients, act }
+    Attack {
+        name,
+        expected,
+        clients,
+        act,
+    }
 }
 
 const UNAUTHORIZED: &str = "401 unauthorized";
@@ -87,28 +92,84 @@ const TOO_FAST: &str = "error rate_limited, close 4008";
 pub(super) const ALL: &[Attack] = &[
     attack("no token", UNAUTHORIZED, Act::Enter(Forgery::NoToken)),
     attack("expired token", UNAUTHORIZED, Act::Enter(Forgery::Expired)),
-    attack("token of another key", UNAUTHORIZED, Act::Enter(Forgery::WrongKey)),
-    attack("token with alg none", UNAUTHORIZED, Act::Enter(Forgery::AlgNone)),
-    attack("HS256 with the public key", UNAUTHORIZED, Act::Enter(Forgery::PublicKeyAsSecret)),
+    attack(
+        "token of another key",
+        UNAUTHORIZED,
+        Act::Enter(Forgery::WrongKey),
+    ),
+    attack(
+        "token with alg none",
+        UNAUTHORIZED,
+        Act::Enter(Forgery::AlgNone),
+    ),
+    attack(
+        "HS256 with the public key",
+        UNAUTHORIZED,
+        Act::Enter(Forgery::PublicKeyAsSecret),
+    ),
     attack("token for another live", FORBIDDEN, Act::Trespass),
     attack("viewer opens a live", FORBIDDEN, Act::Say("open")),
     attack("viewer closes the live", FORBIDDEN, Act::Say("close")),
     attack("viewer watches the live", FORBIDDEN, Act::Say("watch")),
     attack("viewer calls /v1", UNAUTHORIZED, Act::Call),
-    attack("message of 4 KiB + 1", "close 1009", Act::Send(|| text(&"x".repeat(4_097)))),
+    attack(
+        "message of 4 KiB + 1",
+        "close 1009",
+        Act::Send(|| text(&"x".repeat(4_097))),
+    ),
     attack("frame of a tebibyte", "close 1009", Act::Send(tebibyte)),
-    attack("endless short fragments", TOO_FAST, Act::Flood(|number| fragment(number, b"x"))),
-    attack("endless long fragments", "close 1009", Act::Flood(|number| fragment(number, &[b'x'; 1_024]))),
+    attack(
+        "endless short fragments",
+        TOO_FAST,
+        Act::Flood(|number| fragment(number, b"x")),
+    ),
+    attack(
+        "endless long fragments",
+        "close 1009",
+        Act::Flood(|number| fragment(number, &[b'x'; 1_024])),
+    ),
     attack("compressed frame", "not negotiated, close 1002", Act::Bomb),
-    attack("1,000 messages a second", TOO_FAST, Act::Flood(|_| text(r#"{"type":"heartbeat"}"#))),
-    attack("request at a byte a minute", ENDED, Act::Dribble { upgraded: Upgraded::No }),
-    attack("frame at a byte a minute", "close 4000", Act::Dribble { upgraded: Upgraded::Yes }),
+    attack(
+        "1,000 messages a second",
+        TOO_FAST,
+        Act::Flood(|_| text(r#"{"type":"heartbeat"}"#)),
+    ),
+    attack(
+        "request at a byte a minute",
+        ENDED,
+        Act::Dribble {
+            upgraded: Upgraded::No,
+        },
+    ),
+    attack(
+        "frame at a byte a minute",
+        "close 4000",
+        Act::Dribble {
+            upgraded: Upgraded::Yes,
+        },
+    ),
     attack("5,000 half-open handshakes", ENDED, Act::HoldHalfOpen),
     attack("never reads", "closed as slow_consumer", Act::NeverRead),
-    attack("busy keep-alive everywhere", ANSWERED, Act::Occupy(Occupation::BusyKeepAlive)),
-    attack("half-open everywhere", ANSWERED, Act::Occupy(Occupation::HalfOpen)),
-    attack("slow bodies everywhere", ANSWERED, Act::Occupy(Occupation::SlowBody)),
-    attack("refused upgrades everywhere", ANSWERED, Act::Occupy(Occupation::RefusedUpgrade)),
+    attack(
+        "busy keep-alive everywhere",
+        ANSWERED,
+        Act::Occupy(Occupation::BusyKeepAlive),
+    ),
+    attack(
+        "half-open everywhere",
+        ANSWERED,
+        Act::Occupy(Occupation::HalfOpen),
+    ),
+    attack(
+        "slow bodies everywhere",
+        ANSWERED,
+        Act::Occupy(Occupation::SlowBody),
+    ),
+    attack(
+        "refused upgrades everywhere",
+        ANSWERED,
+        Act::Occupy(Occupation::RefusedUpgrade),
+    ),
 ];
 
 /// The header of a frame of 2^40 bytes, and the first of them.
@@ -130,8 +191,14 @@ pub(super) struct Scene {
 }
 
 impl Attack {
-    /// One client after another in the place with this number, until `deadline`; each answer that came.
-    pub(super) async fn place(&self, scene: &Scene, number: usize, deadline: Instant) -> anyhow::Result<Vec<String>> {
+    /// One client after another in the place with this number, until `deadline`; each answer that
+    /// came.
+    pub(super) async fn place(
+        &self,
+        scene: &Scene,
+        number: usize,
+        deadline: Instant,
+    ) -> anyhow::Result<Vec<String>> {
         let user = format!("mallory{number}");
         let mut answers = Vec::new();
         while answers.is_empty() || Instant::now() < deadline {
@@ -164,7 +231,9 @@ impl Act {
                 Ok(answer.map_or_else(|refused| refused, |_| "let in".to_owned()))
             }
             Self::Trespass => {
-                let token = scene.issuer.viewer(&scene.absent_fan, &json!({"lives": ["another"]}))?;
+                let token = scene
+                    .issuer
+                    .viewer(&scene.absent_fan, &json!({"lives": ["another"]}))?;
                 say(enter(address, &token).await?, "join", live_id).await
             }
             Self::Say(kind) => say(enter(address, &viewer()?).await?, kind, live_id).await,
@@ -176,9 +245,17 @@ impl Act {
             }
             Self::Flood(frame) => enter(address, &viewer()?).await?.flood(frame).await,
             Self::Bomb => bomb(address, &viewer()?).await,
-            Self::Dribble { upgraded: Upgraded::No } => dribble(Wire::connect(address).await?, b"GET /ws").await,
-            Self::Dribble { upgraded: Upgraded::Yes } => {
-                dribble(enter(address, &viewer()?).await?, &text(r#"{"type":"heartbeat"}"#)).await
+            Self::Dribble {
+                upgraded: Upgraded::No,
+            } => dribble(Wire::connect(address).await?, b"GET /ws").await,
+            Self::Dribble {
+                upgraded: Upgraded::Yes,
+            } => {
+                dribble(
+                    enter(address, &viewer()?).await?,
+                    &text(r#"{"type":"heartbeat"}"#),
+                )
+                .await
             }
             Self::HoldHalfOpen => hold_half_open(address).await,
             Self::NeverRead => never_read(scene, &viewer()?).await,
@@ -199,20 +276,32 @@ async fn enter(address: SocketAddr, token: &str) -> anyhow::Result<Wire> {
 }
 
 async fn say(mut wire: Wire, kind: &str, live_id: &str) -> anyhow::Result<String> {
-    wire.send(&text(&json!({"type": kind, "live_id": live_id}).to_string())).await;
+    wire.send(&text(
+        &json!({"type": kind, "live_id": live_id}).to_string(),
+    ))
+    .await;
     wire.next().await
 }
 
 /// Tries routes of all kinds; they all have the same answer.
 async fn call(scene: &Scene, token: &str) -> anyhow::Result<String> {
-    let Scene { live_id, gateway, .. } = scene;
+    let Scene {
+        live_id, gateway, ..
+    } = scene;
     let mut answers: Vec<String> = Vec::new();
-    for route in
-        ["GET /v1/lives", "DELETE /v1/lives/LIVE", "GET /v1/lives/LIVE/fans", "DELETE /v1/lives/LIVE/viewers/u1"]
-    {
+    for route in [
+        "GET /v1/lives",
+        "DELETE /v1/lives/LIVE",
+        "GET /v1/lives/LIVE/fans",
+        "DELETE /v1/lives/LIVE/viewers/u1",
+    ] {
         let route = route.replace("LIVE", live_id);
-        let head = format!("{route} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
-        let answer = Wire::connect(gateway.server.addr).await?.request(&head).await?;
+        let head =
+            format!("{route} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+        let answer = Wire::connect(gateway.server.addr)
+            .await?
+            .request(&head)
+            .await?;
         let answer = answer.unwrap_or_else(|answer| answer);
         if !answers.contains(&answer) {
             answers.push(answer);
@@ -228,7 +317,11 @@ async fn bomb(address: SocketAddr, token: &str) -> anyhow::Result<String> {
         Ok(head) => head,
         Err(refused) => return Ok(refused),
     };
-    let negotiated = if head.contains("sec-websocket-extensions") { "negotiated" } else { "not negotiated" };
+    let negotiated = if head.contains("sec-websocket-extensions") {
+        "negotiated"
+    } else {
+        "not negotiated"
+    };
     // A block of deflate that repeats one byte 258 times, over and over.
     let bomb: Vec<u8> = [0x4B, 0x04].into_iter().chain([0x00; 2_000]).collect();
     wire.send(&frame(COMPRESSED_TEXT, &bomb)).await;
@@ -251,7 +344,8 @@ async fn hold_half_open(address: SocketAddr) -> anyhow::Result<String> {
         connections.spawn(async move {
             let mut wire = Wire::connect(address).await?;
             // Everything but the empty line. The answer is awaited by a request that adds nothing.
-            wire.send(b"GET /ws HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n").await;
+            wire.send(b"GET /ws HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n")
+                .await;
             anyhow::Ok(wire.request("").await?.unwrap_or_else(|answer| answer))
         });
     }

@@ -1,5 +1,5 @@
-//! The honest ones beside the hostile: a crowd that stays and sends heartbeats, newcomers who join, and somebody who
-//! looks into Redis whether every fan of the crowd is there.
+//! The honest ones beside the hostile: a crowd that stays and sends heartbeats, newcomers who join,
+//! and somebody who looks into Redis whether every fan of the crowd is there.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,9 +29,15 @@ const NEWCOMER_WAITS: Duration = Duration::from_secs(20);
 /// Writes who follows whom, as a platform would; `also` follows every streamer.
 pub(super) async fn follow(redis: &Client, plan: &CrowdPlan, also: &str) -> anyhow::Result<()> {
     for (live, fans) in (0..).zip(plan.fan_ids()) {
-        let followers: Vec<(f64, String)> = fans.into_iter().chain([also.to_owned()]).map(|fan| (1.0, fan)).collect();
+        let followers: Vec<(f64, String)> = fans
+            .into_iter()
+            .chain([also.to_owned()])
+            .map(|fan| (1.0, fan))
+            .collect();
         let key = format!("followers:{}", plan.streamer_id(live));
-        redis.zadd::<(), _, _>(key, None, None, false, false, followers).await?;
+        redis
+            .zadd::<(), _, _>(key, None, None, false, false, followers)
+            .await?;
     }
     Ok(())
 }
@@ -76,10 +82,19 @@ pub(super) struct Observer {
 impl Observer {
     pub(super) fn start(redis: Client, plan: &CrowdPlan) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let fans = (0..).zip(plan.fan_ids()).map(|(live, fans)| (format!("online-fans:{}", plan.live_id(live)), fans));
+        let fans = (0..)
+            .zip(plan.fan_ids())
+            .map(|(live, fans)| (format!("online-fans:{}", plan.live_id(live)), fans));
         let reader = tokio::spawn(read(redis, fans.collect(), seen.clone()));
-        let newcomers = tokio::spawn(newcomers(plan.target.clone(), plan.live_id(0), seen.clone()));
-        Self { seen, tasks: [reader, newcomers] }
+        let newcomers = tokio::spawn(newcomers(
+            plan.target.clone(),
+            plan.live_id(0),
+            seen.clone(),
+        ));
+        Self {
+            seen,
+            tasks: [reader, newcomers],
+        }
     }
 
     /// What was seen since the last call.

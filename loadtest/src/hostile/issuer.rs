@@ -42,13 +42,31 @@ impl Issuer {
     pub(super) async fn new() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let path = |name: &str| dir.path().join(name).into_os_string().into_string();
-        let [secret_file, public_key_file, rsa, stranger] = ["secret", "public.pem", "rsa.pem", "stranger.pem"]
-            .map(|name| path(name).ok().context("the temporary folder's name is not UTF-8"));
-        let (secret_file, public_key_file, rsa, stranger) = (secret_file?, public_key_file?, rsa?, stranger?);
-        let secret = format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>());
+        let [secret_file, public_key_file, rsa, stranger] =
+            ["secret", "public.pem", "rsa.pem", "stranger.pem"].map(|name| {
+                path(name)
+                    .ok()
+                    .context("the temporary folder's name is not UTF-8")
+            });
+        let (secret_file, public_key_file, rsa, stranger) =
+            (secret_file?, public_key_file?, rsa?, stranger?);
+        let secret = format!(
+            "{:032x}{:032x}",
+            rand::random::<u128>(),
+            rand::random::<u128>()
+        );
         std::fs::write(&secret_file, &secret)?;
         for file in [&rsa, &stranger] {
-            openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", file]).await?;
+            openssl(&[
+                "genpkey",
+                "-algorithm",
+                "RSA",
+                "-pkeyopt",
+                "rsa_keygen_bits:2048",
+                "-out",
+                file,
+            ])
+            .await?;
         }
         openssl(&["pkey", "-in", &rsa, "-pubout", "-out", &public_key_file]).await?;
         Ok(Self {
@@ -64,12 +82,20 @@ impl Issuer {
 
     /// A good token of a viewer, with more claims.
     pub(super) fn viewer(&self, user: &str, more: &Value) -> anyhow::Result<String> {
-        Ok(encode(&Header::new(Algorithm::HS256), &claims(user, more)?, &self.secret)?)
+        Ok(encode(
+            &Header::new(Algorithm::HS256),
+            &claims(user, more)?,
+            &self.secret,
+        )?)
     }
 
     /// The same, with the RSA key.
     pub(super) fn viewer_by_rsa(&self, user: &str) -> anyhow::Result<String> {
-        Ok(encode(&Header::new(Algorithm::RS256), &claims(user, &json!({}))?, &self.rsa)?)
+        Ok(encode(
+            &Header::new(Algorithm::RS256),
+            &claims(user, &json!({}))?,
+            &self.rsa,
+        )?)
     }
 
     /// A token that no gateway may accept; it claims all that a token can give.
@@ -77,13 +103,20 @@ impl Issuer {
         let claims = claims(user, &json!({"role": "service"}))?;
         Ok(match how {
             Forgery::NoToken => String::new(),
-            Forgery::Expired => self.viewer(user, &json!({"role": "service", "exp": 1_700_000_000}))?,
+            Forgery::Expired => {
+                self.viewer(user, &json!({"role": "service", "exp": 1_700_000_000}))?
+            }
             Forgery::WrongKey => encode(&Header::new(Algorithm::RS256), &claims, &self.stranger)?,
             Forgery::AlgNone => {
                 let good = encode(&Header::new(Algorithm::HS256), &claims, &self.secret)?;
-                format!("{ALG_NONE}.{}.", good.split('.').nth(1).context("a token without claims")?)
+                format!(
+                    "{ALG_NONE}.{}.",
+                    good.split('.').nth(1).context("a token without claims")?
+                )
             }
-            Forgery::PublicKeyAsSecret => encode(&Header::new(Algorithm::HS256), &claims, &self.public_key)?,
+            Forgery::PublicKeyAsSecret => {
+                encode(&Header::new(Algorithm::HS256), &claims, &self.public_key)?
+            }
         })
     }
 }
@@ -97,8 +130,17 @@ fn claims(user: &str, more: &Value) -> anyhow::Result<Value> {
 }
 
 async fn openssl(args: &[&str]) -> anyhow::Result<()> {
-    let run = Command::new("openssl").args(args).stdin(Stdio::null()).output().await;
+    let run = Command::new("openssl")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .await;
     let run = run.context("openssl cannot be started: is it installed?")?;
-    ensure!(run.status.success(), "openssl {}: {}", args[0], String::from_utf8_lossy(&run.stderr));
+    ensure!(
+        run.status.success(),
+        "openssl {}: {}",
+        args[0],
+        String::from_utf8_lossy(&run.stderr)
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! One address that keeps every slot for connections of a gateway busy, over the PROXY protocol, and the clients of
-//! other addresses who must be answered all the while.
+//! One address that keeps every slot for connections of a gateway busy, over the PROXY protocol,
+//! and the clients of other addresses who must be answered all the while.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -61,7 +61,11 @@ impl Occupation {
     }
 
     /// Whether others are answered meanwhile, in words. `token` is a streamer's, and good.
-    pub(super) async fn carry_out(self, address: SocketAddr, token: &str) -> anyhow::Result<String> {
+    pub(super) async fn carry_out(
+        self,
+        address: SocketAddr,
+        token: &str,
+    ) -> anyhow::Result<String> {
         let mut late = String::new();
         for _ in 0..TRIES {
             let mut occupiers = JoinSet::new();
@@ -81,7 +85,9 @@ impl Occupation {
     /// Holds one connection after the other until it is dropped.
     async fn hold(self, address: SocketAddr, first: String) {
         loop {
-            let Ok(mut wire) = proxied(address, "192.0.2.66").await else { return };
+            let Ok(mut wire) = proxied(address, "192.0.2.66").await else {
+                return;
+            };
             let mut open = wire.send(first.as_bytes()).await;
             while open {
                 open = wire.send(self.again().as_bytes()).await;
@@ -93,7 +99,8 @@ impl Occupation {
     }
 }
 
-/// Clients of other addresses ask for a probe and a WebSocket. Why one was not answered, or nothing.
+/// Clients of other addresses ask for a probe and a WebSocket. Why one was not answered, or
+/// nothing.
 async fn others(address: SocketAddr, token: &str) -> anyhow::Result<Option<String>> {
     let until = Instant::now() + FOR;
     let mut number = 0;
@@ -103,7 +110,10 @@ async fn others(address: SocketAddr, token: &str) -> anyhow::Result<Option<Strin
         let asks = async {
             let probe = "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
             let probe = proxied(address, &client).await?.request(probe).await?;
-            let upgrade = proxied(address, &client).await?.upgrade(&format!("token={token}"), "").await?;
+            let upgrade = proxied(address, &client)
+                .await?
+                .upgrade(&format!("token={token}"), "")
+                .await?;
             anyhow::Ok((probe, upgrade))
         };
         match timeout(PROMPTLY, asks).await {
@@ -126,6 +136,7 @@ async fn others(address: SocketAddr, token: &str) -> anyhow::Result<Option<Strin
 /// A connection of this client, as a balancer opens it.
 async fn proxied(address: SocketAddr, client: &str) -> anyhow::Result<Wire> {
     let mut wire = Wire::connect(address).await?;
-    wire.send(format!("PROXY TCP4 {client} 127.0.0.1 4711 443\r\n").as_bytes()).await;
+    wire.send(format!("PROXY TCP4 {client} 127.0.0.1 4711 443\r\n").as_bytes())
+        .await;
     Ok(wire)
 }

@@ -56,7 +56,10 @@ impl Row {
             *self.answers.entry(answer).or_default() += times;
         }
         self.seen = self.seen.after(&earlier.seen);
-        Self { measured: earlier.measured + 1, ..self }
+        Self {
+            measured: earlier.measured + 1,
+            ..self
+        }
     }
 
     fn most_ms(&self) -> f64 {
@@ -71,12 +74,30 @@ impl HostileReport {
         let mut fail_if = |fails: bool, why: String| failures.extend(fails.then_some(why));
         for row in &self.rows {
             let (name, seen) = (row.attack, &row.seen);
-            fail_if(!row.is_answered_rightly(), format!("{name}: {:?}, not {:?}", row.answers, row.expected));
-            fail_if(seen.readings == 0, format!("{name}: the sets were never read"));
-            fail_if(seen.unread > 0, format!("{name}: Redis did not answer {} times", seen.unread));
-            fail_if(seen.missing_fans > 0, format!("{name}: {} fans missing from the set", seen.missing_fans));
-            fail_if(seen.strangers > 0, format!("{name}: {} in the set who are no fans", seen.strangers));
-            fail_if(seen.newcomers_kept_out > 0, format!("{name}: {} newcomers kept out", seen.newcomers_kept_out));
+            fail_if(
+                !row.is_answered_rightly(),
+                format!("{name}: {:?}, not {:?}", row.answers, row.expected),
+            );
+            fail_if(
+                seen.readings == 0,
+                format!("{name}: the sets were never read"),
+            );
+            fail_if(
+                seen.unread > 0,
+                format!("{name}: Redis did not answer {} times", seen.unread),
+            );
+            fail_if(
+                seen.missing_fans > 0,
+                format!("{name}: {} fans missing from the set", seen.missing_fans),
+            );
+            fail_if(
+                seen.strangers > 0,
+                format!("{name}: {} in the set who are no fans", seen.strangers),
+            );
+            fail_if(
+                seen.newcomers_kept_out > 0,
+                format!("{name}: {} newcomers kept out", seen.newcomers_kept_out),
+            );
             fail_if(row.acks == 0, format!("{name}: no heartbeat was answered"));
             if !row.is_quick() {
                 let (took, most) = (row.during_p99_ms, row.most_ms());
@@ -85,8 +106,17 @@ impl HostileReport {
                     .push(format!("{name}: acks took {took:.1} ms (p99), not {most:.1} ms (measured {times} times)"));
             }
         }
-        fail_if(self.sockets_lost > 0, format!("{} honest sockets lost", self.sockets_lost));
-        fail_if(self.unanswered > 0, format!("{} of {} heartbeats unanswered", self.unanswered, self.heartbeats));
+        fail_if(
+            self.sockets_lost > 0,
+            format!("{} honest sockets lost", self.sockets_lost),
+        );
+        fail_if(
+            self.unanswered > 0,
+            format!(
+                "{} of {} heartbeats unanswered",
+                self.unanswered, self.heartbeats
+            ),
+        );
         for (kind, times) in &self.errors {
             fail_if(true, format!("{times} errors {kind}"));
         }
@@ -103,8 +133,11 @@ impl Display for HostileReport {
             "attack", "answer expected", "answers", "p99", "during", "ratio", "missing", "newcomer"
         )?;
         for row in &self.rows {
-            let answers: Vec<String> =
-                row.answers.iter().map(|(answer, times)| format!("{times} × {answer}")).collect();
+            let answers: Vec<String> = row
+                .answers
+                .iter()
+                .map(|(answer, times)| format!("{times} × {answer}"))
+                .collect();
             let (quiet, during) = (row.quiet_p99_ms, row.during_p99_ms);
             let ratio = if quiet > 0.0 { during / quiet } else { 0.0 };
             writeln!(
@@ -117,15 +150,27 @@ impl Display for HostileReport {
                 row.seen.slowest_newcomer_ms
             )?;
         }
-        let Self { viewers, fans, heartbeats, unanswered, sockets_lost, .. } = self;
+        let Self {
+            viewers,
+            fans,
+            heartbeats,
+            unanswered,
+            sockets_lost,
+            ..
+        } = self;
         writeln!(
             out,
             "honest     {viewers} viewers, {fans} of them fans; {heartbeats} heartbeats, {unanswered} unanswered; \
              {sockets_lost} sockets lost"
         )?;
         let all: Vec<&String> = self.failures.iter().chain(&self.slow).collect();
-        write!(out, "check      {}", if all.is_empty() { "passed" } else { "failed" })?;
-        all.iter().try_for_each(|failure| write!(out, "\n           {failure}"))
+        write!(
+            out,
+            "check      {}",
+            if all.is_empty() { "passed" } else { "failed" }
+        )?;
+        all.iter()
+            .try_for_each(|failure| write!(out, "\n           {failure}"))
     }
 }
 
@@ -142,7 +187,10 @@ mod tests {
             during_p99_ms: 4.9,
             acks: 9,
             measured: 1,
-            seen: Seen { readings: 3, ..Seen::default() },
+            seen: Seen {
+                readings: 3,
+                ..Seen::default()
+            },
         };
         change(&mut row);
         let report = HostileReport {
@@ -165,7 +213,11 @@ mod tests {
         assert!(good.failures.is_empty() && good.slow.is_empty(), "{good}");
         let late = judged(|row| row.during_p99_ms = 5.1);
         assert!(late.failures.is_empty() && late.slow.len() == 1, "{late}");
-        assert!(judged(|row| (row.quiet_p99_ms, row.during_p99_ms) = (4.0, 7.9)).slow.is_empty());
+        assert!(
+            judged(|row| (row.quiet_p99_ms, row.during_p99_ms) = (4.0, 7.9))
+                .slow
+                .is_empty()
+        );
         let bad: [fn(&mut Row); 6] = [
             |row| row.answers.clear(),
             |row| row.answers.extend([("yes".to_owned(), 1)]),
@@ -187,6 +239,14 @@ mod tests {
             report.rows.into_iter().next().unwrap()
         };
         let both = row(0).after(row(7));
-        assert_eq!((both.seen.missing_fans, both.seen.readings, both.measured, both.answers["no"]), (7, 6, 2, 4));
+        assert_eq!(
+            (
+                both.seen.missing_fans,
+                both.seen.readings,
+                both.measured,
+                both.answers["no"]
+            ),
+            (7, 6, 2, 4)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A client that may break every rule: it writes bytes as it likes, and tells what the gateway answered in a few words,
-//! such as `401 unauthorized` or `error rate_limited, close 4008`.
+//! A client that may break every rule: it writes bytes as it likes, and tells what the gateway
+//! answered in a few words, such as `401 unauthorized` or `error rate_limited, close 4008`.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -55,11 +55,15 @@ struct Ears {
 
 impl Wire {
     pub(super) async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        Ok(Self::of(TcpStream::connect(address).await.context("a connection to the gateway")?))
+        Ok(Self::of(
+            TcpStream::connect(address)
+                .await
+                .context("a connection to the gateway")?,
+        ))
     }
 
-    /// A connection with the least room in the kernel, on both sides: it asks for small segments, so that the gateway's
-    /// send buffer stays small, too.
+    /// A connection with the least room in the kernel, on both sides: it asks for small segments,
+    /// so that the gateway's send buffer stays small, too.
     pub(super) async fn connect_narrow(address: SocketAddr) -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(2_048)?;
@@ -69,7 +73,13 @@ impl Wire {
 
     fn of(stream: TcpStream) -> Self {
         let (read, write) = stream.into_split();
-        Self { ears: Ears { read, buffer: Vec::new() }, write }
+        Self {
+            ears: Ears {
+                read,
+                buffer: Vec::new(),
+            },
+            write,
+        }
     }
 
     /// Sends bytes; false if the gateway has hung up.
@@ -78,7 +88,11 @@ impl Wire {
     }
 
     /// Asks for a WebSocket: the head of the 101, or another answer in words.
-    pub(super) async fn upgrade(&mut self, query: &str, headers: &str) -> anyhow::Result<Result<String, String>> {
+    pub(super) async fn upgrade(
+        &mut self,
+        query: &str,
+        headers: &str,
+    ) -> anyhow::Result<Result<String, String>> {
         let head = format!(
             "GET /ws?{query} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
@@ -112,7 +126,10 @@ impl Wire {
 
     /// Sends a frame each millisecond, and listens to the end meanwhile.
     pub(super) async fn flood(self, frame: fn(u64) -> Vec<u8>) -> anyhow::Result<String> {
-        let Self { mut ears, mut write } = self;
+        let Self {
+            mut ears,
+            mut write,
+        } = self;
         let sender = tokio::spawn(async move {
             let mut clock = interval(Duration::from_millis(1));
             for number in 0.. {
@@ -131,7 +148,11 @@ impl Wire {
 impl Ears {
     async fn answer(&mut self) -> anyhow::Result<Result<String, String>> {
         let end = loop {
-            if let Some(at) = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            if let Some(at) = self
+                .buffer
+                .windows(4)
+                .position(|bytes| bytes == b"\r\n\r\n")
+            {
                 break at + 4;
             }
             if !self.more().await? {
@@ -139,27 +160,48 @@ impl Ears {
             }
         };
         let head = String::from_utf8(self.buffer.drain(..end).collect())?.to_ascii_lowercase();
-        let status = head.split(' ').nth(1).context("an answer without a status")?.to_owned();
+        let status = head
+            .split(' ')
+            .nth(1)
+            .context("an answer without a status")?
+            .to_owned();
         if status == "101" {
             return Ok(Ok(head));
         }
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0").parse()?;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .unwrap_or("0")
+            .parse()?;
         while self.buffer.len() < length && self.more().await? {}
         let problem: Value = serde_json::from_slice(&self.buffer).unwrap_or_default();
-        Ok(Err(format!("{status} {}", problem["code"].as_str().unwrap_or("without a code"))))
+        Ok(Err(format!(
+            "{status} {}",
+            problem["code"].as_str().unwrap_or("without a code")
+        )))
     }
 
     async fn next(&mut self) -> anyhow::Result<String> {
         loop {
-            let Some((opcode, payload)) = self.frame().await? else { return Ok(ENDED.to_owned()) };
+            let Some((opcode, payload)) = self.frame().await? else {
+                return Ok(ENDED.to_owned());
+            };
             match (opcode, &payload[..]) {
-                (CLOSE, [high, low, ..]) => return Ok(format!("close {}", u16::from_be_bytes([*high, *low]))),
+                (CLOSE, [high, low, ..]) => {
+                    return Ok(format!("close {}", u16::from_be_bytes([*high, *low])));
+                }
                 (CLOSE, _) => return Ok("close without a code".to_owned()),
                 (TEXT, payload) => {
-                    let message: Value = serde_json::from_slice(payload).context("a message that is not JSON")?;
+                    let message: Value =
+                        serde_json::from_slice(payload).context("a message that is not JSON")?;
                     match message["type"].as_str().unwrap_or_default() {
                         "welcome" | "heartbeat_ack" => {}
-                        "error" => return Ok(format!("error {}", message["code"].as_str().unwrap_or_default())),
+                        "error" => {
+                            return Ok(format!(
+                                "error {}",
+                                message["code"].as_str().unwrap_or_default()
+                            ));
+                        }
                         other => return Ok(other.to_owned()),
                     }
                 }
@@ -207,7 +249,14 @@ impl Ears {
     async fn more(&mut self) -> anyhow::Result<bool> {
         match self.read.read_buf(&mut self.buffer).await {
             Ok(read) => Ok(read > 0),
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => Ok(false),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                ) =>
+            {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }

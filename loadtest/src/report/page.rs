@@ -1,4 +1,5 @@
-//! A report as one file to look at: its plots alone, or a page with its table, its plots and its text.
+//! A report as one file to look at: its plots alone, or a page with its table, its plots and its
+//! text.
 
 use std::path::Path;
 
@@ -27,7 +28,10 @@ impl Page<'_> {
 
     pub(crate) fn html(&self) -> String {
         let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
-        let rows = self.table.iter().map(|[name, what]| format!("<tr><td>{}<td>{}\n", escape(name), escape(what)));
+        let rows = self
+            .table
+            .iter()
+            .map(|[name, what]| format!("<tr><td>{}<td>{}\n", escape(name), escape(what)));
         let Self { title, svg, .. } = self;
         format!(
             "<!doctype html><meta charset=utf-8><title>{title}</title>\n\

@@ -10,14 +10,21 @@ use crate::tally::FanFlags;
 impl Display for Quantiles {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let ms = |micros: u64| micros as f64 / 1e3;
-        write!(out, "p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms", ms(self.p50), ms(self.p99), ms(self.max))
+        write!(
+            out,
+            "p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
+            ms(self.p50),
+            ms(self.p99),
+            ms(self.max)
+        )
     }
 }
 
 impl Display for Cpu {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "cpu {:.2} s ({:.2} cores)", self.seconds, self.cores)?;
-        self.us_per_heartbeat.map_or(Ok(()), |us| write!(out, ", {us:.1} us per heartbeat"))
+        self.us_per_heartbeat
+            .map_or(Ok(()), |us| write!(out, ", {us:.1} us per heartbeat"))
     }
 }
 
@@ -34,7 +41,11 @@ impl Display for Verdict {
                 wrong.shown_fans,
                 wrong.expected_viewers,
                 wrong.expected_fans,
-                wrong.failure.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
+                wrong
+                    .failure
+                    .as_ref()
+                    .map(|why| format!(" ({why})"))
+                    .unwrap_or_default()
             ),
             (None, None) => Ok(()),
         }
@@ -44,25 +55,79 @@ impl Display for Verdict {
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         const MIB: f64 = 1024.0 * 1024.0;
-        let Self { machine, connect, join, heartbeats, generator, sockets, fan_flags, .. } = self;
-        writeln!(out, "machine    {} cores, {}, Linux {}", machine.cores, machine.cpu_model, machine.kernel)?;
-        let Setup { lives_opened, follows_written, seconds } = self.setup;
-        writeln!(out, "setup      {lives_opened} lives, {follows_written} follows in {seconds:.2} s")?;
-        writeln!(out, "connect    {} at {:.0}/s  {}", connect.connected, connect.per_second, connect.latency_us)?;
-        writeln!(out, "join       {} joined, {} failed  {}", join.joined, join.failed, join.latency_us)?;
-        let Heartbeats { sent_per_second, acked_per_second, steady_seconds, unanswered, sent, .. } = heartbeats;
+        let Self {
+            machine,
+            connect,
+            join,
+            heartbeats,
+            generator,
+            sockets,
+            fan_flags,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "machine    {} cores, {}, Linux {}",
+            machine.cores, machine.cpu_model, machine.kernel
+        )?;
+        let Setup {
+            lives_opened,
+            follows_written,
+            seconds,
+        } = self.setup;
+        writeln!(
+            out,
+            "setup      {lives_opened} lives, {follows_written} follows in {seconds:.2} s"
+        )?;
+        writeln!(
+            out,
+            "connect    {} at {:.0}/s  {}",
+            connect.connected, connect.per_second, connect.latency_us
+        )?;
+        writeln!(
+            out,
+            "join       {} joined, {} failed  {}",
+            join.joined, join.failed, join.latency_us
+        )?;
+        let Heartbeats {
+            sent_per_second,
+            acked_per_second,
+            steady_seconds,
+            unanswered,
+            sent,
+            ..
+        } = heartbeats;
         writeln!(
             out,
             "heartbeat  {sent_per_second:.0}/s sent, {acked_per_second:.0}/s acked over {steady_seconds:.1} s"
         )?;
-        writeln!(out, "           ack {}  unanswered {unanswered} of {sent}", heartbeats.ack_latency_us)?;
-        let FanFlags { told_true, told_false, told_null, wrong } = fan_flags;
-        writeln!(out, "fan flags  {told_true} true, {told_false} false, {told_null} not known yet, {wrong} wrong")?;
-        writeln!(out, "sockets    {} lost, {} left", sockets.lost, sockets.left)?;
+        writeln!(
+            out,
+            "           ack {}  unanswered {unanswered} of {sent}",
+            heartbeats.ack_latency_us
+        )?;
+        let FanFlags {
+            told_true,
+            told_false,
+            told_null,
+            wrong,
+        } = fan_flags;
+        writeln!(
+            out,
+            "fan flags  {told_true} true, {told_false} false, {told_null} not known yet, {wrong} wrong"
+        )?;
+        writeln!(
+            out,
+            "sockets    {} lost, {} left",
+            sockets.lost, sockets.left
+        )?;
         if let Some(server) = &self.server {
             let mib = |stats: &ProcStats| stats.rss_bytes as f64 / MIB;
             let (idle, joined) = (mib(&server.idle), mib(&server.joined));
-            writeln!(out, "server     rss {idle:.1} MiB idle, {joined:.1} MiB joined")?;
+            writeln!(
+                out,
+                "server     rss {idle:.1} MiB idle, {joined:.1} MiB joined"
+            )?;
             if let Some(each) = server.rss_bytes_per_socket {
                 writeln!(out, "           {each:.0} bytes per joined socket")?;
             }
@@ -74,12 +139,20 @@ impl Display for Report {
             }
             if let Some(commands) = &redis.commands {
                 let each = commands.per_heartbeat.unwrap_or_default();
-                writeln!(out, "redis      {} commands, {each:.3} per heartbeat", commands.total)?;
+                writeln!(
+                    out,
+                    "redis      {} commands, {each:.3} per heartbeat",
+                    commands.total
+                )?;
             }
         }
         if let Some(verify) = &self.verify {
             writeln!(out, "verify     joined: {}", verify.joined)?;
-            writeln!(out, "           held: {}, {} wobbles", verify.held, verify.wobbles)?;
+            writeln!(
+                out,
+                "           held: {}, {} wobbles",
+                verify.held, verify.wobbles
+            )?;
             writeln!(out, "           left: {}", verify.left)?;
         }
         let cpu = Cpu {
@@ -87,17 +160,42 @@ impl Display for Report {
             cores: rate(generator.cpu_seconds, heartbeats.steady_seconds),
             us_per_heartbeat: generator.cpu_us_per_heartbeat,
         };
-        writeln!(out, "generator  {} processes, {cpu}, lag {}", generator.processes, generator.lag_us)?;
-        for (number, Worker { viewers, address, lost }) in self.workers.iter().enumerate() {
-            let (Some(address), lost) = (address, lost.as_deref()) else { continue };
-            writeln!(out, "machine {number}  {address}: {viewers} viewers; {}", lost.unwrap_or("to the end"))?;
+        writeln!(
+            out,
+            "generator  {} processes, {cpu}, lag {}",
+            generator.processes, generator.lag_us
+        )?;
+        for (
+            number,
+            Worker {
+                viewers,
+                address,
+                lost,
+            },
+        ) in self.workers.iter().enumerate()
+        {
+            let (Some(address), lost) = (address, lost.as_deref()) else {
+                continue;
+            };
+            writeln!(
+                out,
+                "machine {number}  {address}: {viewers} viewers; {}",
+                lost.unwrap_or("to the end")
+            )?;
         }
         for (kind, times) in &self.errors {
             writeln!(out, "error      {kind}: {times}")?;
         }
-        let verdict = if self.check.passed { "passed" } else { "failed" };
+        let verdict = if self.check.passed {
+            "passed"
+        } else {
+            "failed"
+        };
         write!(out, "check      {verdict}")?;
-        self.check.failures.iter().try_for_each(|failure| write!(out, "\n           {failure}"))
+        self.check
+            .failures
+            .iter()
+            .try_for_each(|failure| write!(out, "\n           {failure}"))
     }
 }
 
@@ -108,11 +206,30 @@ mod tests {
 
     #[test]
     fn any_number_and_none_at_all_can_be_printed() {
-        assert_eq!(Quantiles::of(&Latencies::default()).to_string(), "p50 0.00 ms  p99 0.00 ms  max 0.00 ms");
-        let cpu = |seconds, us_per_heartbeat| Cpu { seconds, cores: seconds, us_per_heartbeat }.to_string();
+        assert_eq!(
+            Quantiles::of(&Latencies::default()).to_string(),
+            "p50 0.00 ms  p99 0.00 ms  max 0.00 ms"
+        );
+        let cpu = |seconds, us_per_heartbeat| {
+            Cpu {
+                seconds,
+                cores: seconds,
+                us_per_heartbeat,
+            }
+            .to_string()
+        };
         assert_eq!(cpu(-0.5, None), "cpu -0.50 s (-0.50 cores)");
-        assert_eq!(cpu(-0.5, Some(-2.0)), "cpu -0.50 s (-0.50 cores), -2.0 us per heartbeat");
-        for odd in [f64::MAX, f64::MIN, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY] {
+        assert_eq!(
+            cpu(-0.5, Some(-2.0)),
+            "cpu -0.50 s (-0.50 cores), -2.0 us per heartbeat"
+        );
+        for odd in [
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            f64::NAN,
+            f64::INFINITY,
+        ] {
             assert!(!cpu(odd, Some(odd)).is_empty());
         }
         assert_eq!((rate(1.0, 0.0), super::super::per(1.0, 0)), (0.0, None));

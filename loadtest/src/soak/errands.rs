@@ -1,5 +1,6 @@
-//! What callers of the HTTP API do, each time with a user or a live that was never there before: follow and unfollow,
-//! ban and lift, remove, write a room's info, read, and open a live of their own that closes soon.
+//! What callers of the HTTP API do, each time with a user or a live that was never there before:
+//! follow and unfollow, ban and lift, remove, write a room's info, read, and open a live of their
+//! own that closes soon.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,7 +33,14 @@ pub(super) enum Errand {
 }
 
 impl Errand {
-    pub(super) const ALL: [Self; 6] = [Self::Follow, Self::Ban, Self::Remove, Self::Info, Self::Read, Self::PopUp];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Follow,
+        Self::Ban,
+        Self::Remove,
+        Self::Info,
+        Self::Read,
+        Self::PopUp,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -61,10 +69,20 @@ pub(super) struct Visit<'a> {
 }
 
 impl<'a> Visit<'a> {
-    pub(super) fn new(state: &'a RunState, http: &'a Http, live: Live, rng: &mut StdRng, name: &str) -> Self {
+    pub(super) fn new(
+        state: &'a RunState,
+        http: &'a Http,
+        live: Live,
+        rng: &mut StdRng,
+        name: &str,
+    ) -> Self {
         let up: Vec<usize> = state.gateways_up().collect();
         let first = rng.random_range(0..up.len().max(1));
-        let at = |number: usize| up.get(number % up.len().max(1)).copied().unwrap_or_default();
+        let at = |number: usize| {
+            up.get(number % up.len().max(1))
+                .copied()
+                .unwrap_or_default()
+        };
         Self {
             state,
             http,
@@ -94,7 +112,11 @@ impl<'a> Visit<'a> {
         guest.is_no_fan().await?;
         let path = format!("/v1/users/{}/following/{}", self.guest, self.streamer);
         let asked = self.call(Method::PUT, &path, None).await;
-        let followed = if asked.is_ok() { guest.is_fan().await } else { Ok(()) };
+        let followed = if asked.is_ok() {
+            guest.is_fan().await
+        } else {
+            Ok(())
+        };
         self.unfollow(&path).await?;
         asked?;
         followed?;
@@ -104,16 +126,29 @@ impl<'a> Visit<'a> {
 
     async fn ban(&self) -> anyhow::Result<()> {
         let guest = self.guest(self.here).await?;
-        self.call(Method::DELETE, &self.path("/viewers"), Some(&json!({"ban_s": 600}))).await?;
+        self.call(
+            Method::DELETE,
+            &self.path("/viewers"),
+            Some(&json!({"ban_s": 600})),
+        )
+        .await?;
         guest.until_removed().await?;
-        let refused = Guest::enter(self.target(self.here), &self.guest, &self.live).await?.err();
-        ensure!(refused.as_deref() == Some("banned"), "a banned user's join: {refused:?}");
+        let refused = Guest::enter(self.target(self.here), &self.guest, &self.live)
+            .await?
+            .err();
+        ensure!(
+            refused.as_deref() == Some("banned"),
+            "a banned user's join: {refused:?}"
+        );
         self.call(Method::DELETE, &self.path("/bans"), None).await?;
         let deadline = Instant::now() + TOLD_WITHIN;
         loop {
             match Guest::enter(self.target(self.here), &self.guest, &self.live).await? {
                 Ok(guest) => return guest.leave().await,
-                Err(code) => ensure!(Instant::now() < deadline, "after the ban was lifted: {code}"),
+                Err(code) => ensure!(
+                    Instant::now() < deadline,
+                    "after the ban was lifted: {code}"
+                ),
             }
             sleep(AGAIN).await;
         }
@@ -121,18 +156,30 @@ impl<'a> Visit<'a> {
 
     async fn remove(&self) -> anyhow::Result<()> {
         let guest = self.guest(self.here).await?;
-        self.call(Method::DELETE, &self.path("/viewers"), None).await?;
+        self.call(Method::DELETE, &self.path("/viewers"), None)
+            .await?;
         guest.until_removed().await
     }
 
     async fn info(&self) -> anyhow::Result<()> {
         let info = json!({"said": self.guest, "pinned": self.die});
-        self.call(Method::PUT, &format!("/v1/lives/{}/info", self.live), Some(&info)).await.map(drop)
+        self.call(
+            Method::PUT,
+            &format!("/v1/lives/{}/info", self.live),
+            Some(&info),
+        )
+        .await
+        .map(drop)
     }
 
     /// One of what a back end and a dashboard read.
     async fn read(&self) -> anyhow::Result<()> {
-        let Self { live, streamer, die, .. } = self;
+        let Self {
+            live,
+            streamer,
+            die,
+            ..
+        } = self;
         let user = self.state.user_id(die % self.state.people);
         let paths = [
             format!("/v1/lives/{live}"),
@@ -154,26 +201,38 @@ impl<'a> Visit<'a> {
         self.call(Method::GET, path, None).await.map(drop)
     }
 
-    /// A live that nobody knew opens, has some guests on all gateways, one of them a fan, and closes under them.
+    /// A live that nobody knew opens, has some guests on all gateways, one of them a fan, and
+    /// closes under them.
     async fn pop_up(&self) -> anyhow::Result<()> {
-        let (live, streamer) = (format!("pop-{}", self.guest), format!("pop-s-{}", self.guest));
+        let (live, streamer) = (
+            format!("pop-{}", self.guest),
+            format!("pop-s-{}", self.guest),
+        );
         let follow = format!("/v1/users/{}-0/following/{streamer}", self.guest);
         let asked = self.call(Method::PUT, &follow, None).await;
-        let visited = if asked.is_ok() { self.pop_up_of(&live, &streamer).await } else { Ok(Vec::new()) };
+        let visited = if asked.is_ok() {
+            self.pop_up_of(&live, &streamer).await
+        } else {
+            Ok(Vec::new())
+        };
         self.unfollow(&follow).await?;
         asked?;
         for mut guest in visited? {
             guest.next("closed").await?;
             guest.leave().await?;
         }
-        let state = self.call(Method::GET, &format!("/v1/lives/{live}"), None).await?["state"].take();
+        let state = self
+            .call(Method::GET, &format!("/v1/lives/{live}"), None)
+            .await?["state"]
+            .take();
         ensure!(state == "closed", "a live that has closed is {state}");
         Ok(())
     }
 
     async fn pop_up_of(&self, live: &str, streamer: &str) -> anyhow::Result<Vec<Guest>> {
         let path = format!("/v1/lives/{live}");
-        let body = json!({"streamer_id": streamer, "slices": 1 + self.die % 4, "attendance": self.coin});
+        let body =
+            json!({"streamer_id": streamer, "slices": 1 + self.die % 4, "attendance": self.coin});
         self.call(Method::PUT, &path, Some(&body)).await?;
         let guests = self.pop_up_visited(live).await;
         self.call(Method::DELETE, &path, None).await?;
@@ -183,15 +242,24 @@ impl<'a> Visit<'a> {
     async fn pop_up_visited(&self, live: &str) -> anyhow::Result<Vec<Guest>> {
         let mut guests = Vec::new();
         for number in 0..POP_UP_GUESTS {
-            let at = if number % 2 == 0 { self.here } else { self.there };
-            guests.push(Guest::join(self.target(at), &format!("{}-{number}", self.guest), live).await?);
+            let at = if number % 2 == 0 {
+                self.here
+            } else {
+                self.there
+            };
+            guests.push(
+                Guest::join(self.target(at), &format!("{}-{number}", self.guest), live).await?,
+            );
         }
-        let fan = guests.first_mut().ok_or_else(|| anyhow!("a live without guests"))?;
+        let fan = guests
+            .first_mut()
+            .ok_or_else(|| anyhow!("a live without guests"))?;
         fan.is_fan().await?;
         Ok(guests)
     }
 
-    /// Whatever went wrong, the follow must not stay: a gateway that has just been restarted is asked again.
+    /// Whatever went wrong, the follow must not stay: a gateway that has just been restarted is
+    /// asked again.
     async fn unfollow(&self, path: &str) -> anyhow::Result<()> {
         let deadline = Instant::now() + TOLD_WITHIN;
         loop {
@@ -216,7 +284,12 @@ impl<'a> Visit<'a> {
     }
 
     /// Calls the other gateway, so that what it did must reach this one.
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
         let gateway: SocketAddr = self.target(self.there).address;
         self.http.call(method, (gateway, path), body).await
     }

@@ -1,5 +1,5 @@
-//! A guest: a viewer beside the crowd who comes for a moment, knows what must happen next, and says so if it does not.
-//! The crowd's own record leaves guests out.
+//! A guest: a viewer beside the crowd who comes for a moment, knows what must happen next, and says
+//! so if it does not. The crowd's own record leaves guests out.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::target::Target;
 /// Whatever a guest waits for comes within this time.
 const PATIENCE: Duration = Duration::from_secs(15);
 const BEAT: Duration = Duration::from_millis(500);
-/// A gateway that has refused somebody in a live that was closed remembers that for a second, also if the live opens on
-/// another gateway meanwhile.
+/// A gateway that has refused somebody in a live that was closed remembers that for a second, also
+/// if the live opens on another gateway meanwhile.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const REMOVED: u16 = 4003;
 
@@ -24,28 +24,47 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Connects and joins; the error is the code with which the gateway refuses the join. While the store does not
-    /// answer, as on a machine that is too busy, a guest tries again.
-    pub(super) async fn enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
+    /// Connects and joins; the error is the code with which the gateway refuses the join. While the
+    /// store does not answer, as on a machine that is too busy, a guest tries again.
+    pub(super) async fn enter(
+        target: &Target,
+        user: &str,
+        live: &str,
+    ) -> anyhow::Result<Result<Self, String>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match Self::try_to_enter(target, user, live).await? {
-                Err(code) if code == "store_unavailable" && Instant::now() < deadline => sleep(BEAT).await,
+                Err(code) if code == "store_unavailable" && Instant::now() < deadline => {
+                    sleep(BEAT).await
+                }
                 entered => return Ok(entered),
             }
         }
     }
 
-    async fn try_to_enter(target: &Target, user: &str, live: &str) -> anyhow::Result<Result<Self, String>> {
+    async fn try_to_enter(
+        target: &Target,
+        user: &str,
+        live: &str,
+    ) -> anyhow::Result<Result<Self, String>> {
         let query = format!("user_id={user}&role=viewer");
-        let socket = client::connect(target, None, &query, PATIENCE).await.map_err(failed)?;
-        let mut guest = Self { socket, deadline: Instant::now() + PATIENCE };
-        guest.say(&format!(r#"{{"type":"join","live_id":"{live}","id":1}}"#)).await?;
+        let socket = client::connect(target, None, &query, PATIENCE)
+            .await
+            .map_err(failed)?;
+        let mut guest = Self {
+            socket,
+            deadline: Instant::now() + PATIENCE,
+        };
+        guest
+            .say(&format!(r#"{{"type":"join","live_id":"{live}","id":1}}"#))
+            .await?;
         loop {
             let message = guest.hear().await?;
             match message["type"].as_str() {
                 Some("joined") => return Ok(Ok(guest)),
-                Some("error") => return Ok(Err(message["code"].as_str().unwrap_or("none").to_owned())),
+                Some("error") => {
+                    return Ok(Err(message["code"].as_str().unwrap_or("none").to_owned()));
+                }
                 _ => {}
             }
         }
@@ -57,7 +76,9 @@ impl Guest {
         loop {
             match Self::enter(target, user, live).await? {
                 Ok(guest) => return Ok(guest),
-                Err(code) if code == "live_not_open" && Instant::now() < deadline => sleep(BEAT).await,
+                Err(code) if code == "live_not_open" && Instant::now() < deadline => {
+                    sleep(BEAT).await
+                }
                 Err(code) => bail!("{user} may not join {live}: {code}"),
             }
         }
@@ -91,7 +112,8 @@ impl Guest {
         self.until(kind).await
     }
 
-    /// The same, until the present deadline. Nothing else is to be expected of a live that has closed.
+    /// The same, until the present deadline. Nothing else is to be expected of a live that has
+    /// closed.
     async fn until(&mut self, kind: &str) -> anyhow::Result<Value> {
         loop {
             let message = self.hear().await?;
@@ -108,7 +130,10 @@ impl Guest {
         loop {
             match timeout_at(self.deadline, client::receive(&mut self.socket)).await? {
                 Ok(_) => {}
-                Err(Failure { code: Some(REMOVED), .. }) => return Ok(()),
+                Err(Failure {
+                    code: Some(REMOVED),
+                    ..
+                }) => return Ok(()),
                 Err(failure) => return Err(failed(failure)),
             }
         }
@@ -121,11 +146,15 @@ impl Guest {
     }
 
     async fn say(&mut self, text: &str) -> anyhow::Result<()> {
-        client::send(&mut self.socket, text.to_owned()).await.map_err(failed)
+        client::send(&mut self.socket, text.to_owned())
+            .await
+            .map_err(failed)
     }
 
     async fn hear(&mut self) -> anyhow::Result<Value> {
-        let text = timeout_at(self.deadline, client::receive(&mut self.socket)).await?.map_err(failed)?;
+        let text = timeout_at(self.deadline, client::receive(&mut self.socket))
+            .await?
+            .map_err(failed)?;
         Ok(serde_json::from_str(&text)?)
     }
 }

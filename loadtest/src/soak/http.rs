@@ -19,11 +19,13 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn new() -> anyhow::Result<Self> {
-        Ok(Self { client: http_client(DEADLINE)? })
+        Ok(Self {
+            client: http_client(DEADLINE)?,
+        })
     }
 
-    /// Any answer but a success is an error. An answer without JSON is null. While the store does not answer, as on a
-    /// machine that is too busy, a back end asks again.
+    /// Any answer but a success is an error. An answer without JSON is null. While the store does
+    /// not answer, as on a machine that is too busy, a back end asks again.
     pub(super) async fn call(
         &self,
         method: Method,
@@ -49,11 +51,16 @@ impl Http {
         (gateway, path): (SocketAddr, &str),
         body: Option<&Value>,
     ) -> anyhow::Result<(StatusCode, String)> {
-        let mut request = self.client.request(method.clone(), format!("http://{gateway}{path}"));
+        let mut request = self
+            .client
+            .request(method.clone(), format!("http://{gateway}{path}"));
         if let Some(body) = body {
             request = request.json(body);
         }
-        let answer = request.send().await.with_context(|| format!("{method} {path}"))?;
+        let answer = request
+            .send()
+            .await
+            .with_context(|| format!("{method} {path}"))?;
         Ok((answer.status(), answer.text().await?))
     }
 }

@@ -1,10 +1,13 @@
-//! What a soak knows of the keys in Redis: their kinds, and which may stay when every live has closed and nobody is
-//! connected. The lifetimes are those of `docs/redis.md`, taken from where the gateway takes them.
+//! What a soak knows of the keys in Redis: their kinds, and which may stay when every live has
+//! closed and nobody is connected. The lifetimes are those of `docs/redis.md`, taken from where the
+//! gateway takes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rollcall::store::redis::keys::{ATTENDANCE_TTL, CLOSED_FENCE_TTL, LEASES_TTL, SLICE_TTL, TOTALS_TTL};
+use rollcall::store::redis::keys::{
+    ATTENDANCE_TTL, CLOSED_FENCE_TTL, LEASES_TTL, SLICE_TTL, TOTALS_TTL,
+};
 
 /// Whether a key may outlast its live and its users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +27,10 @@ pub(super) fn kind(key: &str) -> String {
             None => name.to_owned(),
         },
         Some((what, _)) => format!("{what}:"),
-        None => name.split_once("_slice").map_or(name, |(what, _)| what).to_owned(),
+        None => name
+            .split_once("_slice")
+            .map_or(name, |(what, _)| what)
+            .to_owned(),
     };
     match key.strip_prefix('{').and_then(|rest| rest.split_once("}:")) {
         Some((base, what)) => {
@@ -38,7 +44,9 @@ pub(super) fn kind(key: &str) -> String {
 /// What may stay of a kind. Closed lives are remembered for `closed_ttl`.
 pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
     match kind {
-        "live:" | "{live:}:history@" | "past-lives:" | "{past-lives:}:summaries" => Stays::For(closed_ttl),
+        "live:" | "{live:}:history@" | "past-lives:" | "{past-lives:}:summaries" => {
+            Stays::For(closed_ttl)
+        }
         "{online-fans:}:fence" => Stays::For(CLOSED_FENCE_TTL),
         "attendance:" | "attended:" | "{online-fans:}:stays@" | "{online-fans:}:sessions@" => {
             Stays::For(ATTENDANCE_TTL)
@@ -49,8 +57,15 @@ pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
         "rollcall:leases" => Stays::For(LEASES_TTL),
         // Two lease refreshes, however long these are.
         "rollcall:sweeper" => Stays::For(SLICE_TTL),
-        "rollcall:attendance" | "rollcall:attendance-form" | "rollcall:canary" | "rollcall:events" => Stays::ForGood,
-        "rollcall:fanout" | "rollcall:last-seen-ids" | "last-seen:" | "following:" | "followers:" => Stays::ForGood,
+        "rollcall:attendance"
+        | "rollcall:attendance-form"
+        | "rollcall:canary"
+        | "rollcall:events" => Stays::ForGood,
+        "rollcall:fanout"
+        | "rollcall:last-seen-ids"
+        | "last-seen:"
+        | "following:"
+        | "followers:" => Stays::ForGood,
         _ => Stays::No,
     }
 }
@@ -77,11 +92,17 @@ mod tests {
             ("online-fans:chaos-l0_slice2", "online-fans:"),
             ("online-users_slice12", "online-users"),
             ("{online-users_slice12}:gateways", "{online-users}:gateways"),
-            ("{online-fans:chaos-l0_slice2}:held:gw-1", "{online-fans:}:held:"),
+            (
+                "{online-fans:chaos-l0_slice2}:held:gw-1",
+                "{online-fans:}:held:",
+            ),
             ("{live:chaos-l0}:history@1795370295", "{live:}:history@"),
             ("attendance:chaos-l0@1795370295:{p7}", "attendance:"),
             ("last-seen:{online-users_slice12}", "last-seen:"),
-            ("{online-streamers_slice3}:fence", "{online-streamers}:fence"),
+            (
+                "{online-streamers_slice3}:fence",
+                "{online-streamers}:fence",
+            ),
             ("rollcall:leases", "rollcall:leases"),
             ("{rollcall:events}:sender", "{rollcall:events}:sender"),
         ] {
@@ -92,7 +113,13 @@ mod tests {
     #[test]
     fn nothing_of_an_open_live_may_stay() {
         let ttl = Duration::from_secs(600);
-        for key in ["lives", "online-fans:42", "{online-fans:42}:held:gw", "{live:42}:bans", "statuses:feed:u1"] {
+        for key in [
+            "lives",
+            "online-fans:42",
+            "{online-fans:42}:held:gw",
+            "{live:42}:bans",
+            "statuses:feed:u1",
+        ] {
             assert_eq!(stays(&kind(key), ttl), Stays::No, "{key}");
         }
         assert_eq!(stays(&kind("live:42"), ttl), Stays::For(ttl));

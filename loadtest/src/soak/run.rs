@@ -1,5 +1,5 @@
-//! The course of a soak: a rehearsal, after which the gateways are at rest for the first time; the day, with samples
-//! taken all the while; and the end, after which they must be at rest as before.
+//! The course of a soak: a rehearsal, after which the gateways are at rest for the first time; the
+//! day, with samples taken all the while; and the end, after which they must be at rest as before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -20,7 +20,8 @@ use crate::chaos::testbed::Testbed;
 
 /// Time for the crowd to come in, or to get where it wants to be, on a busy machine.
 const GATHER: Duration = Duration::from_secs(60);
-/// A gateway that was told of a close, or let go of a live, looks at it for the last time after a minute.
+/// A gateway that was told of a close, or let go of a live, looks at it for the last time after a
+/// minute.
 const LAST_LOOK: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 /// At most so many leftover keys are named.
@@ -43,7 +44,12 @@ pub(super) struct Course {
 
 /// Runs the whole course. What stops it early is an error.
 pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Result<Measured> {
-    let gateways = testbed.state.endpoints.iter().map(|endpoint| endpoint.target.address).collect();
+    let gateways = testbed
+        .state
+        .endpoints
+        .iter()
+        .map(|endpoint| endpoint.target.address)
+        .collect();
     let sampler = Sampler::connect(gateways, redis_of(testbed)?).await?;
     let settled = testbed.state.timing.vanished() + LAST_LOOK + GATHER;
 
@@ -52,7 +58,10 @@ pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Resul
     let follows = counted(&sampler.keys().await?);
     eprintln!("at rest: {before:?}");
     testbed.populate().await?;
-    testbed.rest(GATHER).await.context("the crowd does not come in")?;
+    testbed
+        .rest(GATHER)
+        .await
+        .context("the crowd does not come in")?;
     testbed.wander();
     let staff = Staff::hire(&testbed.state, course.callers, course.errand_every)?;
     let (samples, restarts) = day(testbed, &sampler, course).await?;
@@ -64,7 +73,10 @@ pub(super) async fn run(testbed: &mut Testbed, course: &Course) -> anyhow::Resul
     let after = sampler.rest(settled, Some(&before)).await?;
     let (leftovers, kept) = keys_at_rest(&sampler, course, &follows, settled).await?;
     eprintln!("at rest: {after:?}");
-    let audit = testbed.audit_command.differences(&testbed.up_but(None)).await;
+    let audit = testbed
+        .audit_command
+        .differences(&testbed.up_but(None))
+        .await;
     let truth = testbed.state.truth();
     Ok(Measured {
         seconds: sampler.seconds(),
@@ -91,7 +103,11 @@ async fn rehearse(testbed: &mut Testbed) -> anyhow::Result<()> {
 }
 
 /// Lives close and open, and samples are taken, until it is over.
-async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyhow::Result<(Vec<Sample>, Vec<f64>)> {
+async fn day(
+    testbed: &mut Testbed,
+    sampler: &Sampler,
+    course: &Course,
+) -> anyhow::Result<(Vec<Sample>, Vec<f64>)> {
     let mut rng = StdRng::seed_from_u64(mix(testbed.state.seed.rotate_left(32)));
     let began = Instant::now();
     let (mut next_sample, mut next_live) = (began, began + course.live_every);
@@ -107,7 +123,10 @@ async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyho
             next_live += course.live_every;
             turn(testbed, &mut rng).await?;
         }
-        if let Some((due, every)) = next_restart.zip(course.restart_every).filter(|(due, _)| Instant::now() >= *due) {
+        if let Some((due, every)) = next_restart
+            .zip(course.restart_every)
+            .filter(|(due, _)| Instant::now() >= *due)
+        {
             next_restart = Some(due + every);
             roll(testbed).await?;
             restarts.push(sampler.seconds());
@@ -119,20 +138,28 @@ async fn day(testbed: &mut Testbed, sampler: &Sampler, course: &Course) -> anyho
     Ok((samples, restarts))
 }
 
-/// A rolling restart, with everybody connected. People only move, so no dashboard may ever show fewer.
+/// A rolling restart, with everybody connected. People only move, so no dashboard may ever show
+/// fewer.
 async fn roll(testbed: &mut Testbed) -> anyhow::Result<()> {
     // A viewer who waits for a closed live would not come back to the present one.
     testbed.mend().await?;
     testbed.rest(GATHER).await?;
     // Those who left just before still count for a moment, and gateways hear of each other.
-    testbed.pass(testbed.state.timing.vanished() + testbed.state.timing.told()).await?;
+    testbed
+        .pass(testbed.state.timing.vanished() + testbed.state.timing.told())
+        .await?;
     testbed.dashboards.hold(counts(&testbed.state));
     for gateway in 0..testbed.gateways.len() {
         testbed.drain(gateway).await?;
         testbed.start(gateway).await?;
-        testbed.rest(GATHER).await.context("people do not arrive on the other gateways")?;
+        testbed
+            .rest(GATHER)
+            .await
+            .context("people do not arrive on the other gateways")?;
     }
-    testbed.pass(testbed.state.timing.moved() + testbed.state.timing.told()).await?;
+    testbed
+        .pass(testbed.state.timing.moved() + testbed.state.timing.told())
+        .await?;
     testbed.dashboards.release();
     testbed.wander();
     Ok(())
@@ -143,7 +170,11 @@ async fn turn(testbed: &mut Testbed, rng: &mut StdRng) -> anyhow::Result<()> {
     let (busy, gateways) = (testbed.state.busy, testbed.state.endpoints.len());
     let (live, not_through) = (rng.random_range(0..busy), rng.random_range(0..gateways));
     match (0..busy).find(|live| testbed.state.epoch(*live).is_none()) {
-        Some(live) => testbed.open(live, testbed.state.slices(live), Some(not_through)).await,
+        Some(live) => {
+            testbed
+                .open(live, testbed.state.slices(live), Some(not_through))
+                .await
+        }
         None => testbed.close(live, Some(not_through)).await,
     }
 }
@@ -188,7 +219,13 @@ async fn keys_at_rest(
                     Stays::For(lifetime) => Some(lifetime.as_secs()),
                     Stays::ForGood | Stays::No => None,
                 };
-                (kind, Kept { keys, lifetime_seconds: lifetime })
+                (
+                    kind,
+                    Kept {
+                        keys,
+                        lifetime_seconds: lifetime,
+                    },
+                )
             });
             return Ok((leftovers.into_iter().take(NAMED).collect(), kept.collect()));
         }
@@ -201,10 +238,18 @@ async fn may_stay(sampler: &Sampler, key: &str, closed_ttl: Duration) -> anyhow:
         Stays::ForGood => true,
         Stays::No => false,
         // A key that has expired since it was listed is kept for no time.
-        Stays::For(lifetime) => sampler.kept_for(key).await?.is_some_and(|rest| rest <= lifetime),
+        Stays::For(lifetime) => sampler
+            .kept_for(key)
+            .await?
+            .is_some_and(|rest| rest <= lifetime),
     })
 }
 
 fn redis_of(testbed: &Testbed) -> anyhow::Result<SocketAddr> {
-    testbed.store.addresses().first().copied().context("the address of Redis")
+    testbed
+        .store
+        .addresses()
+        .first()
+        .copied()
+        .context("the address of Redis")
 }

@@ -1,4 +1,5 @@
-//! Looks at every gateway and at Redis: memory, open files, tasks and sockets from `/metrics`, keys with SCAN.
+//! Looks at every gateway and at Redis: memory, open files, tasks and sockets from `/metrics`, keys
+//! with SCAN.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -43,7 +44,10 @@ impl Figures {
 
     /// All but the memory, which is never at rest.
     fn at_rest(&self) -> Self {
-        Self { rss_bytes: 0, ..*self }
+        Self {
+            rss_bytes: 0,
+            ..*self
+        }
     }
 }
 
@@ -66,8 +70,16 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) async fn connect(gateways: Vec<SocketAddr>, redis: SocketAddr) -> anyhow::Result<Self> {
-        Ok(Self { http: http_client(DEADLINE)?, redis: client_of(redis).await?, gateways, began: Instant::now() })
+    pub(super) async fn connect(
+        gateways: Vec<SocketAddr>,
+        redis: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            http: http_client(DEADLINE)?,
+            redis: client_of(redis).await?,
+            gateways,
+            began: Instant::now(),
+        })
     }
 
     pub(super) fn seconds(&self) -> f64 {
@@ -77,7 +89,9 @@ impl Sampler {
     pub(super) async fn sample(&self) -> anyhow::Result<Sample> {
         let (gateways, keys) = (self.gateways().await?, self.keys().await?);
         let memory: String = self.redis.info(Some(InfoKind::Memory)).await?;
-        let bytes = memory.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
+        let bytes = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
         Ok(Sample {
             seconds: self.seconds(),
             gateways,
@@ -90,9 +104,13 @@ impl Sampler {
         try_join_all(self.gateways.iter().map(|gateway| self.figures(*gateway))).await
     }
 
-    /// Waits until nobody is connected and the figures stay the same, or the time is over; returns the last figures.
-    /// With `down_to`, they may not be above these, either.
-    pub(super) async fn rest(&self, within: Duration, down_to: Option<&[Figures]>) -> anyhow::Result<Vec<Figures>> {
+    /// Waits until nobody is connected and the figures stay the same, or the time is over; returns
+    /// the last figures. With `down_to`, they may not be above these, either.
+    pub(super) async fn rest(
+        &self,
+        within: Duration,
+        down_to: Option<&[Figures]>,
+    ) -> anyhow::Result<Vec<Figures>> {
         let deadline = Instant::now() + within;
         let (mut last, mut since) = (Vec::new(), Instant::now());
         loop {
@@ -102,7 +120,9 @@ impl Sampler {
                 (last, since) = (figures, Instant::now());
             }
             let low = down_to.is_none_or(|most| is_down(&now, most));
-            if Instant::now() > deadline || (low && since.elapsed() >= CALM && now.iter().all(Figures::is_empty)) {
+            if Instant::now() > deadline
+                || (low && since.elapsed() >= CALM && now.iter().all(Figures::is_empty))
+            {
                 return Ok(now);
             }
             sleep(LOOK).await;
@@ -117,10 +137,16 @@ impl Sampler {
             answer => answer,
         };
         let answer = answer.context("/metrics")?;
-        ensure!(answer.status() == StatusCode::OK, "/metrics of {gateway}: {}", answer.status());
+        ensure!(
+            answer.status() == StatusCode::OK,
+            "/metrics of {gateway}: {}",
+            answer.status()
+        );
         let text = answer.text().await?;
         let read = |name: &str| {
-            metric_in(&text, name).map(|value| value as u64).with_context(|| format!("no {name} in /metrics"))
+            metric_in(&text, name)
+                .map(|value| value as u64)
+                .with_context(|| format!("no {name} in /metrics"))
         };
         Ok(Figures {
             rss_bytes: read("process_resident_memory_bytes")?,
@@ -158,5 +184,7 @@ impl Sampler {
 
 /// Whether files and tasks are back to what they were.
 pub(super) fn is_down(now: &[Figures], most: &[Figures]) -> bool {
-    now.iter().zip(most).all(|(now, most)| now.open_files <= most.open_files && now.tasks <= most.tasks)
+    now.iter()
+        .zip(most)
+        .all(|(now, most)| now.open_files <= most.open_files && now.tasks <= most.tasks)
 }

@@ -1,9 +1,11 @@
-//! Whether a series of readings grows: the slope of a robust line through it, and how certain that slope is.
+//! Whether a series of readings grows: the slope of a robust line through it, and how certain that
+//! slope is.
 //!
-//! The readings are cut into blocks of equal length, and each block is represented by its median. The slope is that
-//! of Theil and Sen: the median of the slopes between all pairs of blocks, which a few outliers do not move. Its
-//! interval of 95 % is Sen's, from Kendall's variance, widened by the lag-1 autocorrelation of what the line leaves
-//! over, because memory now is much like memory a minute ago.
+//! The readings are cut into blocks of equal length, and each block is represented by its median.
+//! The slope is that of Theil and Sen: the median of the slopes between all pairs of blocks, which
+//! a few outliers do not move. Its interval of 95 % is Sen's, from Kendall's variance, widened by
+//! the lag-1 autocorrelation of what the line leaves over, because memory now is much like memory a
+//! minute ago.
 
 use serde::Serialize;
 
@@ -49,12 +51,16 @@ impl Slope {
         }
         let mut slopes: Vec<f64> = (0..blocks.len())
             .flat_map(|late| (0..late).map(move |early| (early, late)))
-            .map(|(early, late)| (blocks[late].1 - blocks[early].1) / (blocks[late].0 - blocks[early].0))
+            .map(|(early, late)| {
+                (blocks[late].1 - blocks[early].1) / (blocks[late].0 - blocks[early].0)
+            })
             .collect();
         let slope = median(&mut slopes)?;
         let reach = reach(&blocks, slope);
         let at = |place: f64| slopes[(place.round().max(0.0) as usize).min(slopes.len() - 1)];
-        let (pairs, percent) = (slopes.len() as f64, |slope: f64| slope * 3_600.0 / middle * 100.0);
+        let (pairs, percent) = (slopes.len() as f64, |slope: f64| {
+            slope * 3_600.0 / middle * 100.0
+        });
         Some(Self {
             blocks: blocks.len(),
             median: middle,
@@ -84,24 +90,39 @@ fn reach(blocks: &[(f64, f64)], slope: f64) -> f64 {
 
 /// The lag-1 autocorrelation of what a line of this slope leaves over; 0 if it is negative.
 fn correlation(blocks: &[(f64, f64)], slope: f64) -> f64 {
-    let left: Vec<f64> = blocks.iter().map(|(at, value)| value - slope * at).collect();
+    let left: Vec<f64> = blocks
+        .iter()
+        .map(|(at, value)| value - slope * at)
+        .collect();
     let mean = left.iter().sum::<f64>() / left.len() as f64;
     let apart = |value: &f64| value - mean;
     let own: f64 = left.iter().map(|value| apart(value).powi(2)).sum();
-    let next: f64 = left.windows(2).map(|pair| apart(&pair[0]) * apart(&pair[1])).sum();
-    if own > 0.0 { (next / own).clamp(0.0, MOST_CORRELATION) } else { 0.0 }
+    let next: f64 = left
+        .windows(2)
+        .map(|pair| apart(&pair[0]) * apart(&pair[1]))
+        .sum();
+    if own > 0.0 {
+        (next / own).clamp(0.0, MOST_CORRELATION)
+    } else {
+        0.0
+    }
 }
 
 /// The middle of each block's time, and the median of its values.
 fn blocks(readings: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let (Some((first, _)), Some((last, _))) = (readings.first(), readings.last()) else { return Vec::new() };
+    let (Some((first, _)), Some((last, _))) = (readings.first(), readings.last()) else {
+        return Vec::new();
+    };
     let length = BLOCK_SECONDS.max((last - first) / MOST_BLOCKS as f64);
     let block = |at: f64| ((at - first) / length) as usize;
     let whole = readings.chunk_by(|(a, _), (b, _)| block(*a) == block(*b));
     whole
         .filter_map(|readings| {
             let at = (block(readings[0].0) as f64 + 0.5) * length;
-            Some((at, median(&mut readings.iter().map(|(_, value)| *value).collect::<Vec<_>>())?))
+            Some((
+                at,
+                median(&mut readings.iter().map(|(_, value)| *value).collect::<Vec<_>>())?,
+            ))
         })
         .collect()
 }
@@ -111,7 +132,11 @@ fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     let high = values.get(middle)?;
-    Some(if values.len() % 2 == 1 { *high } else { (values[middle - 1] + high) / 2.0 })
+    Some(if values.len() % 2 == 1 {
+        *high
+    } else {
+        (values[middle - 1] + high) / 2.0
+    })
 }
 
 #[cfg(test)]
@@ -121,18 +146,27 @@ mod tests {
 
     use super::*;
 
-    /// So many minutes of a reading each 10 s around 50 MB, with this growth per hour and this noise, both in percent.
+    /// So many minutes of a reading each 10 s around 50 MB, with this growth per hour and this
+    /// noise, both in percent.
     fn series(minutes: usize, growth: f64, noise: f64) -> Vec<(f64, f64)> {
         let mut rng = StdRng::seed_from_u64(7);
         let value = |at: f64, rng: &mut StdRng| {
-            5e7 * (1.0 + growth / 100.0 * at / 3_600.0 + noise / 100.0 * (rng.random::<f64>() - 0.5))
+            5e7 * (1.0
+                + growth / 100.0 * at / 3_600.0
+                + noise / 100.0 * (rng.random::<f64>() - 0.5))
         };
-        (0..minutes * 6).map(|number| (number as f64 * 10.0, value(number as f64 * 10.0, &mut rng))).collect()
+        (0..minutes * 6)
+            .map(|number| (number as f64 * 10.0, value(number as f64 * 10.0, &mut rng)))
+            .collect()
     }
 
     #[test]
     fn growth_is_told_from_noise() {
-        let verdict = |minutes, growth, noise| Slope::of(&series(minutes, growth, noise)).unwrap().verdict(1.0);
+        let verdict = |minutes, growth, noise| {
+            Slope::of(&series(minutes, growth, noise))
+                .unwrap()
+                .verdict(1.0)
+        };
         assert_eq!(verdict(60, 0.0, 1.0), Verdict::Steady);
         assert_eq!(verdict(60, -3.0, 1.0), Verdict::Steady);
         assert_eq!(verdict(60, 3.0, 1.0), Verdict::Grows);
@@ -143,7 +177,10 @@ mod tests {
     #[test]
     fn a_short_series_tells_nothing_however_clear_it_looks() {
         for growth in [0.0, 50.0] {
-            assert_eq!(Slope::of(&series(20, growth, 0.1)).unwrap().verdict(1.0), Verdict::TooShortToTell);
+            assert_eq!(
+                Slope::of(&series(20, growth, 0.1)).unwrap().verdict(1.0),
+                Verdict::TooShortToTell
+            );
         }
         assert!(Slope::of(&series(2, 0.0, 0.1)).is_none() && Slope::of(&[]).is_none());
     }
@@ -153,10 +190,19 @@ mod tests {
         let mut grows = series(60, 3.0, 0.5);
         let clean = Slope::of(&grows).unwrap();
         assert!((2.8..3.2).contains(&clean.percent_per_hour), "{clean:?}");
-        assert!(clean.low <= clean.percent_per_hour && clean.percent_per_hour <= clean.high, "{clean:?}");
-        grows.iter_mut().step_by(40).for_each(|(_, value)| *value *= 2.0);
+        assert!(
+            clean.low <= clean.percent_per_hour && clean.percent_per_hour <= clean.high,
+            "{clean:?}"
+        );
+        grows
+            .iter_mut()
+            .step_by(40)
+            .for_each(|(_, value)| *value *= 2.0);
         let disturbed = Slope::of(&grows).unwrap();
-        assert!((2.7..3.3).contains(&disturbed.percent_per_hour), "{disturbed:?}");
+        assert!(
+            (2.7..3.3).contains(&disturbed.percent_per_hour),
+            "{disturbed:?}"
+        );
     }
 
     #[test]
@@ -169,7 +215,11 @@ mod tests {
             calm.push((f64::from(minute) * 60.0, 100.0 + noise));
             lingering.push((f64::from(minute) * 60.0, 100.0 + drift));
         }
-        let width = |series: &[(f64, f64)]| Slope::of(series).map(|slope| slope.high - slope.low).unwrap();
+        let width = |series: &[(f64, f64)]| {
+            Slope::of(series)
+                .map(|slope| slope.high - slope.low)
+                .unwrap()
+        };
         assert!(width(&lingering) > 2.0 * width(&calm));
     }
 }

@@ -1,7 +1,9 @@
-//! Those beside the crowd who make it a day in the life: callers of the HTTP API, and streamers who watch their own
-//! live and reconnect. Each has a random generator of its own, seeded by the run's seed and a number.
+//! Those beside the crowd who make it a day in the life: callers of the HTTP API, and streamers who
+//! watch their own live and reconnect. Each has a random generator of its own, seeded by the run's
+//! seed and a number.
 //!
-//! An errand that fails counts as wrong, unless its live closed or its gateway was restarted meanwhile.
+//! An errand that fails counts as wrong, unless its live closed or its gateway was restarted
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,13 +55,24 @@ pub(super) struct Staff {
 }
 
 impl Staff {
-    /// So many callers, each with an errand every so often, and a streamer for each live that people wander among.
-    pub(super) fn hire(state: &Arc<RunState>, callers: usize, pace: Duration) -> anyhow::Result<Self> {
+    /// So many callers, each with an errand every so often, and a streamer for each live that
+    /// people wander among.
+    pub(super) fn hire(
+        state: &Arc<RunState>,
+        callers: usize,
+        pace: Duration,
+    ) -> anyhow::Result<Self> {
         let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         for number in 0..callers {
             let rng = seeded(state, number);
-            let caller = Caller { state: state.clone(), http: Http::new()?, rng, number, ledger: ledger.clone() };
+            let caller = Caller {
+                state: state.clone(),
+                http: Http::new()?,
+                rng,
+                number,
+                ledger: ledger.clone(),
+            };
             let stopped = stop.clone();
             tasks.spawn(async move { caller.run(pace, &stopped).await });
         }
@@ -67,14 +80,20 @@ impl Staff {
             let streamer = stream(state.clone(), live, seeded(state, callers + live));
             tasks.spawn(stop.clone().run_until_cancelled_owned(streamer).map(drop));
         }
-        Ok(Self { tasks, stop, ledger })
+        Ok(Self {
+            tasks,
+            stop,
+            ledger,
+        })
     }
 
     /// Waits until all of them have finished what they do, and returns what came of it.
     pub(super) async fn dismiss(mut self) -> anyhow::Result<Ledger> {
         self.stop.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        timeout(LONGEST_ERRAND, all).await.context("an errand that does not end")?;
+        timeout(LONGEST_ERRAND, all)
+            .await
+            .context("an errand that does not end")?;
         Ok(lock(&self.ledger).clone())
     }
 }
@@ -113,7 +132,9 @@ impl Caller {
             let live = self.rng.random_range(0..self.state.busy);
             let before = circumstances(&self.state, live);
             let name = format!("{}-{visit}", self.number);
-            let outcome = Visit::new(&self.state, &self.http, live, &mut self.rng, &name).run(errand).await;
+            let outcome = Visit::new(&self.state, &self.http, live, &mut self.rng, &name)
+                .run(errand)
+                .await;
             let disturbed = before.is_none() || before != circumstances(&self.state, live);
             let mut ledger = lock(&self.ledger);
             let outcomes = ledger.errands.entry(errand.name()).or_default();
@@ -123,7 +144,9 @@ impl Caller {
                 Err(error) => {
                     outcomes.wrong += 1;
                     if ledger.wrong.len() < TOLD {
-                        ledger.wrong.push(format!("{} {name}: {error:#}", errand.name()));
+                        ledger
+                            .wrong
+                            .push(format!("{} {name}: {error:#}", errand.name()));
                     }
                 }
             }
@@ -131,7 +154,8 @@ impl Caller {
     }
 }
 
-/// Which opening of the live it is, and which starts of the gateways; `None` unless the live is open and all run.
+/// Which opening of the live it is, and which starts of the gateways; `None` unless the live is
+/// open and all run.
 fn circumstances(state: &RunState, live: Live) -> Option<(u64, Vec<u32>)> {
     let gateways = 0..state.endpoints.len();
     let all_up = gateways.clone().all(|gateway| state.is_up(gateway));
@@ -141,11 +165,13 @@ fn circumstances(state: &RunState, live: Live) -> Option<(u64, Vec<u32>)> {
     (all_up && live.epoch.is_some()).then_some((live.version, starts))
 }
 
-/// A streamer connects to some gateway, watches the live for a while, goes with or without a close, and comes back.
+/// A streamer connects to some gateway, watches the live for a while, goes with or without a close,
+/// and comes back.
 async fn stream(state: Arc<RunState>, live: Live, mut rng: StdRng) {
     loop {
         let target = &state.endpoints[rng.random_range(0..state.endpoints.len())].target;
-        let until = Instant::now() + Duration::from_millis(rng.random_range(1_000..LONGEST_STAY_MS));
+        let until =
+            Instant::now() + Duration::from_millis(rng.random_range(1_000..LONGEST_STAY_MS));
         let closes = rng.random_bool(0.5);
         let query = format!("user_id={}&role=streamer", state.streamer_id(live));
         if let Ok(mut socket) = client::connect(target, None, &query, CONNECT_WITHIN).await {

@@ -70,32 +70,81 @@ impl StormReport {
         let Seen { tally, .. } = seen;
         let storm = &tally.storm;
         let watched = seen.before.watched;
-        let total = |which: usize| seen.truth.iter().map(|counts| u64::from(counts[which])).sum::<u64>();
-        let shown = |which: usize| seen.truth.iter().take(watched).map(|counts| i64::from(counts[which])).sum::<i64>();
-        let last = storm.returns.last().map(|last| last.saturating_sub(seen.cut_at) as f64 / 1e6);
+        let total = |which: usize| {
+            seen.truth
+                .iter()
+                .map(|counts| u64::from(counts[which]))
+                .sum::<u64>()
+        };
+        let shown = |which: usize| {
+            seen.truth
+                .iter()
+                .take(watched)
+                .map(|counts| i64::from(counts[which]))
+                .sum::<i64>()
+        };
+        let last = storm
+            .returns
+            .last()
+            .map(|last| last.saturating_sub(seen.cut_at) as f64 / 1e6);
         let whole = seen.all_back && storm.returned == asked.cut as u64;
 
         let mut failures = Vec::new();
         let mut fail_if = |fails: bool, why: String| failures.extend(fails.then_some(why));
-        fail_if(!whole, format!("{} of {} came back", storm.returned, asked.cut));
+        fail_if(
+            !whole,
+            format!("{} of {} came back", storm.returned, asked.cut),
+        );
         let late = last.is_none_or(|last| last > asked.within.as_secs_f64());
-        fail_if(late, format!("the last was back after {last:?} s, not within {:?}", asked.within));
-        fail_if(storm.untimed > 0, format!("{} refusals did not say when to come back", storm.untimed));
-        fail_if(tally.lost > 0, format!("{} sockets lost that were not cut", tally.lost));
-        fail_if(storm.stayed_ack.count() == 0, "nobody who stayed had a heartbeat answered".to_owned());
+        fail_if(
+            late,
+            format!(
+                "the last was back after {last:?} s, not within {:?}",
+                asked.within
+            ),
+        );
+        fail_if(
+            storm.untimed > 0,
+            format!("{} refusals did not say when to come back", storm.untimed),
+        );
+        fail_if(
+            tally.lost > 0,
+            format!("{} sockets lost that were not cut", tally.lost),
+        );
+        fail_if(
+            storm.stayed_ack.count() == 0,
+            "nobody who stayed had a heartbeat answered".to_owned(),
+        );
         let ack = Duration::from_micros(storm.stayed_ack.at(0.99));
-        fail_if(ack > asked.ack_within, format!("acks of those who stayed took {ack:?} (p99)"));
-        fail_if(seen.wobbles > 0, format!("{} counts left the truth during the storm", seen.wobbles));
+        fail_if(
+            ack > asked.ack_within,
+            format!("acks of those who stayed took {ack:?} (p99)"),
+        );
+        fail_if(
+            seen.wobbles > 0,
+            format!("{} counts left the truth during the storm", seen.wobbles),
+        );
         for (which, name) in ["viewers", "fans"].into_iter().enumerate() {
             let (low, right) = (seen.lowest[which], shown(which));
-            fail_if(low < right, format!("as few as {low} of {right} {name} were shown"));
+            fail_if(
+                low < right,
+                format!("as few as {low} of {right} {name} were shown"),
+            );
         }
         for (when, verdict) in [("before", &seen.before), ("after", &seen.after)] {
-            let Verdict { correct, watched, .. } = verdict;
-            fail_if(!verdict.wrong.is_empty(), format!("{when}: {correct} of {watched} dashboards right"));
+            let Verdict {
+                correct, watched, ..
+            } = verdict;
+            fail_if(
+                !verdict.wrong.is_empty(),
+                format!("{when}: {correct} of {watched} dashboards right"),
+            );
         }
         if let Some(held) = seen.fans_in_redis {
-            fail_if(held != total(1), format!("Redis holds {held} fans, {} are there", total(1)));
+            fail_if(
+                held != total(1),
+                format!("Redis holds {held} fans, {} are there", total(1)),
+            );
         }
         for (kind, times) in &tally.errors {
             fail_if(true, format!("{times} errors {kind}"));
@@ -129,24 +178,54 @@ impl StormReport {
 
 impl Display for StormReport {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(out, "storm      {} cut off, {} stayed", self.cut, self.bystanders)?;
-        let back = self.all_back_seconds.map_or("not all".to_owned(), |last| format!("all after {last:.2} s"));
-        writeln!(out, "back       {} of {}, {back}; each {}", self.returned, self.cut, self.back_us)?;
-        writeln!(out, "refused    {} told when to come back ({})", self.told_later, self.told_us)?;
-        writeln!(out, "stayed     ack {}; {} sockets lost", self.ack_us, self.sockets_lost)?;
+        writeln!(
+            out,
+            "storm      {} cut off, {} stayed",
+            self.cut, self.bystanders
+        )?;
+        let back = self.all_back_seconds.map_or("not all".to_owned(), |last| {
+            format!("all after {last:.2} s")
+        });
+        writeln!(
+            out,
+            "back       {} of {}, {back}; each {}",
+            self.returned, self.cut, self.back_us
+        )?;
+        writeln!(
+            out,
+            "refused    {} told when to come back ({})",
+            self.told_later, self.told_us
+        )?;
+        writeln!(
+            out,
+            "stayed     ack {}; {} sockets lost",
+            self.ack_us, self.sockets_lost
+        )?;
         writeln!(
             out,
             "figures    {} viewers, {} fans; lowest shown {} and {}, {} wobbles",
             self.viewers, self.fans, self.lowest_viewers, self.lowest_fans, self.wobbles
         )?;
-        writeln!(out, "           before: {}; after: {}", self.before, self.after)?;
+        writeln!(
+            out,
+            "           before: {}; after: {}",
+            self.before, self.after
+        )?;
         if let Some(held) = self.fans_in_redis {
             writeln!(out, "redis      {held} fans")?;
         }
         write!(out, "generator  lag {}", self.generator_lag_us)?;
-        self.errors.iter().try_for_each(|(kind, times)| write!(out, "\nerror      {kind}: {times}"))?;
-        let verdict = if self.failures.is_empty() { "passed" } else { "failed" };
+        self.errors
+            .iter()
+            .try_for_each(|(kind, times)| write!(out, "\nerror      {kind}: {times}"))?;
+        let verdict = if self.failures.is_empty() {
+            "passed"
+        } else {
+            "failed"
+        };
         write!(out, "\ncheck      {verdict}")?;
-        self.failures.iter().try_for_each(|failure| write!(out, "\n           {failure}"))
+        self.failures
+            .iter()
+            .try_for_each(|failure| write!(out, "\n           {failure}"))
     }
 }

@@ -8,7 +8,8 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What must have arrived of each live: that it opened, so many removals in their order, that it closed.
+/// What must have arrived of each live: that it opened, so many removals in their order, that it
+/// closed.
 pub(crate) struct Expected {
     removed: usize,
     lives: Vec<String>,
@@ -16,7 +17,10 @@ pub(crate) struct Expected {
 
 impl Expected {
     pub(crate) fn new(removed: usize) -> Self {
-        Self { removed, lives: Vec::new() }
+        Self {
+            removed,
+            lives: Vec::new(),
+        }
     }
 
     pub(crate) fn live(&mut self, name: &str) {
@@ -24,9 +28,13 @@ impl Expected {
     }
 
     fn story(&self) -> Vec<(String, Value)> {
-        let removals = (0..self.removed).map(|user| ("user.removed".to_owned(), Value::from(format!("u{user}"))));
+        let removals = (0..self.removed)
+            .map(|user| ("user.removed".to_owned(), Value::from(format!("u{user}"))));
         let opened = std::iter::once(("live.opened".to_owned(), Value::Null));
-        opened.chain(removals).chain([("live.closed".to_owned(), Value::Null)]).collect()
+        opened
+            .chain(removals)
+            .chain([("live.closed".to_owned(), Value::Null)])
+            .collect()
     }
 }
 
@@ -42,7 +50,10 @@ pub(crate) fn read(file: &str) -> anyhow::Result<Vec<Arrival>> {
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let arrival = |line: &str| {
         let (verdict, body) = line.split_once(' ').context("a line without a body")?;
-        Ok(Arrival { verdict: verdict.to_owned(), event: serde_json::from_str(body)? })
+        Ok(Arrival {
+            verdict: verdict.to_owned(),
+            event: serde_json::from_str(body)?,
+        })
     };
     whole.lines().map(arrival).collect()
 }
@@ -65,7 +76,11 @@ pub(crate) struct WebhookReport {
 }
 
 impl WebhookReport {
-    pub(crate) fn of(expected: &Expected, taken: &[Arrival], (down, after): (Duration, Duration)) -> Self {
+    pub(crate) fn of(
+        expected: &Expected,
+        taken: &[Arrival],
+        (down, after): (Duration, Duration),
+    ) -> Self {
         let mut failures = Vec::new();
         let mut known: HashMap<&str, &Value> = HashMap::new();
         let mut stories: HashMap<&str, Vec<(String, Value)>> = HashMap::new();
@@ -82,7 +97,10 @@ impl WebhookReport {
                 }
                 continue;
             }
-            stories.entry(text("live_id")).or_default().push((text("type").to_owned(), event["user_id"].clone()));
+            stories
+                .entry(text("live_id"))
+                .or_default()
+                .push((text("type").to_owned(), event["user_id"].clone()));
         }
         let right = expected.story();
         let mut missing = 0;
@@ -109,14 +127,25 @@ impl WebhookReport {
 
 impl fmt::Display for WebhookReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} lives, receiver down for {:.0} s, its sender killed meanwhile", self.lives, self.down_seconds)?;
+        writeln!(
+            f,
+            "{} lives, receiver down for {:.0} s, its sender killed meanwhile",
+            self.lives, self.down_seconds
+        )?;
         writeln!(
             f,
             "{} events expected, {} missing, all there {:.1} s after",
             self.expected, self.missing, self.all_there_seconds
         )?;
-        write!(f, "{} requests taken, {} of them repeats with the same id", self.taken, self.repeats)?;
-        self.failures.iter().take(20).try_for_each(|failure| write!(f, "\nWRONG {failure}"))
+        write!(
+            f,
+            "{} requests taken, {} of them repeats with the same id",
+            self.taken, self.repeats
+        )?;
+        self.failures
+            .iter()
+            .take(20)
+            .try_for_each(|failure| write!(f, "\nWRONG {failure}"))
     }
 }
 
@@ -129,8 +158,10 @@ mod tests {
     fn report(events: &[(&str, Value)]) -> WebhookReport {
         let mut expected = Expected::new(1);
         expected.live("a");
-        let arrival =
-            |(verdict, event): &(&str, Value)| Arrival { verdict: (*verdict).to_owned(), event: event.clone() };
+        let arrival = |(verdict, event): &(&str, Value)| Arrival {
+            verdict: (*verdict).to_owned(),
+            event: event.clone(),
+        };
         let taken: Vec<Arrival> = events.iter().map(arrival).collect();
         WebhookReport::of(&expected, &taken, (Duration::ZERO, Duration::ZERO))
     }
@@ -145,15 +176,46 @@ mod tests {
 
     #[test]
     fn equal_repeats_are_right_and_all_else_is_wrong() {
-        let [opened, removed, closed] = [("1", "live.opened"), ("2", "user.removed"), ("3", "live.closed")]
-            .map(|(id, kind)| ("ok", event(id, kind)));
-        let right = report(&[opened.clone(), opened.clone(), removed.clone(), opened.clone(), closed.clone()]);
-        assert_eq!((right.failures.len(), right.missing, right.repeats), (0, 0, 2));
+        let [opened, removed, closed] = [
+            ("1", "live.opened"),
+            ("2", "user.removed"),
+            ("3", "live.closed"),
+        ]
+        .map(|(id, kind)| ("ok", event(id, kind)));
+        let right = report(&[
+            opened.clone(),
+            opened.clone(),
+            removed.clone(),
+            opened.clone(),
+            closed.clone(),
+        ]);
+        assert_eq!(
+            (right.failures.len(), right.missing, right.repeats),
+            (0, 0, 2)
+        );
         assert_eq!(report(&[opened.clone(), closed.clone()]).missing, 1);
-        assert_eq!(report(&[opened.clone(), closed.clone(), removed.clone()]).failures.len(), 1, "out of order");
+        assert_eq!(
+            report(&[opened.clone(), closed.clone(), removed.clone()])
+                .failures
+                .len(),
+            1,
+            "out of order"
+        );
         let forged = ("signature", event("2", "user.removed"));
-        assert_eq!(report(&[opened.clone(), forged, closed.clone()]).failures.len(), 1);
-        let other = ("ok", json!({"id": "1", "live_id": "a", "type": "live.opened", "at": 2}));
-        assert_eq!(report(&[opened, other, removed, closed]).failures.len(), 1, "a repeat that differs");
+        assert_eq!(
+            report(&[opened.clone(), forged, closed.clone()])
+                .failures
+                .len(),
+            1
+        );
+        let other = (
+            "ok",
+            json!({"id": "1", "live_id": "a", "type": "live.opened", "at": 2}),
+        );
+        assert_eq!(
+            report(&[opened, other, removed, closed]).failures.len(),
+            1,
+            "a repeat that differs"
+        );
     }
 }

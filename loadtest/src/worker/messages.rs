@@ -1,4 +1,5 @@
-//! What the coordinator of a crowd and its workers tell each other; between processes each message is a line of JSON.
+//! What the coordinator of a crowd and its workers tell each other; between processes each message
+//! is a line of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,21 @@ pub(crate) struct Progress {
 impl Progress {
     /// Whether a run can be so far: it may come from another process.
     pub(crate) fn makes_sense(&self) -> bool {
-        let Self { joined, failed, returned, stranded, lost, sent, acked, pending, .. } = *self;
-        [joined, failed, returned, stranded, lost, sent, acked, pending].into_iter().all(is_count)
+        let Self {
+            joined,
+            failed,
+            returned,
+            stranded,
+            lost,
+            sent,
+            acked,
+            pending,
+            ..
+        } = *self;
+        [
+            joined, failed, returned, stranded, lost, sent, acked, pending,
+        ]
+        .into_iter()
+        .all(is_count)
     }
 }

@@ -1,4 +1,5 @@
-//! How a viewer that was cut off reconnects: at once, and after a refusal as late as the gateway says.
+//! How a viewer that was cut off reconnects: at once, and after a refusal as late as the gateway
+//! says.
 
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ const SERVICE_UNAVAILABLE: u16 = 503;
 pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<Socket, Kind> {
     let mut last = error_kind::CONNECT_TIMEOUT;
     for _ in 0..MAX_TRIES {
-        let Failure { kind, code, retry_after } = match enter(worker, number).await {
+        let Failure {
+            kind,
+            code,
+            retry_after,
+        } = match enter(worker, number).await {
             Ok(socket) => return Ok(socket),
             Err(failure) => failure,
         };
@@ -38,10 +43,17 @@ async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
     let plan = &worker.plan;
     let live_id = plan.live_id(worker.role(number).live);
     let query = format!("user_id={}&role=viewer", plan.user_id(number));
-    // From other source addresses than before: the ports of those are still taken by the cut connections.
-    let source = plan.target.address.is_ipv4().then(|| plan.sources + number % plan.sources);
+    // From other source addresses than before: the ports of those are still taken by the cut
+    // connections.
+    let source = plan
+        .target
+        .address
+        .is_ipv4()
+        .then(|| plan.sources + number % plan.sources);
     let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
     let joining = timeout(plan.connect_timeout, join(&mut socket, Some(&live_id)));
-    joining.await.unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?;
+    joining
+        .await
+        .unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?;
     Ok(socket)
 }

@@ -1,5 +1,5 @@
-//! What a worker's tasks share: the phase of the run, a handle for each joined viewer, and the counters. It starts no
-//! task and opens no socket.
+//! What a worker's tasks share: the phase of the run, a handle for each joined viewer, and the
+//! counters. It starts no task and opens no socket.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,8 @@ impl ViewerHandle {
         self.wake.notify_one();
     }
 
-    /// Unless the viewer is a bystander, it loses its connection with no close frame, and reconnects.
+    /// Unless the viewer is a bystander, it loses its connection with no close frame, and
+    /// reconnects.
     pub(crate) fn cut(&self) {
         if !self.bystander {
             self.cut.store(true, Ordering::Relaxed);
@@ -55,7 +56,10 @@ impl ViewerHandle {
     /// Waits until the worker wants something.
     pub(crate) async fn woken(&self) -> Wake {
         self.wake.notified().await;
-        match (self.cut.load(Ordering::Relaxed), self.leaving.load(Ordering::Relaxed)) {
+        match (
+            self.cut.load(Ordering::Relaxed),
+            self.leaving.load(Ordering::Relaxed),
+        ) {
             (true, _) => Wake::Cut,
             (_, true) => Wake::Leave,
             _ => Wake::Heartbeat,
@@ -68,8 +72,9 @@ pub(crate) struct WorkerState {
     roster: Vec<Role>,
     phase: AtomicU8,
     connected: AtomicU64,
-    /// The viewers whose heartbeats are due in each slot of the interval. A viewer's slot follows from its number, so
-    /// the whole crowd is spread evenly over the interval, whatever the ramp was.
+    /// The viewers whose heartbeats are due in each slot of the interval. A viewer's slot follows
+    /// from its number, so the whole crowd is spread evenly over the interval, whatever the ramp
+    /// was.
     slots: Mutex<Vec<Vec<Arc<ViewerHandle>>>>,
     /// Viewers and fans by live.
     counts: Mutex<Vec<[u32; 2]>>,
@@ -179,7 +184,10 @@ impl WorkerState {
 
     fn add_handle(&self, number: usize) -> Arc<ViewerHandle> {
         self.connected.fetch_add(1, Ordering::Relaxed);
-        let viewer = Arc::new(ViewerHandle { bystander: self.plan.stays(number), ..ViewerHandle::default() });
+        let viewer = Arc::new(ViewerHandle {
+            bystander: self.plan.stays(number),
+            ..ViewerHandle::default()
+        });
         let mut slots = lock(&self.slots);
         let slot = (number as u128 * slots.len() as u128 / self.plan.viewers as u128) as usize;
         slots[slot].push(viewer.clone());
@@ -195,7 +203,8 @@ impl WorkerState {
 
     /// A viewer's connection was cut on purpose; its live still counts it.
     pub(crate) fn viewer_was_cut(&self, unanswered: u64) {
-        // Nobody knows whether heartbeats that were under way arrived: they are no heartbeats of this run.
+        // Nobody knows whether heartbeats that were under way arrived: they are no heartbeats of
+        // this run.
         self.tally(|tally| tally.sent -= unanswered);
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,7 +1,9 @@
-//! One viewer: connects, joins its live, answers the worker's wake-ups with heartbeats, leaves when told.
+//! One viewer: connects, joins its live, answers the worker's wake-ups with heartbeats, leaves when
+//! told.
 //!
-//! A viewer keeps no timer and starts no task; it counts in the worker's tally. Each heartbeat carries an `id`, so that
-//! a lost ack is known as such and does not shift the latencies of the heartbeats after it.
+//! A viewer keeps no timer and starts no task; it counts in the worker's tally. Each heartbeat
+//! carries an `id`, so that a lost ack is known as such and does not shift the latencies of the
+//! heartbeats after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,13 +34,19 @@ pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Socket,
     });
     let by_message = (!by_url).then_some(&*live_id);
     let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
-    let asked = joining.await.unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?.unwrap_or(began);
+    let asked = joining
+        .await
+        .unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?
+        .unwrap_or(began);
     worker.tally(|tally| tally.join.record(asked.elapsed()));
     Ok(socket)
 }
 
 /// Waits for `joined`. With a live, asks for it after the welcome, and returns when it did.
-pub(super) async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Instant>, Failure> {
+pub(super) async fn join(
+    socket: &mut Socket,
+    live_id: Option<&str>,
+) -> Result<Option<Instant>, Failure> {
     let mut asked = None;
     loop {
         let text = client::receive(socket).await?;
@@ -46,7 +54,11 @@ pub(super) async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<O
         match (&*message.kind, live_id) {
             ("welcome", Some(live_id)) => {
                 asked = Some(Instant::now());
-                client::send(socket, format!(r#"{{"type":"join","live_id":"{live_id}","id":0}}"#)).await?;
+                client::send(
+                    socket,
+                    format!(r#"{{"type":"join","live_id":"{live_id}","id":0}}"#),
+                )
+                .await?;
             }
             ("joined", _) => return Ok(asked),
             ("error", _) => return Err(error_kind::of_code(message.code.as_deref()).into()),
@@ -80,12 +92,26 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    pub(super) fn new(worker: Arc<WorkerState>, handle: Arc<ViewerHandle>, number: usize, socket: Socket) -> Self {
+    pub(super) fn new(
+        worker: Arc<WorkerState>,
+        handle: Arc<ViewerHandle>,
+        number: usize,
+        socket: Socket,
+    ) -> Self {
         let role = worker.role(number);
-        Self { worker, handle, number, role, socket, outstanding: VecDeque::new(), last_id: 0 }
+        Self {
+            worker,
+            handle,
+            number,
+            role,
+            socket,
+            outstanding: VecDeque::new(),
+            last_id: 0,
+        }
     }
 
-    /// Sends heartbeats until the viewer leaves, is cut or is lost, and records which. Then the socket is closed.
+    /// Sends heartbeats until the viewer leaves, is cut or is lost, and records which. Then the
+    /// socket is closed.
     pub(super) async fn stay(mut self) -> End {
         let end = loop {
             let step = tokio::select! {
@@ -120,13 +146,17 @@ impl Viewer {
         match wake {
             Wake::Cut => return Err(End::Cut),
             Wake::Leave => return Err(self.leave().await),
-            // The wake-up is from just before the phase ended: the worker already waits for the last acks.
+            // The wake-up is from just before the phase ended: the worker already waits for the
+            // last acks.
             Wake::Heartbeat if self.worker.is_cool() => return Ok(()),
             Wake::Heartbeat => {}
         }
         // In the closed loop a wake-up starts the loop, or restarts one whose ack was lost.
         let looping = self.worker.is_looping()
-            && self.outstanding.back().is_some_and(|beat| beat.sent.elapsed() < self.worker.plan.heartbeat);
+            && self
+                .outstanding
+                .back()
+                .is_some_and(|beat| beat.sent.elapsed() < self.worker.plan.heartbeat);
         if looping { Ok(()) } else { self.beat().await }
     }
 
@@ -134,12 +164,18 @@ impl Viewer {
         self.last_id += 1;
         let steady = self.worker.is_steady();
         let text = format!(r#"{{"type":"heartbeat","id":{}}}"#, self.last_id);
-        self.outstanding.push_back(Beat { id: self.last_id, sent: Instant::now(), steady });
+        self.outstanding.push_back(Beat {
+            id: self.last_id,
+            sent: Instant::now(),
+            steady,
+        });
         self.worker.tally(|tally| {
             tally.sent += 1;
             tally.steady_sent += u64::from(steady);
         });
-        client::send(&mut self.socket, text).await.map_err(|failure| End::Lost(failure.kind))
+        client::send(&mut self.socket, text)
+            .await
+            .map_err(|failure| End::Lost(failure.kind))
     }
 
     async fn received(&mut self, text: &str) -> Result<(), End> {
@@ -147,7 +183,11 @@ impl Viewer {
             Ok(message) => match &*message.kind {
                 "heartbeat_ack" => {
                     self.acked(&message);
-                    return if self.worker.is_looping() { self.beat().await } else { Ok(()) };
+                    return if self.worker.is_looping() {
+                        self.beat().await
+                    } else {
+                        Ok(())
+                    };
                 }
                 "error" => error_kind::of_code(message.code.as_deref()),
                 "closed" => error_kind::LIVE_CLOSED,
@@ -161,10 +201,15 @@ impl Viewer {
     }
 
     fn acked(&mut self, message: &ServerMessage<'_>) {
-        let position = self.outstanding.iter().position(|beat| Some(beat.id) == message.id);
+        let position = self
+            .outstanding
+            .iter()
+            .position(|beat| Some(beat.id) == message.id);
         let beat = position.and_then(|position| self.outstanding.remove(position));
         let Some(beat) = beat else {
-            return self.worker.tally(|tally| tally.error(error_kind::UNASKED_ACK, 1));
+            return self
+                .worker
+                .tally(|tally| tally.error(error_kind::UNASKED_ACK, 1));
         };
         let latency = beat.sent.elapsed();
         let late = latency > self.worker.plan.ack_timeout;
@@ -196,7 +241,12 @@ impl Viewer {
         if let Err(failure) = client::send_close(&mut self.socket).await {
             return End::Lost(failure.kind);
         }
-        match timeout(self.worker.plan.ack_timeout, client::drain(&mut self.socket)).await {
+        match timeout(
+            self.worker.plan.ack_timeout,
+            client::drain(&mut self.socket),
+        )
+        .await
+        {
             Ok(()) => End::Left,
             Err(_) => End::Lost("close_unanswered".into()),
         }

@@ -19,7 +19,11 @@ pub(super) fn spawn(assignment: Assignment, ends: Ends) -> anyhow::Result<()> {
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         bail!("a child process without pipes");
     };
-    tokio::spawn(lines::command(assignment, ends.commands, lines::writer(input)));
+    tokio::spawn(lines::command(
+        assignment,
+        ends.commands,
+        lines::writer(input),
+    ));
     tokio::spawn(async move {
         lines::listen(lines::reader(output, LONGEST_LINE), ends.events).await;
         // The child's events say how it ended; this only reaps it.
@@ -46,7 +50,9 @@ fn child_run() -> anyhow::Result<()> {
         tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
         let mut input = lines::reader(input, LONGEST_LINE);
-        let assignment = lines::hear(&mut input).await?.context("an assignment on standard input")?;
+        let assignment = lines::hear(&mut input)
+            .await?
+            .context("an assignment on standard input")?;
         lines::obey(assignment, (input, lines::writer(output)), Ok).await
     });
     // The read of standard input cannot be cancelled and would hold the runtime open.

@@ -1,4 +1,5 @@
-//! The whole of a machine that joins: it gets its share from the coordinator, obeys, and prints what it counted itself.
+//! The whole of a machine that joins: it gets its share from the coordinator, obeys, and prints
+//! what it counted itself.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,7 +27,8 @@ pub(crate) struct JoinArgs {
     /// Where `loadtest crowd --coordinator` listens; it has the settings
     #[arg(value_name = "ADDR:PORT")]
     coordinator: SocketAddr,
-    /// The gateway's own file of this name, for a gateway that wants tokens: no secret comes from the coordinator
+    /// The gateway's own file of this name, for a gateway that wants tokens: no secret comes from
+    /// the coordinator
     #[arg(long, value_name = "FILE")]
     jwt_hs256_secret_file: Option<PathBuf>,
     /// A PEM file of the authorities that vouch for a gateway at wss://
@@ -39,8 +41,18 @@ pub(crate) fn join_main(args: &JoinArgs) -> ExitCode {
     let run = || runtime()?.block_on(join(args));
     match run() {
         Ok(tally) => {
-            let Tally { joined, failed, lost, left, sent, acked, .. } = tally;
-            println!("joined {joined} failed {failed} lost {lost} left {left} sent {sent} acked {acked}");
+            let Tally {
+                joined,
+                failed,
+                lost,
+                left,
+                sent,
+                acked,
+                ..
+            } = tally;
+            println!(
+                "joined {joined} failed {failed} lost {lost} left {left} sent {sent} acked {acked}"
+            );
             ExitCode::SUCCESS
         }
         Err(error) => ArgError::exit(&error),
@@ -50,30 +62,44 @@ pub(crate) fn join_main(args: &JoinArgs) -> ExitCode {
 async fn join(args: &JoinArgs) -> anyhow::Result<Tally> {
     let coordinator = args.coordinator;
     let stream = timeout(HELLO_WITHIN, TcpStream::connect(coordinator)).await;
-    let stream = stream.map_err(anyhow::Error::from).and_then(|stream| Ok(stream?));
+    let stream = stream
+        .map_err(anyhow::Error::from)
+        .and_then(|stream| Ok(stream?));
     let stream = stream.with_context(|| format!("the coordinator at {coordinator}"))?;
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
     let (mut read, mut write) = (lines::reader(read, LONGEST_LINE), lines::writer(write));
     lines::say(&mut write, &Hello::own()).await?;
-    let welcome = timeout(HELLO_WITHIN, lines::hear(&mut read)).await.context("the coordinator does not answer")??;
+    let welcome = timeout(HELLO_WITHIN, lines::hear(&mut read))
+        .await
+        .context("the coordinator does not answer")??;
     match welcome.context("the coordinator hung up")? {
         Welcome::Wait => {}
         Welcome::Refused(why) => bail!("the coordinator refused: {}", lines::legible(&why)),
     }
-    let assignment = timeout(PATIENCE, lines::hear(&mut read)).await.context("the coordinator does not begin")??;
+    let assignment = timeout(PATIENCE, lines::hear(&mut read))
+        .await
+        .context("the coordinator does not begin")??;
     let assignment = assignment.context("the coordinator ended before it began")?;
     lines::obey(assignment, (read, write), |plan| with_own(plan, args)).await
 }
 
-/// The plan with this machine's own files; refused if they are missing, or if the load would leave the machine.
+/// The plan with this machine's own files; refused if they are missing, or if the load would leave
+/// the machine.
 fn with_own(mut plan: CrowdPlan, args: &JoinArgs) -> anyhow::Result<CrowdPlan> {
     let address = plan.target.address;
-    ensure!(address.ip().is_loopback(), "{address} is not a loopback address: load is for this machine only");
+    ensure!(
+        address.ip().is_loopback(),
+        "{address} is not a loopback address: load is for this machine only"
+    );
     let wants_token = plan.target.entry.wants_token;
     let secret = args.jwt_hs256_secret_file.clone();
-    ensure!(!wants_token || secret.is_some(), "the gateway wants tokens: give --jwt-hs256-secret-file");
-    (plan.target.entry.ca, plan.target.entry.secret) = (args.ca.clone(), secret.filter(|_| wants_token));
+    ensure!(
+        !wants_token || secret.is_some(),
+        "the gateway wants tokens: give --jwt-hs256-secret-file"
+    );
+    (plan.target.entry.ca, plan.target.entry.secret) =
+        (args.ca.clone(), secret.filter(|_| wants_token));
     plan.target.entry.check()?;
     enough_files(plan.viewers, plan.processes)?;
     Ok(plan)

@@ -1,8 +1,10 @@
-//! A worker in another process, over any pair of byte streams: pipes to a child, or a connection to another machine.
+//! A worker in another process, over any pair of byte streams: pipes to a child, or a connection to
+//! another machine.
 //!
-//! A worker gets its assignment as the first line and commands as the lines after it, and writes events as lines; all
-//! of them JSON. Lines have a length that they may not exceed. A worker leaves when its input ends, so it never
-//! outlives whoever commands it, and one that says nothing for a while is given up.
+//! A worker gets its assignment as the first line and commands as the lines after it, and writes
+//! events as lines; all of them JSON. Lines have a length that they may not exceed. A worker leaves
+//! when its input ends, so it never outlives whoever commands it, and one that says nothing for a
+//! while is given up.
 
 use std::time::Duration;
 
@@ -38,7 +40,10 @@ pub(super) fn writer<W: AsyncWrite>(to: W) -> Write<W> {
     FramedWrite::new(to, LinesCodec::new())
 }
 
-pub(super) async fn say<W: AsyncWrite + Unpin>(to: &mut Write<W>, what: &impl Serialize) -> anyhow::Result<()> {
+pub(super) async fn say<W: AsyncWrite + Unpin>(
+    to: &mut Write<W>,
+    what: &impl Serialize,
+) -> anyhow::Result<()> {
     Ok(to.send(serde_json::to_string(what)?).await?)
 }
 
@@ -48,18 +53,28 @@ where
     R: AsyncRead + Unpin,
     T: DeserializeOwned,
 {
-    let Some(line) = from.next().await else { return Ok(None) };
-    serde_json::from_str(&line?).context("a line that makes no sense").map(Some)
+    let Some(line) = from.next().await else {
+        return Ok(None);
+    };
+    serde_json::from_str(&line?)
+        .context("a line that makes no sense")
+        .map(Some)
 }
 
-/// Hands on what a worker is told. A stream that broke shows in the worker's events, which is where it is reported.
-pub(super) async fn command<W>(assignment: Assignment, mut commands: mpsc::Receiver<Command>, mut to: Write<W>)
-where
+/// Hands on what a worker is told. A stream that broke shows in the worker's events, which is where
+/// it is reported.
+pub(super) async fn command<W>(
+    assignment: Assignment,
+    mut commands: mpsc::Receiver<Command>,
+    mut to: Write<W>,
+) where
     W: AsyncWrite + Unpin,
 {
     let mut sent = say(&mut to, &assignment).await;
     while sent.is_ok() {
-        let Some(command) = commands.recv().await else { break };
+        let Some(command) = commands.recv().await else {
+            break;
+        };
         sent = say(&mut to, &command).await;
     }
     let _ = SinkExt::<String>::close(&mut to).await;
@@ -81,8 +96,8 @@ pub(super) async fn listen<R: AsyncRead + Unpin>(mut from: Read<R>, events: mpsc
     }
 }
 
-/// The whole of a worker once it has its assignment, which `check` may refuse or change: it obeys until its viewers
-/// have left, and returns its tally.
+/// The whole of a worker once it has its assignment, which `check` may refuse or change: it obeys
+/// until its viewers have left, and returns its tally.
 pub(super) async fn obey<R, W>(
     Assignment { plan, process }: Assignment,
     (mut from, mut to): (Read<R>, Write<W>),
@@ -125,5 +140,8 @@ where
 }
 /// What another program said, for people: short, and without control characters.
 pub(super) fn legible(text: &str) -> String {
-    text.chars().take(300).flat_map(char::escape_debug).collect()
+    text.chars()
+        .take(300)
+        .flat_map(char::escape_debug)
+        .collect()
 }

@@ -1,8 +1,10 @@
-//! The coordinator's side of a crowd on several machines: a port at which the machines join, each with one worker.
+//! The coordinator's side of a crowd on several machines: a port at which the machines join, each
+//! with one worker.
 //!
-//! Whoever connects has a moment for one short line that says what it is. Another program, another version or garbage
-//! is told why it may not join, and is forgotten. No secret goes over the connection: a plan names no file, and each
-//! machine has the secret of the tokens, and whom to trust for TLS, in files of its own.
+//! Whoever connects has a moment for one short line that says what it is. Another program, another
+//! version or garbage is told why it may not join, and is forgotten. No secret goes over the
+//! connection: a plan names no file, and each machine has the secret of the tokens, and whom to
+//! trust for TLS, in files of its own.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,12 +36,18 @@ pub(super) struct Hello {
 
 impl Hello {
     pub(super) fn own() -> Self {
-        Self { program: PROGRAM.to_owned(), version: VERSION.to_owned() }
+        Self {
+            program: PROGRAM.to_owned(),
+            version: VERSION.to_owned(),
+        }
     }
 
     fn check(&self) -> anyhow::Result<()> {
         let theirs = (&*self.program, &*self.version);
-        ensure!(theirs == (PROGRAM, VERSION), "this is {PROGRAM:?} of version {VERSION}, the other is not");
+        ensure!(
+            theirs == (PROGRAM, VERSION),
+            "this is {PROGRAM:?} of version {VERSION}, the other is not"
+        );
         Ok(())
     }
 }
@@ -60,8 +68,14 @@ pub(crate) struct Machine {
 }
 
 /// Waits at this port until so many machines have joined.
-pub(crate) async fn gather(at: SocketAddr, count: usize, within: Duration) -> anyhow::Result<Vec<Machine>> {
-    let listener = TcpListener::bind(at).await.with_context(|| format!("--coordinator {at}"))?;
+pub(crate) async fn gather(
+    at: SocketAddr,
+    count: usize,
+    within: Duration,
+) -> anyhow::Result<Vec<Machine>> {
+    let listener = TcpListener::bind(at)
+        .await
+        .with_context(|| format!("--coordinator {at}"))?;
     eprintln!("waiting for {count} machines on {}", listener.local_addr()?);
     let deadline = Instant::now() + within;
     let (mut machines, mut knocking) = (Vec::new(), JoinSet::new());
@@ -87,7 +101,10 @@ pub(crate) async fn gather(at: SocketAddr, count: usize, within: Duration) -> an
                 sleep(Duration::from_millis(100)).await;
             }
             Ok(None) => {}
-            Err(_) => bail!("{} of {count} machines joined within {within:?}", machines.len()),
+            Err(_) => bail!(
+                "{} of {count} machines joined within {within:?}",
+                machines.len()
+            ),
         }
     }
     Ok(machines)
@@ -98,13 +115,30 @@ async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
     let (mut read, mut write) = (lines::reader(read, LONGEST_HELLO), lines::writer(write));
-    let hello = async { lines::hear::<_, Hello>(&mut read).await?.context("it hung up")?.check() };
-    let hello = timeout(HELLO_WITHIN, hello).await.context("it did not say what it is").and_then(|hello| hello);
-    let welcome = hello.as_ref().map_or_else(|error| Welcome::Refused(format!("{error:#}")), |()| Welcome::Wait);
-    timeout(HELLO_WITHIN, lines::say(&mut write, &welcome)).await.with_context(|| address.to_string())??;
+    let hello = async {
+        lines::hear::<_, Hello>(&mut read)
+            .await?
+            .context("it hung up")?
+            .check()
+    };
+    let hello = timeout(HELLO_WITHIN, hello)
+        .await
+        .context("it did not say what it is")
+        .and_then(|hello| hello);
+    let welcome = hello.as_ref().map_or_else(
+        |error| Welcome::Refused(format!("{error:#}")),
+        |()| Welcome::Wait,
+    );
+    timeout(HELLO_WITHIN, lines::say(&mut write, &welcome))
+        .await
+        .with_context(|| address.to_string())??;
     hello.with_context(|| address.to_string())?;
     *read.decoder_mut() = LinesCodec::new_with_max_length(LONGEST_LINE);
-    Ok(Machine { address, read, write })
+    Ok(Machine {
+        address,
+        read,
+        write,
+    })
 }
 
 impl Machine {

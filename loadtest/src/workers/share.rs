@@ -1,4 +1,5 @@
-//! What every worker gets, wherever it runs: its share, its ends of the channels, and a runtime of one thread.
+//! What every worker gets, wherever it runs: its share, its ends of the channels, and a runtime of
+//! one thread.
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -21,5 +22,8 @@ pub(super) struct Ends {
 }
 
 pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("a runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("a runtime")
 }

@@ -1,4 +1,5 @@
-//! `loadtest crowd` against a fake gateway: its figures are right, and each fault of the gateway is seen.
+//! `loadtest crowd` against a fake gateway: its figures are right, and each fault of the gateway is
+//! seen.
 
 use std::process::Output;
 
@@ -10,9 +11,33 @@ use crate::fake::{FakeGateway, Fault};
 async fn crowd(fake: &FakeGateway, flags: &str) -> Output {
     let url = format!("ws://{}", fake.address);
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-    command.args(["crowd", "--json", "--viewers", "50", "--lives", "4", "--heartbeat", "200ms", "--duration", "1s"]);
-    command.args(["--verify-timeout", "1s", "--ack-timeout", "1s", "--url", &url]).args(flags.split_whitespace());
-    command.kill_on_drop(true).output().await.expect("the program runs")
+    command.args([
+        "crowd",
+        "--json",
+        "--viewers",
+        "50",
+        "--lives",
+        "4",
+        "--heartbeat",
+        "200ms",
+        "--duration",
+        "1s",
+    ]);
+    command
+        .args([
+            "--verify-timeout",
+            "1s",
+            "--ack-timeout",
+            "1s",
+            "--url",
+            &url,
+        ])
+        .args(flags.split_whitespace());
+    command
+        .kill_on_drop(true)
+        .output()
+        .await
+        .expect("the program runs")
 }
 
 fn report(output: &Output) -> Value {
@@ -21,12 +46,18 @@ fn report(output: &Output) -> Value {
 }
 
 fn number(report: &Value, pointer: &str) -> f64 {
-    report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer} in {report:#}"))
+    report
+        .pointer(pointer)
+        .and_then(Value::as_f64)
+        .unwrap_or_else(|| panic!("no {pointer} in {report:#}"))
 }
 
 fn assert_close(report: &Value, pointer: &str, expected: f64, tolerance: f64) {
     let found = number(report, pointer);
-    assert!((found - expected).abs() <= tolerance, "{pointer} is {found}, not {expected} ± {tolerance}: {report:#}");
+    assert!(
+        (found - expected).abs() <= tolerance,
+        "{pointer} is {found}, not {expected} ± {tolerance}: {report:#}"
+    );
 }
 
 /// 50 viewers, a heartbeat each 200 ms, for one second.
@@ -53,8 +84,18 @@ fn assert_whole(report: &Value) {
     assert_close(report, "/heartbeats/steady_seconds", 1.0, 0.5);
     let seconds = number(report, "/heartbeats/steady_seconds");
     assert_close(report, "/heartbeats/steady_sent", 250.0 * seconds, 60.0);
-    assert_close(report, "/heartbeats/steady_acked", number(report, "/heartbeats/steady_sent"), 10.0);
-    assert_close(report, "/fan_flags/told_true", 0.3 * number(report, "/heartbeats/acked"), 20.0);
+    assert_close(
+        report,
+        "/heartbeats/steady_acked",
+        number(report, "/heartbeats/steady_sent"),
+        10.0,
+    );
+    assert_close(
+        report,
+        "/fan_flags/told_true",
+        0.3 * number(report, "/heartbeats/acked"),
+        20.0,
+    );
     assert!(number(report, "/heartbeats/ack_latency_us/p50") >= 1.0);
     assert!(number(report, "/machine/cores") >= 1.0);
     assert_eq!(report["errors"], serde_json::json!({}));
@@ -70,14 +111,22 @@ async fn a_whole_crowd_passes_and_cleans_up() {
     assert!(output.status.success());
     assert_whole(&report);
     assert!(number(&report, "/server/idle/rss_bytes") > 0.0);
-    assert!(report.pointer("/server/rss_bytes_per_socket").is_some_and(Value::is_number));
+    assert!(
+        report
+            .pointer("/server/rss_bytes_per_socket")
+            .is_some_and(Value::is_number)
+    );
     assert_eq!((fake.open_lives(), fake.follows()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_processes_make_the_same_crowd() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::None).await;
-    let output = crowd(&fake, "--check --verify --keep --processes 3 --join url --spread even").await;
+    let output = crowd(
+        &fake,
+        "--check --verify --keep --processes 3 --join url --spread even",
+    )
+    .await;
     let report = report(&output);
     assert!(output.status.success());
     assert_whole(&report);
@@ -91,7 +140,10 @@ async fn the_closed_loop_outruns_the_clock() {
     let output = crowd(&fake, "--check --closed-loop --no-setup --fans 0").await;
     let report = report(&output);
     assert!(output.status.success());
-    assert!(number(&report, "/heartbeats/acked_per_second") > 1000.0, "{report:#}");
+    assert!(
+        number(&report, "/heartbeats/acked_per_second") > 1000.0,
+        "{report:#}"
+    );
     assert_close(&report, "/heartbeats/unanswered", 0.0, 0.0);
     assert_eq!(fake.http_calls(), 8);
 }
@@ -103,11 +155,19 @@ async fn a_dropped_ack_fails_the_check() {
     let report = report(&output);
     assert_eq!(output.status.code(), Some(1));
     let missing = number(&report, "/heartbeats/unanswered");
-    assert_close(&report, "/heartbeats/unanswered", number(&report, "/heartbeats/sent") / 20.0, 1.0);
+    assert_close(
+        &report,
+        "/heartbeats/unanswered",
+        number(&report, "/heartbeats/sent") / 20.0,
+        1.0,
+    );
     assert_close(&report, "/errors/missing_ack", missing, 0.0);
     assert_eq!(report["check"]["passed"], false);
     // One lost ack must not shift the latencies of those after it by a whole interval.
-    assert!(number(&report, "/heartbeats/ack_latency_us/max") < 150_000.0, "{report:#}");
+    assert!(
+        number(&report, "/heartbeats/ack_latency_us/max") < 150_000.0,
+        "{report:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,7 +196,10 @@ async fn a_wrong_count_fails_the_check() {
     let report = report(&output);
     assert_eq!(output.status.code(), Some(1));
     assert_close(&report, "/verify/joined/correct", 0.0, 0.0);
-    assert_eq!(report["verify"]["joined"]["time_to_correct_ms"], Value::Null);
+    assert_eq!(
+        report["verify"]["joined"]["time_to_correct_ms"],
+        Value::Null
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +218,10 @@ async fn wrong_usage_is_refused_with_its_reason() {
         ("--redis 192.0.2.1:6379", "not a loopback address"),
         ("--fans 1.5", "--fans must be between 0 and 1, not 1.5"),
         ("--slices 0", "--slices must be at least 1"),
-        ("--processes 51", "--processes must be no more than --viewers"),
+        (
+            "--processes 51",
+            "--processes must be no more than --viewers",
+        ),
         ("--prefix {x}", "--prefix must be"),
         ("--pid 999999999", "--pid 999999999"),
     ] {

@@ -1,5 +1,5 @@
-//! `loadtest storm` against a fake gateway that forgets who vanished at once: everybody comes back, as they are told,
-//! and the dip of the figures is seen.
+//! `loadtest storm` against a fake gateway that forgets who vanished at once: everybody comes back,
+//! as they are told, and the dip of the figures is seen.
 
 use std::process::Output;
 
@@ -11,9 +11,34 @@ use crate::fake::{FakeGateway, Fault};
 async fn storm(fake: &FakeGateway, flags: &str) -> Output {
     let url = format!("ws://{}", fake.address);
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
-    command.args(["storm", "--json", "--viewers", "40", "--bystanders", "10", "--lives", "2", "--heartbeat", "100ms"]);
-    command.args(["--duration", "3s", "--verify-timeout", "1s", "--ack-timeout", "1s", "--url", &url]);
-    command.args(flags.split_whitespace()).kill_on_drop(true).output().await.expect("the program runs")
+    command.args([
+        "storm",
+        "--json",
+        "--viewers",
+        "40",
+        "--bystanders",
+        "10",
+        "--lives",
+        "2",
+        "--heartbeat",
+        "100ms",
+    ]);
+    command.args([
+        "--duration",
+        "3s",
+        "--verify-timeout",
+        "1s",
+        "--ack-timeout",
+        "1s",
+        "--url",
+        &url,
+    ]);
+    command
+        .args(flags.split_whitespace())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .expect("the program runs")
 }
 
 fn report(output: &Output) -> Value {
@@ -27,17 +52,38 @@ async fn everybody_comes_back_as_told_and_a_dip_fails_the_check() {
     let fake = FakeGateway::start("127.0.0.1:0", Fault::CrowdedFrom(53)).await;
     let output = storm(&fake, "--check --processes 2").await;
     let report = report(&output);
-    for (name, expected) in [("returned", 40), ("stranded", 0), ("untimed", 0), ("sockets_lost", 0), ("viewers", 50)] {
+    for (name, expected) in [
+        ("returned", 40),
+        ("stranded", 0),
+        ("untimed", 0),
+        ("sockets_lost", 0),
+        ("viewers", 50),
+    ] {
         assert_eq!(report[name], expected, "{name}: {report:#}");
     }
     assert!(report["told_later"].as_u64() >= Some(15), "{report:#}");
     assert_eq!(report["told_us"]["count"], report["told_later"]);
-    assert!(report["all_back_seconds"].as_f64() >= Some(1.0), "they waited as told: {report:#}");
-    assert!(report["ack_us"]["count"].as_u64() >= Some(100), "those who stayed went on: {report:#}");
-    assert!(report["lowest_viewers"].as_i64() < Some(50) && report["wobbles"].as_u64() > Some(0), "{report:#}");
+    assert!(
+        report["all_back_seconds"].as_f64() >= Some(1.0),
+        "they waited as told: {report:#}"
+    );
+    assert!(
+        report["ack_us"]["count"].as_u64() >= Some(100),
+        "those who stayed went on: {report:#}"
+    );
+    assert!(
+        report["lowest_viewers"].as_i64() < Some(50) && report["wobbles"].as_u64() > Some(0),
+        "{report:#}"
+    );
     let failures = report["failures"].to_string();
-    assert!(failures.contains("left the truth") && failures.contains("of 50 viewers were shown"), "{failures}");
-    assert!(!failures.contains("came back") && !failures.contains("errors"), "{failures}");
+    assert!(
+        failures.contains("left the truth") && failures.contains("of 50 viewers were shown"),
+        "{failures}"
+    );
+    assert!(
+        !failures.contains("came back") && !failures.contains("errors"),
+        "{failures}"
+    );
     assert_eq!(report["after"]["correct"], 2, "{report:#}");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!((fake.open_lives(), fake.follows()), (0, 0));

@@ -1,5 +1,6 @@
-//! A gateway that keeps its counts in memory and speaks just enough of the protocol: lives and follows over HTTP,
-//! welcome, join, heartbeat and watch over WebSocket. A [`Fault`] makes it misbehave in one known way.
+//! A gateway that keeps its counts in memory and speaks just enough of the protocol: lives and
+//! follows over HTTP, welcome, join, heartbeat and watch over WebSocket. A [`Fault`] makes it
+//! misbehave in one known way.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -17,7 +18,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 /// One way in which the fake misbehaves.
-#[allow(dead_code, reason = "each program that includes this file uses its own")]
+#[allow(
+    dead_code,
+    reason = "each program that includes this file uses its own"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -54,7 +58,10 @@ pub(crate) struct FakeGateway {
     gateway: Arc<Gateway>,
 }
 
-#[allow(dead_code, reason = "each program that includes this file uses its own")]
+#[allow(
+    dead_code,
+    reason = "each program that includes this file uses its own"
+)]
 impl FakeGateway {
     pub(crate) async fn start(listen: &str, fault: Fault) -> Self {
         let listener = TcpListener::bind(listen).await.expect("a listening socket");
@@ -86,11 +93,19 @@ impl FakeGateway {
     }
 
     pub(crate) fn open_lives(&self) -> usize {
-        self.gateway.lives.lock().expect("no panic under the lock").len()
+        self.gateway
+            .lives
+            .lock()
+            .expect("no panic under the lock")
+            .len()
     }
 
     pub(crate) fn follows(&self) -> usize {
-        self.gateway.follows.lock().expect("no panic under the lock").len()
+        self.gateway
+            .follows
+            .lock()
+            .expect("no panic under the lock")
+            .len()
     }
 }
 
@@ -105,7 +120,9 @@ async fn serve(gateway: Arc<Gateway>, mut stream: TcpStream) {
     }
     if gateway.fault == Fault::RefuseUpgrades {
         let _ = stream.read(&mut head).await;
-        let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+            .await;
         return;
     }
     let number = gateway.upgrades.fetch_add(1, Ordering::Relaxed) + 1;
@@ -114,12 +131,15 @@ async fn serve(gateway: Arc<Gateway>, mut stream: TcpStream) {
         && number.is_multiple_of(2)
     {
         let _ = stream.read(&mut head).await;
-        let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+        let answer =
+            b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
         let _ = stream.write_all(answer).await;
         return;
     }
     let mut query = String::new();
-    let config = WebSocketConfig::default().read_buffer_size(512).write_buffer_size(0);
+    let config = WebSocketConfig::default()
+        .read_buffer_size(512)
+        .write_buffer_size(0);
     #[allow(clippy::result_large_err, reason = "the handshake's own callback type")]
     let keep_query = |request: &Request, response: Response| {
         query = request.uri().query().unwrap_or_default().to_owned();
@@ -140,14 +160,24 @@ struct Asked<'a> {
 }
 
 async fn session(gateway: &Gateway, mut socket: WebSocketStream<TcpStream>, query: &str) {
-    let param = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let param = |name: &str| {
+        query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    };
     let user_id = param("user_id").unwrap_or("nobody").to_owned();
     let welcome = format!(
         r#"{{"type":"welcome","user_id":"{user_id}","gateway_id":"fake","heartbeat_ms":5000,"timeout_ms":15000}}"#
     );
     let mut membership = None;
     if socket.send(Message::text(welcome)).await.is_ok() {
-        converse(gateway, &mut socket, (&user_id, param("live_id")), &mut membership).await;
+        converse(
+            gateway,
+            &mut socket,
+            (&user_id, param("live_id")),
+            &mut membership,
+        )
+        .await;
     }
     if let Some((_, live, fan)) = membership {
         live.change(-1, fan);
@@ -192,7 +222,8 @@ async fn converse(
 
 impl Live {
     fn change(&self, by: i64, fan: bool) {
-        self.fans.fetch_add(if fan { by } else { 0 }, Ordering::Relaxed);
+        self.fans
+            .fetch_add(if fan { by } else { 0 }, Ordering::Relaxed);
         self.counts.send_modify(|[viewers, fans]| {
             *viewers += by;
             *fans += if fan { by } else { 0 };
@@ -206,7 +237,11 @@ fn json_fields([viewers, fans]: [i64; 2]) -> String {
 
 impl Gateway {
     fn live(&self, live_id: &str) -> Option<Arc<Live>> {
-        self.lives.lock().expect("no panic under the lock").get(live_id).cloned()
+        self.lives
+            .lock()
+            .expect("no panic under the lock")
+            .get(live_id)
+            .cloned()
     }
 
     fn join(&self, user_id: &str, live_id: &str, membership: &mut Membership) -> String {
@@ -221,7 +256,9 @@ impl Gateway {
         live.change(1, fan);
         let counts = json_fields(*live.counts.borrow());
         let streamer_id = &live.streamer_id;
-        let joined = format!(r#"{{"type":"joined","live_id":"{live_id}","streamer_id":"{streamer_id}",{counts}}}"#);
+        let joined = format!(
+            r#"{{"type":"joined","live_id":"{live_id}","streamer_id":"{streamer_id}",{counts}}}"#
+        );
         *membership = Some((live_id.to_owned(), live, fan));
         joined
     }
@@ -232,12 +269,17 @@ impl Gateway {
         match self.fault {
             Fault::DropAcks(every) if number.is_multiple_of(every) => return Ok(None),
             Fault::CloseSocket(nth) if number == nth => {
-                return Err(CloseFrame { code: 4008.into(), reason: "".into() });
+                return Err(CloseFrame {
+                    code: 4008.into(),
+                    reason: "".into(),
+                });
             }
             _ => {}
         }
         let Some((live_id, live, fan)) = membership else {
-            return Ok(Some(r#"{"type":"error","code":"not_joined","message":""}"#.to_owned()));
+            return Ok(Some(
+                r#"{"type":"error","code":"not_joined","message":""}"#.to_owned(),
+            ));
         };
         let counts = json_fields(*live.counts.borrow());
         Ok(Some(format!(
@@ -254,8 +296,9 @@ impl Gateway {
         loop {
             let [viewers, fans] = *counts.borrow_and_update();
             let fields = json_fields([viewers + extra, fans]);
-            let text =
-                format!(r#"{{"type":"counts","live_id":"{live_id}","epoch":1,"seq":1,{fields},"quality":"exact"}}"#);
+            let text = format!(
+                r#"{{"type":"counts","live_id":"{live_id}","epoch":1,"seq":1,{fields},"quality":"exact"}}"#
+            );
             if socket.send(Message::text(text)).await.is_err() {
                 return;
             }
@@ -273,11 +316,26 @@ impl Gateway {
             ("PUT", ["v1", "lives", live_id]) => {
                 let body: serde_json::Value = serde_json::from_str(body).expect("a JSON body");
                 let streamer_id = body["streamer_id"].as_str().expect("a streamer").to_owned();
-                let live = || Arc::new(Live { streamer_id, ..Live::default() });
-                self.lives.lock().expect("no panic under the lock").entry((*live_id).to_owned()).or_insert_with(live);
+                let live = || {
+                    Arc::new(Live {
+                        streamer_id,
+                        ..Live::default()
+                    })
+                };
+                self.lives
+                    .lock()
+                    .expect("no panic under the lock")
+                    .entry((*live_id).to_owned())
+                    .or_insert_with(live);
             }
             ("DELETE", ["v1", "lives", live_id]) => {
-                if self.lives.lock().expect("no panic under the lock").remove(*live_id).is_none() {
+                if self
+                    .lives
+                    .lock()
+                    .expect("no panic under the lock")
+                    .remove(*live_id)
+                    .is_none()
+                {
                     return "404 Not Found";
                 }
             }
@@ -306,10 +364,22 @@ async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
     loop {
         let text = String::from_utf8_lossy(&read).into_owned();
         let parsed = text.split_once("\r\n\r\n").and_then(|(head, rest)| {
-            let header =
-                |line: &str| line.to_ascii_lowercase().strip_prefix("content-length:").map(|n| n.trim().parse());
-            let length = head.lines().find_map(header).map_or(0, |length: Result<usize, _>| length.expect("a length"));
-            (rest.len() >= length).then(|| (head.to_owned(), rest[..length].to_owned(), head.len() + 4 + length))
+            let header = |line: &str| {
+                line.to_ascii_lowercase()
+                    .strip_prefix("content-length:")
+                    .map(|n| n.trim().parse())
+            };
+            let length = head
+                .lines()
+                .find_map(header)
+                .map_or(0, |length: Result<usize, _>| length.expect("a length"));
+            (rest.len() >= length).then(|| {
+                (
+                    head.to_owned(),
+                    rest[..length].to_owned(),
+                    head.len() + 4 + length,
+                )
+            })
         });
         let Some((head, body, consumed)) = parsed else {
             match stream.read(&mut chunk).await {
@@ -320,9 +390,14 @@ async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
         };
         read.drain(..consumed);
         let mut words = head.split(' ');
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (method, path) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
         let status = gateway.http(method, path, &body);
-        let answer = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}");
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        );
         if stream.write_all(answer.as_bytes()).await.is_err() {
             return;
         }

@@ -20,12 +20,20 @@ fn rsa() -> Value {
 
 #[test]
 fn the_algorithm_follows_from_the_kind_of_the_key() {
-    let mut keys = [rsa(), P256.jwk(Algorithm::ES256, "e"), ED25519.jwk(Algorithm::EdDSA, "d")];
+    let mut keys = [
+        rsa(),
+        P256.jwk(Algorithm::ES256, "e"),
+        ED25519.jwk(Algorithm::EdDSA, "d"),
+    ];
     let right = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
     assert_eq!(algorithms(&set(&keys), Origin::Url).unwrap(), right);
-    keys.iter_mut().for_each(|key| drop(key.as_object_mut().unwrap().remove("alg")));
+    keys.iter_mut()
+        .for_each(|key| drop(key.as_object_mut().unwrap().remove("alg")));
     let keys = parse(&set(&keys), Origin::Url).unwrap();
-    assert_eq!(keys.iter().map(|key| key.algorithm).collect::<Vec<_>>(), right);
+    assert_eq!(
+        keys.iter().map(|key| key.algorithm).collect::<Vec<_>>(),
+        right
+    );
     assert_eq!(keys[0].id.as_deref(), Some("r"));
 }
 
@@ -53,8 +61,15 @@ fn keys_that_are_not_for_tokens_are_left_out() {
         json!(null),
         json!("key"),
     ] {
-        assert_eq!(algorithms(&set(std::slice::from_ref(&odd)), Origin::Url), Err(SetError::NoKey), "{odd}");
-        assert_eq!(algorithms(&set(&[odd, rsa()]), Origin::Url), Ok(vec![Algorithm::RS256]));
+        assert_eq!(
+            algorithms(&set(std::slice::from_ref(&odd)), Origin::Url),
+            Err(SetError::NoKey),
+            "{odd}"
+        );
+        assert_eq!(
+            algorithms(&set(&[odd, rsa()]), Origin::Url),
+            Ok(vec![Algorithm::RS256])
+        );
     }
     for usage in [("use", json!("sig")), ("key_ops", json!(["verify"]))] {
         assert!(algorithms(&set(&[with(rsa(), usage.0, usage.1)]), Origin::Url).is_ok());
@@ -67,7 +82,10 @@ fn a_secret_is_taken_from_a_file_only() {
         let k = data_encoding::BASE64URL_NOPAD.encode(&vec![7; bytes]);
         set(&[json!({"kty": "oct", "k": k, "kid": "s"})])
     };
-    assert_eq!(algorithms(&secret(32), Origin::File), Ok(vec![Algorithm::HS256]));
+    assert_eq!(
+        algorithms(&secret(32), Origin::File),
+        Ok(vec![Algorithm::HS256])
+    );
     assert_eq!(algorithms(&secret(31), Origin::File), Err(SetError::NoKey));
     assert_eq!(algorithms(&secret(32), Origin::Url), Err(SetError::NoKey));
 }
@@ -75,8 +93,17 @@ fn a_secret_is_taken_from_a_file_only() {
 #[test]
 fn what_is_no_set_is_refused_and_a_long_one_is_cut() {
     for bad in ["", "[]", "{}", "{\"keys\":{}}", "<html>"] {
-        assert_eq!(algorithms(bad.as_bytes(), Origin::Url), Err(SetError::Malformed), "{bad}");
+        assert_eq!(
+            algorithms(bad.as_bytes(), Origin::Url),
+            Err(SetError::Malformed),
+            "{bad}"
+        );
     }
     assert_eq!(algorithms(&set(&[]), Origin::Url), Err(SetError::NoKey));
-    assert_eq!(algorithms(&set(&vec![rsa(); 100]), Origin::Url).unwrap().len(), MOST_KEYS);
+    assert_eq!(
+        algorithms(&set(&vec![rsa(); 100]), Origin::Url)
+            .unwrap()
+            .len(),
+        MOST_KEYS
+    );
 }

@@ -37,13 +37,27 @@ impl World {
     /// A fetcher that has fetched the key `old` and runs.
     async fn new(takes: Duration) -> Self {
         let answer = Arc::new(Mutex::new(Ok(set(&[P256.jwk(Algorithm::ES256, "old")]))));
-        let source = Source { answer, takes, fetches: Arc::default() };
-        let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(Arc::default(), Arc::default())));
-        let (fetcher, orders) = KeyFetcher::new(Box::new(source.clone()), ring.clone(), Arc::default());
+        let source = Source {
+            answer,
+            takes,
+            fetches: Arc::default(),
+        };
+        let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(
+            Arc::default(),
+            Arc::default(),
+        )));
+        let (fetcher, orders) =
+            KeyFetcher::new(Box::new(source.clone()), ring.clone(), Arc::default());
         let fetcher = fetcher.first(Duration::ZERO).await.unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(fetcher.run(stop.clone()));
-        Self { source, ring, orders, stop, began: Instant::now() }
+        Self {
+            source,
+            ring,
+            orders,
+            stop,
+            began: Instant::now(),
+        }
     }
 
     fn rotate(&self) {
@@ -74,7 +88,10 @@ async fn the_set_is_fetched_every_five_minutes_or_so() {
     world.passes(EVERY.mul_f64(0.85)).await;
     assert_eq!((world.fetches(), world.has("old")), (1, true));
     world.passes(EVERY.mul_f64(0.3)).await;
-    assert_eq!((world.fetches(), world.has("old"), world.has("new")), (2, false, true));
+    assert_eq!(
+        (world.fetches(), world.has("old"), world.has("new")),
+        (2, false, true)
+    );
     world.passes(EVERY * 10).await;
     assert!((10..=14).contains(&world.fetches()), "{}", world.fetches());
 }
@@ -82,7 +99,11 @@ async fn the_set_is_fetched_every_five_minutes_or_so() {
 #[tokio::test(start_paused = true)]
 async fn old_keys_stay_when_a_fetch_fails_and_the_next_comes_sooner() {
     let world = World::new(Duration::ZERO).await;
-    for failure in [Err(FetchError::Status(500)), Ok(b"<html>".to_vec()), Ok(set(&[]))] {
+    for failure in [
+        Err(FetchError::Status(500)),
+        Ok(b"<html>".to_vec()),
+        Ok(set(&[])),
+    ] {
         *world.source.answer.lock() = failure;
         let before = world.fetches();
         world.passes(EVERY * 2).await;
@@ -143,7 +164,11 @@ async fn only_so_many_tokens_wait_while_the_url_hangs() {
 async fn a_client_that_hangs_up_does_not_end_the_fetch() {
     let world = World::new(SECOND).await;
     world.rotate();
-    assert!(timeout(SECOND / 2, world.orders.for_unknown_key()).await.is_err());
+    assert!(
+        timeout(SECOND / 2, world.orders.for_unknown_key())
+            .await
+            .is_err()
+    );
     world.orders.for_unknown_key().await;
     assert_eq!((world.fetches(), world.has("new")), (2, true));
 }
@@ -162,8 +187,14 @@ async fn the_same_set_again_forgets_no_token() {
     let world = World::new(Duration::ZERO).await;
     let before = Arc::as_ptr(&world.ring.load());
     world.orders.now().await;
-    assert_eq!((world.fetches(), Arc::as_ptr(&world.ring.load())), (2, before));
-    let header = Header { kid: Some("old".to_owned()), ..Header::new(Algorithm::ES256) };
+    assert_eq!(
+        (world.fetches(), Arc::as_ptr(&world.ring.load())),
+        (2, before)
+    );
+    let header = Header {
+        kid: Some("old".to_owned()),
+        ..Header::new(Algorithm::ES256)
+    };
     assert_eq!(world.ring.load().candidates(&header).count(), 1);
 }
 
@@ -174,18 +205,29 @@ async fn the_first_fetch_is_tried_again_for_as_long_as_told() {
         takes: Duration::ZERO,
         fetches: Arc::default(),
     };
-    let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(Arc::default(), Arc::default())));
+    let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(
+        Arc::default(),
+        Arc::default(),
+    )));
     for (wait, fetches) in [(Duration::ZERO, 1), (SECOND * 3, 7)] {
         failing.fetches.store(0, Ordering::Relaxed);
         let (fetcher, _) = KeyFetcher::new(Box::new(failing.clone()), ring.clone(), Arc::default());
-        assert_eq!(fetcher.first(wait).await.err(), Some(FetchError::Status(404)));
+        assert_eq!(
+            fetcher.first(wait).await.err(),
+            Some(FetchError::Status(404))
+        );
         assert_eq!(failing.fetches.load(Ordering::Relaxed), fetches);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_the_fetcher_in_the_middle_of_a_fetch() {
-    let World { stop, orders, source, .. } = World::new(SECOND * 9).await;
+    let World {
+        stop,
+        orders,
+        source,
+        ..
+    } = World::new(SECOND * 9).await;
     let asking = tokio::spawn(async move { orders.now().await });
     while source.fetches.load(Ordering::Relaxed) < 2 {
         sleep(SECOND / 10).await;

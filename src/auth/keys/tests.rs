@@ -13,7 +13,10 @@ fn file(content: impl AsRef<[u8]>) -> tempfile::TempPath {
 
 fn read_public(pem: &str) -> Result<Algorithm, KeyError> {
     let path = file(pem);
-    let config = Config { jwt_public_key: Some(path.to_path_buf()), ..Config::default() };
+    let config = Config {
+        jwt_public_key: Some(path.to_path_buf()),
+        ..Config::default()
+    };
     of_files(&config).map(|keys| keys[0].algorithm)
 }
 
@@ -26,7 +29,13 @@ fn a_public_key_pins_its_algorithm() {
 
 #[test]
 fn keys_that_could_check_no_token_are_refused_at_once() {
-    let keys = [&*P384.public, &SHORT_RSA.public, &RSA.private, &P256.private, &ED25519.private];
+    let keys = [
+        &*P384.public,
+        &SHORT_RSA.public,
+        &RSA.private,
+        &P256.private,
+        &ED25519.private,
+    ];
     for (at, bad) in keys.into_iter().chain(["", "hunter2"]).enumerate() {
         let why = read_public(bad).expect_err(&format!("number {at} is no good key"));
         assert_eq!(why.setting, "jwt-public-key");
@@ -40,34 +49,72 @@ fn a_secret_has_32_bytes_or_more_without_the_line_end() {
     assert_eq!(read(&format!("{SECRET}\n")), Ok(SECRET.as_bytes().to_vec()));
     assert!(read(&"x".repeat(32)).is_ok());
     let short = read(&format!("{}\n\n", "x".repeat(31))).unwrap_err();
-    assert_eq!(short.to_string(), "jwt-hs256-secret-file: the secret is shorter than 32 bytes");
+    assert_eq!(
+        short.to_string(),
+        "jwt-hs256-secret-file: the secret is shorter than 32 bytes"
+    );
     let public = read(&format!("-----BEGIN PUBLIC KEY-----\n{}\n", "x".repeat(64))).unwrap_err();
-    assert!(public.problem.contains("not a secret; see jwt-public-key"), "{public}");
+    assert!(
+        public.problem.contains("not a secret; see jwt-public-key"),
+        "{public}"
+    );
     let missing = secret(&PathBuf::from("/no/such/file")).unwrap_err();
-    assert!(missing.problem.contains("cannot be read: entity not found"), "{missing}");
-    assert!(missing.problem.ends_with("(/no/such/file)"), "it names the file: {missing}");
-    assert!(read(&"x".repeat(LONGEST + 1)).unwrap_err().problem.contains("longer than 1 MiB"));
+    assert!(
+        missing.problem.contains("cannot be read: entity not found"),
+        "{missing}"
+    );
+    assert!(
+        missing.problem.ends_with("(/no/such/file)"),
+        "it names the file: {missing}"
+    );
+    assert!(
+        read(&"x".repeat(LONGEST + 1))
+            .unwrap_err()
+            .problem
+            .contains("longer than 1 MiB")
+    );
 }
 
 #[test]
 fn all_files_together_make_the_keys() {
     let (secret, public) = (file(SECRET), file(&RSA.public));
-    let jwks = file(set(&[P256.jwk(Algorithm::ES256, "k1"), ED25519.jwk(Algorithm::EdDSA, "k2")]));
+    let jwks = file(set(&[
+        P256.jwk(Algorithm::ES256, "k1"),
+        ED25519.jwk(Algorithm::EdDSA, "k2"),
+    ]));
     let config = Config {
         jwt_hs256_secret_file: Some(secret.to_path_buf()),
         jwt_public_key: Some(public.to_path_buf()),
         jwt_jwks: Some(Jwks::File(jwks.to_path_buf())),
         ..Config::default()
     };
-    let algorithms: Vec<_> = of_files(&config).unwrap().iter().map(|key| key.algorithm).collect();
-    assert_eq!(algorithms, [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA]);
+    let algorithms: Vec<_> = of_files(&config)
+        .unwrap()
+        .iter()
+        .map(|key| key.algorithm)
+        .collect();
+    assert_eq!(
+        algorithms,
+        [
+            Algorithm::HS256,
+            Algorithm::RS256,
+            Algorithm::ES256,
+            Algorithm::EdDSA
+        ]
+    );
     std::fs::write(&jwks, "{}").unwrap();
-    assert_eq!(of_files(&config).unwrap_err().to_string(), "jwt-jwks: the file is not a JSON Web Key Set");
+    assert_eq!(
+        of_files(&config).unwrap_err().to_string(),
+        "jwt-jwks: the file is not a JSON Web Key Set"
+    );
 }
 
 #[test]
 fn a_key_prints_its_algorithm_only() {
     let path = file(SECRET);
-    let config = Config { jwt_hs256_secret_file: Some(path.to_path_buf()), ..Config::default() };
+    let config = Config {
+        jwt_hs256_secret_file: Some(path.to_path_buf()),
+        ..Config::default()
+    };
     assert_eq!(format!("{:?}", of_files(&config)), "Ok([Key(HS256)])");
 }

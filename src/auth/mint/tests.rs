@@ -33,9 +33,15 @@ async fn a_minted_token_is_good() {
             ..Config::default()
         };
         let (tokens, _) = Tokens::open(&config, Arc::default()).unwrap();
-        let token = Signer::of_private_key(&file(&pair.private)).unwrap().sign(&grant).unwrap();
+        let token = Signer::of_private_key(&file(&pair.private))
+            .unwrap()
+            .sign(&grant)
+            .unwrap();
         let claims = tokens.verify(token.reveal()).await.unwrap();
-        assert_eq!((&claims.user, claims.role, claims.counted), (&grant.user, Role::Streamer, false));
+        assert_eq!(
+            (&claims.user, claims.role, claims.counted),
+            (&grant.user, Role::Streamer, false)
+        );
         assert_eq!(
             (claims.lives.as_deref(), claims.fan_of.as_deref()),
             (grant.lives.as_deref(), grant.fan_of.as_deref())
@@ -49,23 +55,43 @@ async fn a_minted_token_is_good() {
 fn keys_that_cannot_sign_are_refused() {
     for bad in [&*RSA.public, &P256.public, &P384.private, "hunter2"] {
         let why = Signer::of_private_key(&file(bad)).unwrap_err();
-        assert!(why.setting == "jwt-private-key" && !why.to_string().contains("hunter2"), "{why}");
+        assert!(
+            why.setting == "jwt-private-key" && !why.to_string().contains("hunter2"),
+            "{why}"
+        );
     }
-    assert_eq!(Signer::of_secret_file(&file("short")).unwrap_err().setting, "jwt-hs256-secret-file");
+    assert_eq!(
+        Signer::of_secret_file(&file("short")).unwrap_err().setting,
+        "jwt-hs256-secret-file"
+    );
 }
 
 #[test]
 fn a_signer_and_what_it_makes_print_no_secret() {
     let signer = Signer::of_secret_file(&file(SECRET)).unwrap();
     assert_eq!(format!("{signer:?}"), "Signer(HS256)");
-    let token = signer.sign(&Grant::new(UserId::parse("u1").unwrap(), Role::Viewer)).unwrap();
-    assert_eq!(format!("{:?} {:?}", token, api_key().0), "(secret) (secret)");
+    let token = signer
+        .sign(&Grant::new(UserId::parse("u1").unwrap(), Role::Viewer))
+        .unwrap();
+    assert_eq!(
+        format!("{:?} {:?}", token, api_key().0),
+        "(secret) (secret)"
+    );
 }
 
 #[test]
 fn an_api_key_has_256_random_bits_and_the_digest_of_what_is_sent() {
     let ((one, digest), (other, _)) = (api_key(), api_key());
     assert_ne!(one.reveal(), other.reveal());
-    assert_eq!(BASE64URL_NOPAD.decode(one.reveal().as_bytes()).unwrap().len(), 32);
-    assert_eq!(digest, HEXLOWER.encode(&Sha256::digest(one.reveal().as_bytes())));
+    assert_eq!(
+        BASE64URL_NOPAD
+            .decode(one.reveal().as_bytes())
+            .unwrap()
+            .len(),
+        32
+    );
+    assert_eq!(
+        digest,
+        HEXLOWER.encode(&Sha256::digest(one.reveal().as_bytes()))
+    );
 }

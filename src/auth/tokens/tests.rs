@@ -13,7 +13,8 @@ use super::*;
 use crate::base::identity::Role;
 use crate::base::metrics::Outcome;
 
-/// Checks tokens with a secret, an RSA key and a set of two keys, for the audience `aud` and the issuer `iss`.
+/// Checks tokens with a secret, an RSA key and a set of two keys, for the audience `aud` and the
+/// issuer `iss`.
 struct World {
     tokens: Tokens,
     dir: tempfile::TempDir,
@@ -35,7 +36,10 @@ impl World {
         tune(&mut config);
         std::fs::write(dir.path().join("secret"), SECRET).unwrap();
         std::fs::write(dir.path().join("rsa"), &RSA.public).unwrap();
-        let keys = [P256.jwk(Algorithm::ES256, "ec"), ED25519.jwk(Algorithm::EdDSA, "ed")];
+        let keys = [
+            P256.jwk(Algorithm::ES256, "ec"),
+            ED25519.jwk(Algorithm::EdDSA, "ed"),
+        ];
         std::fs::write(dir.path().join("jwks"), set(&keys)).unwrap();
         let (tokens, _) = Tokens::open(&config, Arc::default()).unwrap();
         Self { tokens, dir }
@@ -50,7 +54,11 @@ impl World {
     }
 
     fn checked(&self, result: &'static str) -> u64 {
-        self.tokens.metrics.token_checks.get_or_create(&Outcome { result }).get()
+        self.tokens
+            .metrics
+            .token_checks
+            .get_or_create(&Outcome { result })
+            .get()
     }
 }
 
@@ -63,7 +71,9 @@ fn unsigned(header: &Value, signature: &str) -> String {
 #[tokio::test]
 async fn every_kind_of_key_verifies_its_tokens() {
     let world = World::new();
-    let named = |pair: &Pair, algorithm| signed(&Header::new(algorithm), &json!({}), &pair.signs(algorithm));
+    let named = |pair: &Pair, algorithm| {
+        signed(&Header::new(algorithm), &json!({}), &pair.signs(algorithm))
+    };
     for token in [
         hs256(&json!({})),
         named(&RSA, Algorithm::RS256),
@@ -74,7 +84,10 @@ async fn every_kind_of_key_verifies_its_tokens() {
         by(&RSA, Algorithm::RS256, "whatever"),
     ] {
         let claims = world.tokens.verify(&token).await.unwrap();
-        assert_eq!((claims.user.as_str(), claims.role, claims.counted), ("u1", Role::Viewer, true));
+        assert_eq!(
+            (claims.user.as_str(), claims.role, claims.counted),
+            ("u1", Role::Viewer, true)
+        );
     }
 }
 
@@ -89,10 +102,23 @@ async fn claims_are_read() {
     let claims = world.tokens.verify(&hs256(&more)).await.unwrap();
     assert_eq!((claims.role, claims.counted), (Role::Streamer, false));
     assert_eq!(claims.expires_at, exp * 1_000 + 500);
-    assert_eq!((claims.lives.as_ref().unwrap().len(), claims.fan_of.as_ref().unwrap().len()), (1, 2));
-    let for_ever = world.tokens.verify(&hs256(&json!({"exp": 1e18}))).await.unwrap();
+    assert_eq!(
+        (
+            claims.lives.as_ref().unwrap().len(),
+            claims.fan_of.as_ref().unwrap().len()
+        ),
+        (1, 2)
+    );
+    let for_ever = world
+        .tokens
+        .verify(&hs256(&json!({"exp": 1e18})))
+        .await
+        .unwrap();
     assert_eq!(for_ever.expires_at, 253_402_300_799_000);
-    let late = world.tokens.verify(&hs256(&json!({"exp": now() - 20}))).await;
+    let late = world
+        .tokens
+        .verify(&hs256(&json!({"exp": now() - 20})))
+        .await;
     assert!(late.is_ok(), "within the leeway");
 }
 
@@ -129,11 +155,24 @@ async fn bad_claims_are_refused() {
     ] {
         assert_eq!(world.refusal(&hs256(&more)).await, Some(why), "{more}");
     }
-    for claim in ["role", "lives", "fan_of", "count", "invisible", "iss", "aud", "nbf"] {
+    for claim in [
+        "role",
+        "lives",
+        "fan_of",
+        "count",
+        "invisible",
+        "iss",
+        "aud",
+        "nbf",
+    ] {
         let claims = json!({"sub": "u1", "exp": now() + 60, claim: null});
         let key = EncodingKey::from_secret(SECRET.as_bytes());
         let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap();
-        assert_eq!(world.refusal(&token).await, Some(TokenError::Claims), "{claim}");
+        assert_eq!(
+            world.refusal(&token).await,
+            Some(TokenError::Claims),
+            "{claim}"
+        );
     }
 }
 
@@ -144,39 +183,113 @@ async fn forged_and_broken_tokens_are_refused() {
     let (rest, _) = good.rsplit_once('.').unwrap();
     let other = |algorithm, key| signed(&Header::new(algorithm), &json!({}), &key);
     let hs_by = |text: &[u8]| other(Algorithm::HS256, EncodingKey::from_secret(text));
-    let critical = Header { crit: Some(vec!["b64".to_owned()]), ..Header::new(Algorithm::HS256) };
+    let critical = Header {
+        crit: Some(vec!["b64".to_owned()]),
+        ..Header::new(Algorithm::HS256)
+    };
     let own_key = json!({"alg": "ES256", "jwk": OTHER_P256.jwk(Algorithm::ES256, "x")});
     for (what, token, why) in [
         ("another secret", hs_by(&[b'x'; 40]), TokenError::Signature),
-        ("the RSA key as a secret", hs_by(RSA.public.as_bytes()), TokenError::Signature),
-        ("the trimmed RSA key as a secret", hs_by(RSA.public.trim().as_bytes()), TokenError::Signature),
+        (
+            "the RSA key as a secret",
+            hs_by(RSA.public.as_bytes()),
+            TokenError::Signature,
+        ),
+        (
+            "the trimmed RSA key as a secret",
+            hs_by(RSA.public.trim().as_bytes()),
+            TokenError::Signature,
+        ),
         ("no secret", hs_by(b""), TokenError::Signature),
-        ("HS384", other(Algorithm::HS384, EncodingKey::from_secret(SECRET.as_bytes())), TokenError::Signature),
-        ("PS256", other(Algorithm::PS256, RSA.signs(Algorithm::PS256)), TokenError::Signature),
-        ("RS384", other(Algorithm::RS384, RSA.signs(Algorithm::RS384)), TokenError::Signature),
-        ("ES384", other(Algorithm::ES384, P384.signs(Algorithm::ES384)), TokenError::Signature),
-        ("another key", other(Algorithm::ES256, OTHER_P256.signs(Algorithm::ES256)), TokenError::Signature),
-        ("another key, named", by(&OTHER_P256, Algorithm::ES256, "ec"), TokenError::Signature),
-        ("an unknown key", by(&OTHER_P256, Algorithm::ES256, "new"), TokenError::UnknownKey),
-        ("a key of its own", unsigned(&own_key, "AAAA"), TokenError::Signature),
-        ("none", unsigned(&json!({"alg": "none"}), ""), TokenError::Malformed),
-        ("None", unsigned(&json!({"alg": "None", "typ": "JWT"}), "AAAA"), TokenError::Malformed),
+        (
+            "HS384",
+            other(
+                Algorithm::HS384,
+                EncodingKey::from_secret(SECRET.as_bytes()),
+            ),
+            TokenError::Signature,
+        ),
+        (
+            "PS256",
+            other(Algorithm::PS256, RSA.signs(Algorithm::PS256)),
+            TokenError::Signature,
+        ),
+        (
+            "RS384",
+            other(Algorithm::RS384, RSA.signs(Algorithm::RS384)),
+            TokenError::Signature,
+        ),
+        (
+            "ES384",
+            other(Algorithm::ES384, P384.signs(Algorithm::ES384)),
+            TokenError::Signature,
+        ),
+        (
+            "another key",
+            other(Algorithm::ES256, OTHER_P256.signs(Algorithm::ES256)),
+            TokenError::Signature,
+        ),
+        (
+            "another key, named",
+            by(&OTHER_P256, Algorithm::ES256, "ec"),
+            TokenError::Signature,
+        ),
+        (
+            "an unknown key",
+            by(&OTHER_P256, Algorithm::ES256, "new"),
+            TokenError::UnknownKey,
+        ),
+        (
+            "a key of its own",
+            unsigned(&own_key, "AAAA"),
+            TokenError::Signature,
+        ),
+        (
+            "none",
+            unsigned(&json!({"alg": "none"}), ""),
+            TokenError::Malformed,
+        ),
+        (
+            "None",
+            unsigned(&json!({"alg": "None", "typ": "JWT"}), "AAAA"),
+            TokenError::Malformed,
+        ),
         ("no alg", unsigned(&json!({}), ""), TokenError::Malformed),
         ("no signature", format!("{rest}."), TokenError::Signature),
-        ("a cut signature", good[..good.len() - 4].to_owned(), TokenError::Signature),
+        (
+            "a cut signature",
+            good[..good.len() - 4].to_owned(),
+            TokenError::Signature,
+        ),
         (
             "a critical extension",
-            signed(&critical, &json!({}), &EncodingKey::from_secret(SECRET.as_bytes())),
+            signed(
+                &critical,
+                &json!({}),
+                &EncodingKey::from_secret(SECRET.as_bytes()),
+            ),
             TokenError::Malformed,
         ),
         ("empty", String::new(), TokenError::Malformed),
         ("dots", "..".to_owned(), TokenError::Malformed),
         ("four parts", format!("{good}.x"), TokenError::Malformed),
-        ("garbage", "\u{0}é{\"alg\":1}.\u{7f}.%".to_owned(), TokenError::Malformed),
-        ("huge", format!("{good}{}", "A".repeat(LONGEST)), TokenError::Malformed),
+        (
+            "garbage",
+            "\u{0}é{\"alg\":1}.\u{7f}.%".to_owned(),
+            TokenError::Malformed,
+        ),
+        (
+            "huge",
+            format!("{good}{}", "A".repeat(LONGEST)),
+            TokenError::Malformed,
+        ),
         (
             "deep",
-            unsigned(&json!({"alg": "HS256"}), "A").replacen('.', &format!(".{}", "W1tb".repeat(999)), 1),
+            unsigned(&json!({"alg": "HS256"}), "A").replacen(
+                '.',
+                &format!(".{}", "W1tb".repeat(999)),
+                1,
+            ),
             TokenError::Signature,
         ),
     ] {
@@ -192,17 +305,37 @@ async fn audience_and_issuer_are_checked_when_configured() {
         config.jwt_audience = Some("rollcall".to_owned());
         config.jwt_issuer = Some("https://id".to_owned());
     });
-    let refusal = async |aud: Value, iss: Value| world.refusal(&hs256(&json!({"aud": aud, "iss": iss}))).await;
+    let refusal = async |aud: Value, iss: Value| {
+        world
+            .refusal(&hs256(&json!({"aud": aud, "iss": iss})))
+            .await
+    };
     let right = || json!("https://id");
     assert_eq!(refusal(json!("rollcall"), right()).await, None);
     assert_eq!(refusal(json!(["x", "rollcall"]), right()).await, None);
     for wrong in [json!("x"), json!(["x"]), json!([]), json!(null), json!(7)] {
-        assert_eq!(refusal(wrong.clone(), right()).await, Some(TokenError::Audience), "{wrong}");
+        assert_eq!(
+            refusal(wrong.clone(), right()).await,
+            Some(TokenError::Audience),
+            "{wrong}"
+        );
     }
-    for wrong in [json!("https://evil"), json!("https://id/"), json!(null), json!({})] {
-        assert_eq!(refusal(json!("rollcall"), wrong.clone()).await, Some(TokenError::Issuer), "{wrong}");
+    for wrong in [
+        json!("https://evil"),
+        json!("https://id/"),
+        json!(null),
+        json!({}),
+    ] {
+        assert_eq!(
+            refusal(json!("rollcall"), wrong.clone()).await,
+            Some(TokenError::Issuer),
+            "{wrong}"
+        );
     }
-    assert_eq!(refusal(json!("rollcall"), json!(["https://evil", "https://id"])).await, Some(TokenError::Claims));
+    assert_eq!(
+        refusal(json!("rollcall"), json!(["https://evil", "https://id"])).await,
+        Some(TokenError::Claims)
+    );
 }
 
 #[tokio::test]
@@ -211,12 +344,18 @@ async fn a_token_that_was_verified_is_known_until_it_expires() {
     // The leeway has almost passed.
     let (short, long) = (hs256(&json!({"exp": now() - 29})), hs256(&json!({})));
     let first = world.tokens.verify(&long).await.unwrap();
-    assert!(Arc::ptr_eq(&first, &world.tokens.verify(&long).await.unwrap()));
+    assert!(Arc::ptr_eq(
+        &first,
+        &world.tokens.verify(&long).await.unwrap()
+    ));
     assert_eq!((world.checked("verified"), world.checked("known")), (1, 1));
     assert!(world.tokens.verify(&short).await.is_ok());
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while world.refusal(&short).await.is_none() {
-        assert!(tokio::time::Instant::now() < deadline, "the token never expires");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the token never expires"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(world.refusal(&short).await, Some(TokenError::Expired));
@@ -234,27 +373,55 @@ async fn a_reload_takes_new_keys_and_forgets_what_old_keys_verified() {
     assert_eq!(world.refusal(&old).await, None);
     let secret = "another-secret-of-more-than-32-bytes";
     world.write("secret", secret);
-    assert_eq!(world.refusal(&old).await, None, "files are read when told to");
+    assert_eq!(
+        world.refusal(&old).await,
+        None,
+        "files are read when told to"
+    );
     world.tokens.read_again().unwrap();
     assert_eq!(world.refusal(&old).await, Some(TokenError::Signature));
-    let new = signed(&Header::new(Algorithm::HS256), &json!({}), &EncodingKey::from_secret(secret.as_bytes()));
+    let new = signed(
+        &Header::new(Algorithm::HS256),
+        &json!({}),
+        &EncodingKey::from_secret(secret.as_bytes()),
+    );
     assert_eq!(world.refusal(&new).await, None);
     world.write("jwks", set(&[OTHER_P256.jwk(Algorithm::ES256, "ec")]));
     world.write("rsa", &P256.public);
     world.tokens.read_again().unwrap();
-    assert_eq!(world.refusal(&by(&OTHER_P256, Algorithm::ES256, "ec")).await, None);
-    assert_eq!(world.refusal(&by(&ED25519, Algorithm::EdDSA, "ed")).await, Some(TokenError::UnknownKey));
+    assert_eq!(
+        world
+            .refusal(&by(&OTHER_P256, Algorithm::ES256, "ec"))
+            .await,
+        None
+    );
+    assert_eq!(
+        world.refusal(&by(&ED25519, Algorithm::EdDSA, "ed")).await,
+        Some(TokenError::UnknownKey)
+    );
 }
 
 #[tokio::test]
 async fn a_bad_file_keeps_all_old_keys() {
-    for (name, content) in [("secret", "short"), ("rsa", "no key"), ("jwks", "{\"keys\":[]}")] {
+    for (name, content) in [
+        ("secret", "short"),
+        ("rsa", "no key"),
+        ("jwks", "{\"keys\":[]}"),
+    ] {
         let world = World::new();
         world.write(name, content);
         let why = world.tokens.read_again().unwrap_err();
         assert!(why.starts_with("jwt-"), "it names the setting: {why}");
         assert_eq!(world.refusal(&hs256(&json!({}))).await, None, "{name}");
-        assert_eq!(world.refusal(&by(&ED25519, Algorithm::EdDSA, "ed")).await, None, "{name}");
-        assert_eq!(world.refusal(&by(&RSA, Algorithm::RS256, "r")).await, None, "{name}");
+        assert_eq!(
+            world.refusal(&by(&ED25519, Algorithm::EdDSA, "ed")).await,
+            None,
+            "{name}"
+        );
+        assert_eq!(
+            world.refusal(&by(&RSA, Algorithm::RS256, "r")).await,
+            None,
+            "{name}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The two text formats of a scrape: OpenMetrics, and the older format of Prometheus, which every tool reads.
+//! The two text formats of a scrape: OpenMetrics, and the older format of Prometheus, which every
+//! tool reads.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +13,29 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// Chooses by the values of a request's `Accept` headers. Who does not ask for OpenMetrics by name, or likes plain
-    /// text better, gets what every tool reads.
+    /// Chooses by the values of a request's `Accept` headers. Who does not ask for OpenMetrics by
+    /// name, or likes plain text better, gets what every tool reads.
     pub(crate) fn asked_for<'a>(accept: impl IntoIterator<Item = &'a str>) -> Self {
         let (mut open_metrics, mut plain) = (0.0, 0.0);
         for range in accept.into_iter().flat_map(|line| line.split(',')) {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let weight = parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("q"));
-            let weight: f64 = weight.map_or(1.0, |(_, weight)| weight.trim().parse().unwrap_or(0.0));
+            let weight = parts
+                .filter_map(|part| part.split_once('='))
+                .find(|(name, _)| name.eq_ignore_ascii_case("q"));
+            let weight: f64 =
+                weight.map_or(1.0, |(_, weight)| weight.trim().parse().unwrap_or(0.0));
             match kind.as_str() {
                 "application/openmetrics-text" => open_metrics = weight.max(open_metrics),
                 "text/plain" => plain = weight.max(plain),
                 _ => {}
             }
         }
-        if open_metrics > 0.0 && open_metrics >= plain { Self::OpenMetrics } else { Self::Prometheus }
+        if open_metrics > 0.0 && open_metrics >= plain {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
     }
 
     pub(crate) fn content_type(self) -> &'static str {
@@ -38,15 +46,23 @@ impl TextFormat {
     }
 }
 
-/// Turns OpenMetrics into the older format, in which the head of a counter has the ending of its samples, and nothing
-/// marks the end.
+/// Turns OpenMetrics into the older format, in which the head of a counter has the ending of its
+/// samples, and nothing marks the end.
 pub(super) fn in_prometheus_format(open_metrics: &str) -> String {
-    let lines = open_metrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT "));
-    let types = open_metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let counters: BTreeSet<&str> = types.filter_map(|line| line.strip_suffix(" counter")).collect();
+    let lines = open_metrics
+        .lines()
+        .filter(|line| *line != "# EOF" && !line.starts_with("# UNIT "));
+    let types = open_metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let counters: BTreeSet<&str> = types
+        .filter_map(|line| line.strip_suffix(" counter"))
+        .collect();
     let mut text = String::with_capacity(open_metrics.len());
     for line in lines {
-        let head = ["# HELP ", "# TYPE "].into_iter().find_map(|head| Some((head, line.strip_prefix(head)?)));
+        let head = ["# HELP ", "# TYPE "]
+            .into_iter()
+            .find_map(|head| Some((head, line.strip_prefix(head)?)));
         match head.and_then(|(head, rest)| Some((head, rest.split_once(' ')?))) {
             Some((head, (name, rest))) if counters.contains(name) => {
                 text.extend([head, name, "_total ", rest]);
@@ -70,11 +86,23 @@ mod tests {
         for (accept, right) in [
             (PROMETHEUS, TextFormat::OpenMetrics),
             ("application/openmetrics-text", TextFormat::OpenMetrics),
-            ("Application/OpenMetrics-Text; Version=1.0.0; Q=1", TextFormat::OpenMetrics),
+            (
+                "Application/OpenMetrics-Text; Version=1.0.0; Q=1",
+                TextFormat::OpenMetrics,
+            ),
             ("text/plain", TextFormat::Prometheus),
-            ("text/plain;version=0.0.4;q=1,*/*;q=0.1", TextFormat::Prometheus),
-            ("text/plain;q=0.9, application/openmetrics-text;q=0.5", TextFormat::Prometheus),
-            ("application/openmetrics-text;q=0, text/plain;q=0.1", TextFormat::Prometheus),
+            (
+                "text/plain;version=0.0.4;q=1,*/*;q=0.1",
+                TextFormat::Prometheus,
+            ),
+            (
+                "text/plain;q=0.9, application/openmetrics-text;q=0.5",
+                TextFormat::Prometheus,
+            ),
+            (
+                "application/openmetrics-text;q=0, text/plain;q=0.1",
+                TextFormat::Prometheus,
+            ),
             ("*/*", TextFormat::Prometheus),
             ("text/html", TextFormat::Prometheus),
         ] {

@@ -1,15 +1,20 @@
-//! Reads what is to be logged, as an operator writes it: a part of what `RUST_LOG` allows, so that a slip is refused
-//! instead of silencing the log.
+//! Reads what is to be logged, as an operator writes it: a part of what `RUST_LOG` allows, so that
+//! a slip is refused instead of silencing the log.
 
 use tracing_subscriber::EnvFilter;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Reads a filter: levels (`info`), and levels of one target (`rollcall::store=debug`), of one span
-/// (`[socket{user_id=u1}]=debug`) or of both, separated by commas. The error says what would be right.
+/// (`[socket{user_id=u1}]=debug`) or of both, separated by commas. The error says what would be
+/// right.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
-    const USAGE: &str = "use a level (off, error, warn, info, debug, trace) or target=level, separated by commas";
-    let directives: Option<Vec<String>> = text.split(',').map(|part| directive(part.trim_matches(' '))).collect();
+    const USAGE: &str =
+        "use a level (off, error, warn, info, debug, trace) or target=level, separated by commas";
+    let directives: Option<Vec<String>> = text
+        .split(',')
+        .map(|part| directive(part.trim_matches(' ')))
+        .collect();
     let filter = directives.and_then(|directives| EnvFilter::try_new(directives.join(",")).ok());
     filter.ok_or_else(|| format!("is no filter; {USAGE}"))
 }
@@ -42,22 +47,29 @@ fn directive(part: &str) -> Option<String> {
     Some(format!("{target}{span}={level}"))
 }
 
-/// A span's name, and perhaps a field. To the library a value is a pattern, in which a dot is any character, and which
-/// may fit the end of a longer text; what looks like a number it compares with numbers alone.
+/// A span's name, and perhaps a field. To the library a value is a pattern, in which a dot is any
+/// character, and which may fit the end of a longer text; what looks like a number it compares with
+/// numbers alone.
 fn span_of(span: &str) -> Option<String> {
     let is_name = |name: &str| !name.is_empty() && consists_of(name, "_");
-    let Some((name, field)) = span.split_once('{') else { return is_name(span).then(|| span.to_owned()) };
+    let Some((name, field)) = span.split_once('{') else {
+        return is_name(span).then(|| span.to_owned());
+    };
     let (field, value) = field.strip_suffix('}')?.split_once('=')?;
-    let is_right = is_name(name) && is_name(field) && !value.is_empty() && consists_of(value, "_.:@-");
+    let is_right =
+        is_name(name) && is_name(field) && !value.is_empty() && consists_of(value, "_.:@-");
     is_right.then(|| format!("{name}{{{field}=^{}}}", value.replace('.', r"\.")))
 }
 
 fn is_level(text: &str) -> bool {
-    LEVELS.iter().any(|level| text == *level || text == level.to_uppercase())
+    LEVELS
+        .iter()
+        .any(|level| text == *level || text == level.to_uppercase())
 }
 
 fn consists_of(text: &str, also: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
+    text.chars()
+        .all(|c| c.is_ascii_alphanumeric() || also.contains(c))
 }
 
 #[cfg(test)]

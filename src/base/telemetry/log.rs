@@ -1,5 +1,5 @@
-//! What is logged, and for how long: the filter of the start, or another one for a while. Operators change it over
-//! HTTP. A process has one log, whatever runs in it.
+//! What is logged, and for how long: the filter of the start, or another one for a while. Operators
+//! change it over HTTP. A process has one log, whatever runs in it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -57,9 +57,23 @@ impl Log {
     pub(super) fn new(text: &str, parsed: EnvFilter) -> (Self, Lines) {
         let (layer, handle) = reload::Layer::new(parsed);
         let sampler = Arc::<Sampler<Site>>::default();
-        let present = Present { filter: text.to_owned(), until: None };
-        let lines = Lines { filter: layer, sampler: sampler.clone() };
-        (Self { at_start: text.to_owned(), present: Mutex::new(present), filter: handle, sampler }, lines)
+        let present = Present {
+            filter: text.to_owned(),
+            until: None,
+        };
+        let lines = Lines {
+            filter: layer,
+            sampler: sampler.clone(),
+        };
+        (
+            Self {
+                at_start: text.to_owned(),
+                present: Mutex::new(present),
+                filter: handle,
+                sampler,
+            },
+            lines,
+        )
     }
 
     /// Makes it the log of the process. False if there is one already.
@@ -67,7 +81,8 @@ impl Log {
         LOG.set(self).is_ok()
     }
 
-    /// The log of the process. Where nobody has set one up, nothing is logged, and a change changes nothing.
+    /// The log of the process. Where nobody has set one up, nothing is logged, and a change changes
+    /// nothing.
     pub(crate) fn of_process() -> &'static Self {
         LOG.get_or_init(|| Self::new("off", EnvFilter::new("off")).0)
     }
@@ -75,14 +90,22 @@ impl Log {
     pub(crate) fn now(&self) -> Logged {
         let Present { filter, until } = self.present.lock().clone();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        Logged { filter, at_start: self.at_start.clone(), left }
+        Logged {
+            filter,
+            at_start: self.at_start.clone(),
+            left,
+        }
     }
 
-    /// Logs what `text` says from now on: for so long, or until the next change. The error says what would be right.
+    /// Logs what `text` says from now on: for so long, or until the next change. The error says
+    /// what would be right.
     pub(crate) fn change(&self, text: &str, within: Option<Duration>) -> Result<(), String> {
         let parsed = filter(text)?;
         let mut present = self.present.lock();
-        *present = Present { filter: text.to_owned(), until: within.map(|within| Instant::now() + within) };
+        *present = Present {
+            filter: text.to_owned(),
+            until: within.map(|within| Instant::now() + within),
+        };
         self.put(parsed);
         drop(present);
         let for_s = within.map(|within| within.as_secs());
@@ -90,11 +113,15 @@ impl Log {
         Ok(())
     }
 
-    /// Brings the filter of the start back when its time has come, and tells which lines were left out. A long-lived
-    /// task; ends at `stop`.
+    /// Brings the filter of the start back when its time has come, and tells which lines were left
+    /// out. A long-lived task; ends at `stop`.
     pub(crate) async fn run(&self, stop: CancellationToken) {
         let mut ticks = 0;
-        while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
+        while stop
+            .run_until_cancelled(tokio::time::sleep(TICK))
+            .await
+            .is_some()
+        {
             self.restore_if_due();
             ticks = (ticks + 1) % REPORT_EVERY;
             if ticks == 0 {
@@ -114,7 +141,10 @@ impl Log {
         if present.until.is_none_or(|until| until > Instant::now()) {
             return;
         }
-        *present = Present { filter: self.at_start.clone(), until: None };
+        *present = Present {
+            filter: self.at_start.clone(),
+            until: None,
+        };
         // It was read at the start.
         if let Ok(parsed) = filter(&self.at_start) {
             self.put(parsed);
@@ -130,17 +160,18 @@ impl Log {
     }
 }
 
-/// Which lines are written: those of the filter, as far as they are no flood. It leaves out what libraries log of
-/// single messages, whatever the filter says: messages and heads of requests have tokens in them, and only Rollcall's
-/// own code knows not to log those.
+/// Which lines are written: those of the filter, as far as they are no flood. It leaves out what
+/// libraries log of single messages, whatever the filter says: messages and heads of requests have
+/// tokens in them, and only Rollcall's own code knows not to log those.
 #[derive(Debug)]
 pub(super) struct Lines {
     filter: reload::Layer<EnvFilter, Registry>,
     sampler: Arc<Sampler<Site>>,
 }
 
-/// Some libraries log each message, and each command to Redis. They do it with the crate `log`, where a line that is
-/// never written costs least. Whoever makes a subscriber, or changes its filter, moves this bound.
+/// Some libraries log each message, and each command to Redis. They do it with the crate `log`,
+/// where a line that is never written costs least. Whoever makes a subscriber, or changes its
+/// filter, moves this bound.
 pub(super) fn bound_log_crate() {
     ::log::set_max_level(::log::LevelFilter::Info);
 }

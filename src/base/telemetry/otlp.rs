@@ -1,5 +1,6 @@
-//! Sends spans to an OpenTelemetry collector, over OTLP (HTTP with protobuf), from a thread of its own. Only with the
-//! feature `otlp`. A collector that is slow or away costs nothing but spans: those beyond a queue of 2,048 are dropped.
+//! Sends spans to an OpenTelemetry collector, over OTLP (HTTP with protobuf), from a thread of its
+//! own. Only with the feature `otlp`. A collector that is slow or away costs nothing but spans:
+//! those beyond a queue of 2,048 are dropped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,11 +43,15 @@ impl Drop for Export {
     }
 }
 
-pub(super) fn layer<S>(traces: Option<&Traces>) -> anyhow::Result<(Option<impl Layer<S> + use<S>>, Export)>
+pub(super) fn layer<S>(
+    traces: Option<&Traces>,
+) -> anyhow::Result<(Option<impl Layer<S> + use<S>>, Export)>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let Some(traces) = traces else { return Ok((None, Export(None))) };
+    let Some(traces) = traces else {
+        return Ok((None, Export(None)));
+    };
     let provider = provider(traces)?;
     let layer = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer(env!("CARGO_PKG_NAME")))
@@ -61,14 +66,23 @@ where
 /// The spans of this program, and what it tells operators meanwhile.
 fn is_traced(what: &Metadata<'_>) -> bool {
     let is_own = what.target().split("::").next() == Some(env!("CARGO_PKG_NAME"));
-    is_own && *what.level() <= if what.is_span() { Level::DEBUG } else { Level::INFO }
+    is_own
+        && *what.level()
+            <= if what.is_span() {
+                Level::DEBUG
+            } else {
+                Level::INFO
+            }
 }
 
 fn provider(traces: &Traces) -> anyhow::Result<SdkTracerProvider> {
     let exporter = SpanExporter::builder()
         .with_http()
         .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(format!("{}/v1/traces", traces.endpoint.trim_end_matches('/')))
+        .with_endpoint(format!(
+            "{}/v1/traces",
+            traces.endpoint.trim_end_matches('/')
+        ))
         .with_timeout(TIMEOUT)
         .build()?;
     let gateway = || traces.gateway.clone();
@@ -83,16 +97,20 @@ fn provider(traces: &Traces) -> anyhow::Result<SdkTracerProvider> {
     Ok(SdkTracerProvider::builder()
         .with_batch_exporter(exporter)
         .with_resource(resource)
-        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(1.0 / f64::from(traces.one_in)))))
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
+            1.0 / f64::from(traces.one_in),
+        ))))
         .build())
 }
 
-/// Continues the trace that a request brings along (W3C `traceparent`), and names the request's span.
+/// Continues the trace that a request brings along (W3C `traceparent`), and names the request's
+/// span.
 pub(crate) fn continue_trace(span: &Span, (method, route): (&Method, &str), headers: &HeaderMap) {
     if !SENDS.load(Ordering::Relaxed) {
         return;
     }
-    span.record("otel.name", format!("{method} {route}")).record("otel.kind", "server");
+    span.record("otel.name", format!("{method} {route}"))
+        .record("otel.kind", "server");
     let parent = TraceContextPropagator::new().extract(&Headers(headers));
     if parent.span().span_context().is_valid() {
         // Fails only if no subscriber has the span.

@@ -21,7 +21,8 @@ pub(super) fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
     let trace = Backtrace::capture();
-    let trace = (trace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(trace));
+    let trace =
+        (trace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(trace));
     tracing::error!(target: ABOUT, at, thread, trace, "panic: {message}");
 }
 

@@ -1,5 +1,6 @@
-//! Keeps a flood out of the log: of each place in the source, so many lines are written per second, and the rest are
-//! counted. A gateway has some hundred such places, so what is kept here is bounded.
+//! Keeps a flood out of the log: of each place in the source, so many lines are written per second,
+//! and the rest are counted. A gateway has some hundred such places, so what is kept here is
+//! bounded.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -32,7 +33,10 @@ struct Written {
 
 impl<P> Default for Sampler<P> {
     fn default() -> Self {
-        Self { clock: Clock::start(), places: Mutex::default() }
+        Self {
+            clock: Clock::start(),
+            places: Mutex::default(),
+        }
     }
 }
 
@@ -49,8 +53,12 @@ impl<P: Eq + Hash + Clone> Sampler<P> {
     /// How many lines of which places were left out since this was last asked.
     pub(super) fn left_out(&self) -> Vec<(P, u64)> {
         let mut places = self.places.lock();
-        let flooded = places.iter_mut().filter(|(_, written)| written.left_out > 0);
-        flooded.map(|(place, written)| (place.clone(), std::mem::take(&mut written.left_out))).collect()
+        let flooded = places
+            .iter_mut()
+            .filter(|(_, written)| written.left_out > 0);
+        flooded
+            .map(|(place, written)| (place.clone(), std::mem::take(&mut written.left_out)))
+            .collect()
     }
 }
 
@@ -76,7 +84,10 @@ impl Sampler<Site> {
     /// Tells how many lines were left out since it last did.
     pub(super) fn report(&self) {
         for (Site(line), left_out) in self.left_out() {
-            let (file, number) = (line.file().unwrap_or_default(), line.line().unwrap_or_default());
+            let (file, number) = (
+                line.file().unwrap_or_default(),
+                line.line().unwrap_or_default(),
+            );
             tell(*line.level(), left_out, format_args!("{file}:{number}"));
         }
     }

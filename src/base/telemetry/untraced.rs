@@ -1,4 +1,5 @@
-//! Stands in for `otlp.rs` in a build without that feature: no spans are sent, and whoever asks for them is told.
+//! Stands in for `otlp.rs` in a build without that feature: no spans are sent, and whoever asks for
+//! them is told.
 
 use axum::http::{HeaderMap, Method};
 use tracing::Span;
@@ -11,7 +12,10 @@ use super::traces::Traces;
 pub struct Export;
 
 pub(super) fn layer(traces: Option<&Traces>) -> anyhow::Result<(Option<Identity>, Export)> {
-    anyhow::ensure!(traces.is_none(), "this build sends no traces; build with --features otlp");
+    anyhow::ensure!(
+        traces.is_none(),
+        "this build sends no traces; build with --features otlp"
+    );
     Ok((None, Export))
 }
 

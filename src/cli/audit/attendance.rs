@@ -1,6 +1,6 @@
-//! Checks what is kept of lives with attendance: whether each epoch is noted, listed and ended, whether its keys
-//! expire, whether the sessions of an open epoch are those of the users who are there and, with `--users`, whether
-//! every fan who came has a session.
+//! Checks what is kept of lives with attendance: whether each epoch is noted, listed and ended,
+//! whether its keys expire, whether the sessions of an open epoch are those of the users who are
+//! there and, with `--users`, whether every fan who came has a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::inspect_attendance::StraySessions;
 use crate::store::redis::keys::KeptKey;
 use crate::store::{
-    Attendance, Attended, Attending, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_BATCH, Sessions, Span,
-    StoreResult,
+    Attendance, Attended, Attending, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_BATCH,
+    Sessions, Span, StoreResult,
 };
 
 /// How many names a finding has as examples.
@@ -65,14 +65,21 @@ struct Known {
 impl Known {
     async fn read(store: &RedisStore, of: &LiveEpoch) -> StoreResult<Self> {
         let record = store.load_live(&of.live).await?;
-        Ok(Self { listed: store.is_attendance_listed(of).await?, noted: store.attended(of).await?, record })
+        Ok(Self {
+            listed: store.is_attendance_listed(of).await?,
+            noted: store.attended(of).await?,
+            record,
+        })
     }
 
     /// When the epoch ended, if the record says that it did.
     fn ended_at(&self, of: &LiveEpoch) -> Option<u64> {
         let record = self.record.as_ref()?;
         if record.epoch == of.epoch {
-            return record.closure.filter(|_| record.state == LiveState::Closed).map(|closure| closure.at);
+            return record
+                .closure
+                .filter(|_| record.state == LiveState::Closed)
+                .map(|closure| closure.at);
         }
         (record.epoch > of.epoch).then(unix_now)
     }
@@ -80,15 +87,24 @@ impl Known {
     /// What should be noted.
     fn attended(self, of: &LiveEpoch) -> Option<Attended> {
         let ended_at = self.ended_at(of);
-        let of_record = self.record.filter(|record| record.epoch == of.epoch && record.terms.attendance);
+        let of_record = self
+            .record
+            .filter(|record| record.epoch == of.epoch && record.terms.attendance);
         let attended = self.noted.or(of_record.map(|record| record.attended()))?;
-        Some(Attended { closed_at: attended.closed_at.or(ended_at), ..attended })
+        Some(Attended {
+            closed_at: attended.closed_at.or(ended_at),
+            ..attended
+        })
     }
 }
 
 impl<'a> AttendanceInspector<'a> {
     pub(super) fn new(store: &'a RedisStore, every_user: bool) -> Self {
-        Self { store, every_user, found: BTreeMap::new() }
+        Self {
+            store,
+            every_user,
+            found: BTreeMap::new(),
+        }
     }
 
     pub(super) async fn inspect(&mut self) -> StoreResult<Vec<AuditFinding>> {
@@ -108,7 +124,8 @@ impl<'a> AttendanceInspector<'a> {
                         if let Some((of, kind)) = names.read_kept(&key) {
                             let kept = found.entry(of).or_default();
                             kept.any.clone_from(&key);
-                            kept.sessions.extend((kind == KeptKey::Sessions).then_some(key));
+                            kept.sessions
+                                .extend((kind == KeptKey::Sessions).then_some(key));
                         }
                     }
                     Ok(())
@@ -127,7 +144,10 @@ impl<'a> AttendanceInspector<'a> {
         let mut found = Vec::new();
         for (of, kept) in &self.found {
             let key = Some(self.store.keys().attended(of));
-            if before.iter().any(|finding| KINDS.contains(&finding.kind) && finding.key == key) {
+            if before
+                .iter()
+                .any(|finding| KINDS.contains(&finding.kind) && finding.key == key)
+            {
                 found.extend(self.look_at(of, kept).await?);
             }
         }
@@ -137,15 +157,21 @@ impl<'a> AttendanceInspector<'a> {
 
     /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
-        let is_it = |(of, _): &(&LiveEpoch, &Kept)| finding.key.as_ref() == Some(&self.store.keys().attended(of));
-        let Some((of, kept)) = self.found.iter().find(is_it) else { return Ok(None) };
+        let is_it = |(of, _): &(&LiveEpoch, &Kept)| {
+            finding.key.as_ref() == Some(&self.store.keys().attended(of))
+        };
+        let Some((of, kept)) = self.found.iter().find(is_it) else {
+            return Ok(None);
+        };
         match finding.kind {
             FindingKind::EverlastingAttendance => {
                 let keys = self.everlasting(kept).await?;
                 self.store.let_expire(&keys).await?;
                 Ok((!keys.is_empty()).then(|| format!("{} keys expire now", keys.len())))
             }
-            FindingKind::UnlistedAttendance | FindingKind::UnendedAttendance => self.note(of, kept).await,
+            FindingKind::UnlistedAttendance | FindingKind::UnendedAttendance => {
+                self.note(of, kept).await
+            }
             _ => Ok(None),
         }
     }
@@ -162,7 +188,9 @@ impl<'a> AttendanceInspector<'a> {
             self.store.forget_attendance(of, None).await?;
             let sessions: Vec<String> = kept.sessions.iter().cloned().collect();
             self.store.unlink(&sessions).await?;
-            return Ok(Some("deleted: no live of that epoch has attendance".to_owned()));
+            return Ok(Some(
+                "deleted: no live of that epoch has attendance".to_owned(),
+            ));
         };
         self.store.begin_attendance(of, &attended).await?;
         if let Some(closed_at) = attended.closed_at {
@@ -180,42 +208,80 @@ impl<'a> AttendanceInspector<'a> {
         let key = self.store.keys().attended(of);
         let mut seen = Inspection::default();
         let known = Known::read(self.store, of).await;
-        let Some(known) = seen.readable(Some(&of.live), &key, known)? else { return Ok(seen.findings) };
+        let Some(known) = seen.readable(Some(&of.live), &key, known)? else {
+            return Ok(seen.findings);
+        };
         let find = |kind, detail: String| AuditFinding::new(kind, detail).live(&of.live).key(&key);
         let everlasting = self.everlasting(kept).await?;
         if let Some(first) = everlasting.first() {
-            let detail = format!("{} keys of {of} never expire, such as {first}", everlasting.len());
+            let detail = format!(
+                "{} keys of {of} never expire, such as {first}",
+                everlasting.len()
+            );
             let finding = find(FindingKind::EverlastingAttendance, detail);
-            seen.findings.push(finding.members(everlasting.len() as u64));
+            seen.findings
+                .push(finding.members(everlasting.len() as u64));
         }
         if (!known.listed || known.noted.is_none()) && self.store.is_there(&kept.any).await? {
-            let what = if known.listed { "is not noted" } else { "is not listed, so nobody looks after it" };
-            seen.findings.push(find(FindingKind::UnlistedAttendance, format!("the attendance of {of} {what}")));
+            let what = if known.listed {
+                "is not noted"
+            } else {
+                "is not listed, so nobody looks after it"
+            };
+            seen.findings.push(find(
+                FindingKind::UnlistedAttendance,
+                format!("the attendance of {of} {what}"),
+            ));
         }
-        if known.noted.as_ref().is_some_and(|noted| noted.closed_at.is_none()) && known.ended_at(of).is_some() {
+        if known
+            .noted
+            .as_ref()
+            .is_some_and(|noted| noted.closed_at.is_none())
+            && known.ended_at(of).is_some()
+        {
             let detail = format!("{of} is closed, and its sessions seem to go on");
-            seen.findings.push(find(FindingKind::UnendedAttendance, detail));
+            seen.findings
+                .push(find(FindingKind::UnendedAttendance, detail));
         }
         if let Some(attended) = known.noted.as_ref().filter(|_| self.every_user) {
             let without = self.without_session(of, attended).await;
             let without = seen.readable(Some(&of.live), &key, without)?;
             if let Some((fans, names)) = without.filter(|(fans, _)| *fans > 0) {
-                let detail = format!("{fans} fans of {of} came and have no session, such as {}", names.join(", "));
-                seen.findings.push(find(FindingKind::AttendanceWithoutSession, detail).members(fans));
+                let detail = format!(
+                    "{fans} fans of {of} came and have no session, such as {}",
+                    names.join(", ")
+                );
+                seen.findings
+                    .push(find(FindingKind::AttendanceWithoutSession, detail).members(fans));
             }
         }
         Ok(seen.findings)
     }
 
     /// How many fans came to an epoch without a session, and some of them.
-    async fn without_session(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<(u64, Vec<String>)> {
+    async fn without_session(
+        &self,
+        of: &LiveEpoch,
+        attended: &Attended,
+    ) -> StoreResult<(u64, Vec<String>)> {
         let (mut count, mut names) = (0, Vec::new());
         let lives = std::slice::from_ref(of);
         for part in self.store.attendance_parts(lives).await? {
-            let came = self.store.attendees(Attending::Any, lives, part).await?.page(None, usize::MAX - 1);
+            let came = self
+                .store
+                .attendees(Attending::Any, lives, part)
+                .await?
+                .page(None, usize::MAX - 1);
             for users in came.chunks(MAX_BATCH) {
-                let there = self.store.were_there(of, attended, users, Span::ALL).await?;
-                let without = users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| user.to_string());
+                let there = self
+                    .store
+                    .were_there(of, attended, users, Span::ALL)
+                    .await?;
+                let without = users
+                    .iter()
+                    .zip(there)
+                    .filter(|(_, there)| !there)
+                    .map(|(user, _)| user.to_string());
                 let without: Vec<String> = without.collect();
                 count += without.len() as u64;
                 names.extend(without.into_iter().take(EXAMPLES - names.len()));
@@ -234,16 +300,27 @@ impl Inspector<'_> {
         seen: &mut Inspection,
     ) -> StoreResult<()> {
         let looks = [
-            (StraySessions::Ghosts, FindingKind::GhostSessions, "sessions go on of users who are not there"),
-            (StraySessions::Missing, FindingKind::MissingSessions, "users who are there have no session"),
+            (
+                StraySessions::Ghosts,
+                FindingKind::GhostSessions,
+                "sessions go on of users who are not there",
+            ),
+            (
+                StraySessions::Missing,
+                FindingKind::MissingSessions,
+                "users who are there have no session",
+            ),
         ];
         for (look, kind, what) in looks {
             let (count, users) = self.store.stray_sessions((slice, epoch), look).await?;
             if count > 0 {
                 let names: Vec<_> = users.iter().take(EXAMPLES).map(UserId::to_string).collect();
                 let detail = format!("{count} {what}, such as {}", names.join(", "));
-                let finding = AuditFinding::new(kind, detail).slice(slice, self.store.keys()).members(count);
-                seen.findings.push(finding.key(self.store.keys().stays(slice, epoch)));
+                let finding = AuditFinding::new(kind, detail)
+                    .slice(slice, self.store.keys())
+                    .members(count);
+                seen.findings
+                    .push(finding.key(self.store.keys().stays(slice, epoch)));
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Compares what gateways say they hold with what Redis holds for them.
 //!
-//! Both change all the time. A gateway numbers its calls to a slice, and Redis keeps the number of the last call in the
-//! gateway's entry. If both sides have the same number, before and after the audit reads the held set, they must agree
-//! in how many members and fans. Otherwise the audit tries the slice again. A slice that never stays unchanged is
-//! restless.
+//! Both change all the time. A gateway numbers its calls to a slice, and Redis keeps the number of
+//! the last call in the gateway's entry. If both sides have the same number, before and after the
+//! audit reads the held set, they must agree in how many members and fans. Otherwise the audit
+//! tries the slice again. A slice that never stays unchanged is restless.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -57,14 +57,17 @@ impl Unwritten {
         if held.unsettled > 0 {
             self.changes += held.unsettled;
             self.slices += 1;
-            self.oldest = self.oldest.max(Duration::from_millis(held.unsettled_ms.unwrap_or(0)));
+            self.oldest = self
+                .oldest
+                .max(Duration::from_millis(held.unsettled_ms.unwrap_or(0)));
         }
     }
 }
 
 /// Asks every gateway what it holds. A gateway that does not answer is a finding.
 pub(super) async fn ask(gateways: Vec<GatewayApi>) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
-    let (mut asked, mut findings): (Vec<AskedGateway>, Vec<AuditFinding>) = (Vec::new(), Vec::new());
+    let (mut asked, mut findings): (Vec<AskedGateway>, Vec<AuditFinding>) =
+        (Vec::new(), Vec::new());
     for api in gateways {
         let url = api.url.clone();
         match ask_one(api).await {
@@ -89,20 +92,33 @@ async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
             unwritten.add(&held);
             let SliceId { set, index, of } = held.id().context("it names a slice of no live")?;
             // One whose changes wait for Redis cannot be compared, and there may be many.
-            let is_stuck = !held.settled && held.unsettled_ms.is_some_and(|waits| waits > millis(STUCK));
+            let is_stuck =
+                !held.settled && held.unsettled_ms.is_some_and(|waits| waits > millis(STUCK));
             if !is_stuck {
                 slices.insert(slice_id(set, (of > 1).then_some(index)));
             }
         }
         (id, cursor) = (page.gateway_id, page.cursor);
     }
-    Ok(AskedGateway { api, id: GatewayId::parse(&id)?, slices, unwritten, compared: 0, restless: 0 })
+    Ok(AskedGateway {
+        api,
+        id: GatewayId::parse(&id)?,
+        slices,
+        unwritten,
+        compared: 0,
+        restless: 0,
+    })
 }
 
 impl AskedGateway {
-    /// What the gateway could not write; only what has waited for so long, because there are always changes under way.
+    /// What the gateway could not write; only what has waited for so long, because there are always
+    /// changes under way.
     pub(super) fn unwritten(&self, at_least: Duration) -> Option<AuditFinding> {
-        let Unwritten { changes, slices, oldest } = &self.unwritten;
+        let Unwritten {
+            changes,
+            slices,
+            oldest,
+        } = &self.unwritten;
         if *changes == 0 || *oldest < at_least {
             return None;
         }
@@ -111,10 +127,15 @@ impl AskedGateway {
              not answer the gateway",
             seconds(*oldest)
         );
-        Some(AuditFinding::new(FindingKind::UnwrittenChanges, detail).gateway(&self.id).members(*changes))
+        Some(
+            AuditFinding::new(FindingKind::UnwrittenChanges, detail)
+                .gateway(&self.id)
+                .members(*changes),
+        )
     }
 
-    /// Asks the gateway again what it could not write. One that does not answer has been asked once.
+    /// Asks the gateway again what it could not write. One that does not answer has been asked
+    /// once.
     pub(super) async fn look_again(&mut self) {
         if let Ok(now) = ask_one(self.api.clone()).await
             && now.id == self.id
@@ -123,10 +144,19 @@ impl AskedGateway {
         }
     }
 
-    /// Compares every slice that the gateway says it holds, or in which Redis has a held set of the gateway.
-    pub(super) async fn compare_all(&mut self, store: &RedisStore, keys: &FoundKeys) -> StoreResult<Vec<AuditFinding>> {
+    /// Compares every slice that the gateway says it holds, or in which Redis has a held set of the
+    /// gateway.
+    pub(super) async fn compare_all(
+        &mut self,
+        store: &RedisStore,
+        keys: &FoundKeys,
+    ) -> StoreResult<Vec<AuditFinding>> {
         let stored = keys.slices().filter(|(_, held)| held.contains(&self.id));
-        let slices: HashSet<SliceId> = stored.map(|(slice, _)| slice).chain(&self.slices).cloned().collect();
+        let slices: HashSet<SliceId> = stored
+            .map(|(slice, _)| slice)
+            .chain(&self.slices)
+            .cloned()
+            .collect();
         let mut findings = Vec::new();
         for slice in slices {
             findings.extend(self.compare(store, &slice).await?);
@@ -134,9 +164,13 @@ impl AskedGateway {
         Ok(findings)
     }
 
-    /// Compares a slice, and answers how the two sides differ. A slice that neither side has any more, or whose epoch
-    /// is over, does not count.
-    pub(super) async fn compare(&mut self, store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
+    /// Compares a slice, and answers how the two sides differ. A slice that neither side has any
+    /// more, or whose epoch is over, does not count.
+    pub(super) async fn compare(
+        &mut self,
+        store: &RedisStore,
+        slice: &SliceId,
+    ) -> StoreResult<Option<AuditFinding>> {
         let id = self.id.clone();
         let differs = |detail: String, members: u64| {
             AuditFinding::new(FindingKind::GatewayDrift, detail)
@@ -149,24 +183,36 @@ impl AskedGateway {
                 sleep(BETWEEN).await;
             }
             let Some((number, _)) = entry(store, slice, &id).await? else {
-                let Ok(said) = self.api.slice(&id, slice).await else { continue };
+                let Ok(said) = self.api.slice(&id, slice).await else {
+                    continue;
+                };
                 let Some(said) = said else { return Ok(None) };
-                // The gateway may be about to register; or its epoch is over, and it has not seen the record yet.
+                // The gateway may be about to register; or its epoch is over, and it has not seen
+                // the record yet.
                 if !said.settled || attempt + 1 < TRIES {
                     continue;
                 }
                 let open = match slice.live() {
-                    Some(live) => store.load_live(live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch)),
+                    Some(live) => store
+                        .load_live(live)
+                        .await?
+                        .is_some_and(|record| record.epoch == Epoch(said.epoch)),
                     None => true,
                 };
                 let held = said.members.unwrap_or(0);
                 self.compared += u64::from(open);
-                let detail = format!("it says that it holds {held} members, but Redis has no entry of it");
+                let detail =
+                    format!("it says that it holds {held} members, but Redis has no entry of it");
                 return Ok(open.then(|| differs(detail, held)));
             };
-            let Some(stored) = read(store, slice, &id, number).await? else { continue };
-            // The gateway is asked after the held set was read. If the numbers match, no call came in between.
-            let Ok(said) = self.api.slice(&id, slice).await else { continue };
+            let Some(stored) = read(store, slice, &id, number).await? else {
+                continue;
+            };
+            // The gateway is asked after the held set was read. If the numbers match, no call came
+            // in between.
+            let Ok(said) = self.api.slice(&id, slice).await else {
+                continue;
+            };
             match said {
                 Some(said) if said.settled && said.number == Some(stored.number) => {
                     self.compared += 1;
@@ -177,8 +223,9 @@ impl AskedGateway {
                 None if attempt + 1 == TRIES => {
                     self.compared += 1;
                     let Stored { members, .. } = stored;
-                    let detail =
-                        format!("Redis has an entry of it with {members} members, but it says that it has none");
+                    let detail = format!(
+                        "Redis has an entry of it with {members} members, but it says that it has none"
+                    );
                     return Ok(Some(differs(detail, members)));
                 }
                 _ => {}
@@ -214,16 +261,36 @@ fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
 }
 
 /// The number and the epoch of a gateway's entry.
-async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<(u64, Epoch)>> {
+async fn entry(
+    store: &RedisStore,
+    slice: &SliceId,
+    gateway: &GatewayId,
+) -> StoreResult<Option<(u64, Epoch)>> {
     let inside = store.inspect_slice(slice).await?;
     let epoch = inside.fence.map_or(Epoch(0), Fence::epoch);
-    Ok(inside.entries.iter().find(|(name, _)| name == gateway).map(|(_, number)| (*number, epoch)))
+    Ok(inside
+        .entries
+        .iter()
+        .find(|(name, _)| name == gateway)
+        .map(|(_, number)| (*number, epoch)))
 }
 
 /// How many users a gateway holds; `None` if a call changed that meanwhile.
-async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: u64) -> StoreResult<Option<Stored>> {
+async fn read(
+    store: &RedisStore,
+    slice: &SliceId,
+    gateway: &GatewayId,
+    number: u64,
+) -> StoreResult<Option<Stored>> {
     let members = store.held_card(slice, Group::All, gateway).await?;
     let fans = store.held_card(slice, Group::Fans, gateway).await?;
-    let after = entry(store, slice, gateway).await?.filter(|(after, _)| *after == number);
-    Ok(after.map(|(number, epoch)| Stored { number, epoch, members, fans }))
+    let after = entry(store, slice, gateway)
+        .await?
+        .filter(|(after, _)| *after == number);
+    Ok(after.map(|(number, epoch)| Stored {
+        number,
+        epoch,
+        members,
+        fans,
+    }))
 }

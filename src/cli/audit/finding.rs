@@ -1,4 +1,5 @@
-//! What an audit finds: every kind of finding with its stable name and severity, and one finding with its place.
+//! What an audit finds: every kind of finding with its stable name and severity, and one finding
+//! with its place.
 
 use std::fmt;
 
@@ -24,7 +25,8 @@ macro_rules! kinds {
         pub enum FindingKind { $($(#[doc = $doc])+ #[serde(rename = $name)] $kind,)* }
 
         impl FindingKind {
-            /// The stable name, the severity and the description of every kind, in the order of the kinds.
+            /// The stable name, the severity and the description of every kind, in the order of the
+            /// kinds.
             pub const ALL: &[(&str, Severity, &str)] =
                 &[$(($name, Severity::$severity, concat!($($doc),+))),*];
         }
@@ -40,13 +42,16 @@ impl FindingKind {
         Self::ALL[self as usize].1
     }
 
-    /// By when gateways repair it by themselves, so that an audit need not; `None` if they do not, or not always.
+    /// By when gateways repair it by themselves, so that an audit need not; `None` if they do not,
+    /// or not always.
     pub(super) fn gateways_repair_it(self) -> Option<&'static str> {
         match self {
             Self::MissingMembers => Some("within --check-every and 15 s"),
-            Self::MissingNotes | Self::SliceWithoutFence | Self::FenceAhead | Self::NoRecord | Self::GatewayDrift => {
-                Some("within --check-every")
-            }
+            Self::MissingNotes
+            | Self::SliceWithoutFence
+            | Self::FenceAhead
+            | Self::NoRecord
+            | Self::GatewayDrift => Some("within --check-every"),
             Self::NotForgotten
             | Self::UnfinishedChange
             | Self::WrongRank
@@ -68,7 +73,8 @@ kinds! {
     GhostMembers = "ghost_members" Error,
     /// Members that a gateway holds and the slice lacks
     MissingMembers = "missing_members" Error,
-    /// Members of whom the slice does not note what it should: since when a viewer is there, in which lives a user is
+    /// Members of whom the slice does not note what it should: since when a viewer is there, in
+    /// which lives a user is
     MissingNotes = "missing_notes" Error,
     /// A held set of a gateway that has no entry in the slice
     HeldWithoutEntry = "held_without_entry" Error,
@@ -94,13 +100,15 @@ kinds! {
     SeenInFuture = "seen_in_future" Error,
     /// Users who were seen longer ago than `--remember`, and whom nobody forgets
     NotForgotten = "not_forgotten" Warning,
-    /// Users of whom a gateway says that they are in a live that is not open, or that does not have them
+    /// Users of whom a gateway says that they are in a live that is not open, or that does not have
+    /// them
     WrongWhereabouts = "wrong_whereabouts" Error,
     /// What a gateway that was buried or has no lease says of where users are
     StaleWhereabouts = "stale_whereabouts" Warning,
     /// A close that has begun and that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,
-    /// A follow, an unfollow or a change of a login that was left half done and that nobody finishes
+    /// A follow, an unfollow or a change of a login that was left half done and that nobody
+    /// finishes
     UnfinishedChange = "unfinished_change" Warning,
     /// Follows that only one of the two ends has, so that its count is not the other's
     HalfFollow = "half_follow" Error,
@@ -116,7 +124,8 @@ kinds! {
     MissingSessions = "missing_sessions" Error,
     /// Attendance of an epoch that is over, without its end, so that its sessions seem to go on
     UnendedAttendance = "unended_attendance" Error,
-    /// Attendance of an epoch that is not noted or not in `rollcall:attendance`, so that nobody looks after it
+    /// Attendance of an epoch that is not noted or not in `rollcall:attendance`, so that nobody
+    /// looks after it
     UnlistedAttendance = "unlisted_attendance" Warning,
     /// Keys of attendance or of sessions that never expire
     EverlastingAttendance = "everlasting_attendance" Warning,
@@ -134,7 +143,8 @@ kinds! {
     ListedWithoutRecord = "listed_without_record" Warning,
     /// A key of an unexpected type, or with unreadable content
     UnreadableKey = "unreadable_key" Error,
-    /// An id that no URL can carry, `.` or `..`: once it was taken for one, and no client can name it over HTTP
+    /// An id that no URL can carry, `.` or `..`: once it was taken for one, and no client can name
+    /// it over HTTP
     UnusableId = "unusable_id" Warning,
     /// A gateway that says it holds other members than Redis has for it
     GatewayDrift = "gateway_drift" Error,
@@ -173,7 +183,10 @@ pub(crate) struct Subject {
 }
 
 fn index<S: Serializer>(slice: &Option<SliceId>, serializer: S) -> Result<S::Ok, S::Error> {
-    slice.as_ref().map(|slice| slice.index).serialize(serializer)
+    slice
+        .as_ref()
+        .map(|slice| slice.index)
+        .serialize(serializer)
 }
 
 impl AuditFinding {
@@ -223,11 +236,17 @@ impl AuditFinding {
     }
 
     pub(super) fn members(self, members: u64) -> Self {
-        Self { members: Some(members), ..self }
+        Self {
+            members: Some(members),
+            ..self
+        }
     }
 
     pub(super) fn key(self, key: impl Into<String>) -> Self {
-        Self { key: Some(key.into()), ..self }
+        Self {
+            key: Some(key.into()),
+            ..self
+        }
     }
 
     /// Whether both report the same problem, perhaps with other figures.
@@ -239,7 +258,13 @@ impl AuditFinding {
 impl fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = format!("{:?}", self.severity).to_lowercase();
-        write!(f, "{severity} {}{}: {}", self.kind.as_str(), self.subject, self.detail)?;
+        write!(
+            f,
+            "{severity} {}{}: {}",
+            self.kind.as_str(),
+            self.subject,
+            self.detail
+        )?;
         match self.gateways_repair_it {
             Some(when) => write!(f, "; gateways repair it {when}"),
             None => Ok(()),
@@ -263,6 +288,8 @@ impl fmt::Display for Subject {
         if let Some(user) = &self.user_id {
             write!(f, " user {user}")?;
         }
-        self.gateway_id.as_ref().map_or(Ok(()), |gateway| write!(f, " {gateway}"))
+        self.gateway_id
+            .as_ref()
+            .map_or(Ok(()), |gateway| write!(f, " {gateway}"))
     }
 }

@@ -1,5 +1,5 @@
-//! Finds ids that are none any more: `.` and `..` were ids once, and no URL can carry them, so nobody can name such a
-//! user or live over HTTP.
+//! Finds ids that are none any more: `.` and `..` were ids once, and no URL can carry them, so
+//! nobody can name such a user or live over HTTP.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -9,16 +9,24 @@ use crate::base::ids::{Group, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::{StoreError, StoreResult};
 
-pub(super) async fn inspect(store: &RedisStore, keys: &FoundKeys) -> StoreResult<Vec<AuditFinding>> {
+pub(super) async fn inspect(
+    store: &RedisStore,
+    keys: &FoundKeys,
+) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
     for (key, id) in store.keys_of_dots().await? {
         let detail = format!("{id:?} is no id, because no URL can carry it; delete it by hand");
         findings.push(AuditFinding::new(FindingKind::UnusableId, detail).key(key));
     }
     let groups = |slice: &SliceId| slice.set.groups().iter().copied();
-    let sets = keys.slices().flat_map(|(slice, _)| groups(slice).map(move |group| (slice, group)));
+    let sets = keys
+        .slices()
+        .flat_map(|(slice, _)| groups(slice).map(move |group| (slice, group)));
     let looks = sets.map(|(slice, group)| look(store, slice, group));
-    let seen: Vec<Option<AuditFinding>> = stream::iter(looks).buffer_unordered(AT_A_TIME).try_collect().await?;
+    let seen: Vec<Option<AuditFinding>> = stream::iter(looks)
+        .buffer_unordered(AT_A_TIME)
+        .try_collect()
+        .await?;
     findings.extend(seen.into_iter().flatten());
     Ok(findings)
 }
@@ -29,7 +37,10 @@ pub(super) async fn confirm(
     keys: &FoundKeys,
     before: &[AuditFinding],
 ) -> StoreResult<Vec<AuditFinding>> {
-    if before.iter().all(|finding| finding.kind != FindingKind::UnusableId) {
+    if before
+        .iter()
+        .all(|finding| finding.kind != FindingKind::UnusableId)
+    {
         return Ok(Vec::new());
     }
     let mut findings = inspect(store, keys).await?;
@@ -37,7 +48,11 @@ pub(super) async fn confirm(
     Ok(findings)
 }
 
-async fn look(store: &RedisStore, slice: &SliceId, group: Group) -> StoreResult<Option<AuditFinding>> {
+async fn look(
+    store: &RedisStore,
+    slice: &SliceId,
+    group: Group,
+) -> StoreResult<Option<AuditFinding>> {
     let members = match store.dots_in_slice(slice, group).await {
         // The inspection of the slices says what is wrong with the key.
         Err(StoreError::Nonsense(_)) => return Ok(None),
@@ -46,7 +61,14 @@ async fn look(store: &RedisStore, slice: &SliceId, group: Group) -> StoreResult<
     if members.is_empty() {
         return Ok(None);
     }
-    let detail = format!("has members that are no ids, because no URL can carry them: {}", members.join(", "));
+    let detail = format!(
+        "has members that are no ids, because no URL can carry them: {}",
+        members.join(", ")
+    );
     let finding = AuditFinding::new(FindingKind::UnusableId, detail).slice(slice, store.keys());
-    Ok(Some(finding.key(store.keys().members(slice, group)).members(members.len() as u64)))
+    Ok(Some(
+        finding
+            .key(store.keys().members(slice, group))
+            .members(members.len() as u64),
+    ))
 }

@@ -1,4 +1,5 @@
-//! What an inspection needs, and what it finds. The inspections of a live and of its slices build on this.
+//! What an inspection needs, and what it finds. The inspections of a live and of its slices build
+//! on this.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,7 +84,8 @@ impl Inspection {
             Ok(read) => Ok(Some(read)),
             Err(StoreError::Nonsense(why)) => {
                 let finding = AuditFinding::unreadable(key, &why);
-                self.findings.push(live.into_iter().fold(finding, AuditFinding::live));
+                self.findings
+                    .push(live.into_iter().fold(finding, AuditFinding::live));
                 Ok(None)
             }
             Err(why) => Err(why),
@@ -93,5 +95,7 @@ impl Inspection {
 
 /// The slices that the live has according to its record.
 pub(super) fn slices_of(record: &LiveRecord) -> impl Iterator<Item = SliceId> {
-    record.all_slices().map(|SliceId { set, index, of }| slice_id(set, (of > 1).then_some(index)))
+    record
+        .all_slices()
+        .map(|SliceId { set, index, of }| slice_id(set, (of > 1).then_some(index)))
 }

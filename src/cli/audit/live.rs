@@ -1,4 +1,5 @@
-//! Inspects one live: what its record says, and whether its bans, its entry in `lives` and its slices agree with that.
+//! Inspects one live: what its record says, and whether its bans, its entry in `lives` and its
+//! slices agree with that.
 
 use std::time::Duration;
 
@@ -14,15 +15,24 @@ impl Inspector<'_> {
     pub(super) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
         let mut seen = Inspection::default();
         let record = self.store.load_live(live).await;
-        let Some(record) = seen.readable(Some(live), &self.store.keys().live(live), record)? else { return Ok(seen) };
+        let Some(record) = seen.readable(Some(live), &self.store.keys().live(live), record)? else {
+            return Ok(seen);
+        };
         let state = record.as_ref().map(|record| record.state);
         let listed = self.store.listed_at(live).await?.is_some();
         seen.findings.extend(self.check_listed(live, state, listed));
-        if let Some(record) = record.as_ref().filter(|record| record.state == LiveState::Closing) {
+        if let Some(record) = record
+            .as_ref()
+            .filter(|record| record.state == LiveState::Closing)
+        {
             let begun = record.closure.map_or(0, |closure| closure.at);
-            let since = Duration::from_millis(self.store.node_time(live).await?.saturating_sub(begun));
+            let since =
+                Duration::from_millis(self.store.node_time(live).await?.saturating_sub(begun));
             if since > self.overdue {
-                let detail = format!("its close began {} ago, and nobody finishes it", seconds(since));
+                let detail = format!(
+                    "its close began {} ago, and nobody finishes it",
+                    seconds(since)
+                );
                 seen.findings.push(
                     AuditFinding::new(FindingKind::UnfinishedClose, detail)
                         .live(live)
@@ -30,16 +40,26 @@ impl Inspector<'_> {
                 );
             }
         }
-        // If the record is lost, the bans may be needed: a gateway that restores the record restores them too.
-        if state == Some(LiveState::Closed) && found.removals && self.store.has_removals(live).await? {
+        // If the record is lost, the bans may be needed: a gateway that restores the record
+        // restores them too.
+        if state == Some(LiveState::Closed)
+            && found.removals
+            && self.store.has_removals(live).await?
+        {
             let detail = "bans or removals of a closed live";
             seen.findings.push(
-                AuditFinding::new(FindingKind::OrphanedBans, detail).live(live).key(self.store.keys().bans(live)),
+                AuditFinding::new(FindingKind::OrphanedBans, detail)
+                    .live(live)
+                    .key(self.store.keys().bans(live)),
             );
         }
-        self.check_slices(live, record.as_ref(), found, &mut seen).await?;
+        self.check_slices(live, record.as_ref(), found, &mut seen)
+            .await?;
         if let Some(record) = &record {
-            let now = Figures { viewers: seen.viewers, fans: seen.fans };
+            let now = Figures {
+                viewers: seen.viewers,
+                fans: seen.fans,
+            };
             let findings = self.check_counts(record, now).await?;
             seen.findings.extend(findings);
         }
@@ -53,7 +73,11 @@ impl Inspector<'_> {
                 opened_at: record.opened_at,
                 fans: seen.fans,
                 viewers: seen.viewers,
-                gateways: seen.gateways.values().filter(|holding| holding.members > 0).count() as u64,
+                gateways: seen
+                    .gateways
+                    .values()
+                    .filter(|holding| holding.members > 0)
+                    .count() as u64,
                 listed,
             });
         }
@@ -69,12 +93,18 @@ impl Inspector<'_> {
         seen: &mut Inspection,
     ) -> StoreResult<()> {
         let mut slices = found.slices.clone();
-        for slice in record.into_iter().filter(|record| record.state == LiveState::Open).flat_map(slices_of) {
+        for slice in record
+            .into_iter()
+            .filter(|record| record.state == LiveState::Open)
+            .flat_map(slices_of)
+        {
             slices.entry(slice).or_default();
         }
         for (slice, holders) in slices {
             let inspection = self.slice(&slice, Expected::Live(record), &holders).await;
-            if let Some(inspection) = seen.readable(Some(live), &self.store.keys().slice(&slice), inspection)? {
+            if let Some(inspection) =
+                seen.readable(Some(live), &self.store.keys().slice(&slice), inspection)?
+            {
                 seen.add(inspection);
             }
         }
@@ -86,23 +116,40 @@ impl Inspector<'_> {
         let mut seen = Inspection::default();
         for (slice, holders) in slices {
             let inspection = self.slice(slice, Expected::AlwaysOpen, holders).await;
-            if let Some(inspection) = seen.readable(None, &self.store.keys().slice(slice), inspection)? {
+            if let Some(inspection) =
+                seen.readable(None, &self.store.keys().slice(slice), inspection)?
+            {
                 seen.add(inspection);
             }
         }
         Ok(seen)
     }
 
-    fn check_listed(&self, live: &LiveId, state: Option<LiveState>, listed: bool) -> Option<AuditFinding> {
+    fn check_listed(
+        &self,
+        live: &LiveId,
+        state: Option<LiveState>,
+        listed: bool,
+    ) -> Option<AuditFinding> {
         let (kind, detail) = match state {
-            None if listed => (FindingKind::ListedWithoutRecord, "lives lists it, but it has no record"),
-            Some(LiveState::Closed) if listed => (FindingKind::ListedClosed, "lives lists it, but it is closed"),
+            None if listed => (
+                FindingKind::ListedWithoutRecord,
+                "lives lists it, but it has no record",
+            ),
+            Some(LiveState::Closed) if listed => (
+                FindingKind::ListedClosed,
+                "lives lists it, but it is closed",
+            ),
             Some(LiveState::Open) if !listed => (
                 FindingKind::UnlistedLive,
                 "it is open, but lives does not list it: if its gateways die, nobody cleans up after them",
             ),
             _ => return None,
         };
-        Some(AuditFinding::new(kind, detail).live(live).key(self.store.keys().lives()))
+        Some(
+            AuditFinding::new(kind, detail)
+                .live(live)
+                .key(self.store.keys().lives()),
+        )
     }
 }

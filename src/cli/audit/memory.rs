@@ -1,5 +1,6 @@
-//! Finds masters that have no memory left. Such a master refuses what needs some, joins first of all, so the sets lack
-//! fans whom gateways hold in their own memory, where an audit without `--gateway` does not see them.
+//! Finds masters that have no memory left. Such a master refuses what needs some, joins first of
+//! all, so the sets lack fans whom gateways hold in their own memory, where an audit without
+//! `--gateway` does not see them.
 
 use super::finding::{AuditFinding, FindingKind};
 use crate::store::StoreResult;
@@ -8,15 +9,26 @@ use crate::store::redis::inspect::MasterMemory;
 
 pub(super) async fn full_masters(store: &RedisStore) -> StoreResult<Vec<AuditFinding>> {
     let masters = store.memory_of_masters().await?;
-    Ok(masters.iter().filter(|(_, memory)| memory.is_full()).map(|(host, memory)| finding(host, memory)).collect())
+    Ok(masters
+        .iter()
+        .filter(|(_, memory)| memory.is_full())
+        .map(|(host, memory)| finding(host, memory))
+        .collect())
 }
 
 fn finding(host: &str, memory: &MasterMemory) -> AuditFinding {
-    let MasterMemory { used, limit, policy } = memory;
+    let MasterMemory {
+        used,
+        limit,
+        policy,
+    } = memory;
     let consequence = match policy.as_str() {
-        "noeviction" => "it refuses writes that need memory, so sets may lack fans who joined".to_owned(),
+        "noeviction" => {
+            "it refuses writes that need memory, so sets may lack fans who joined".to_owned()
+        }
         policy => format!("its maxmemory-policy {policy} may drop keys of gateways"),
     };
-    let detail = format!("{host} uses {used} bytes of the {limit} that maxmemory allows: {consequence}");
+    let detail =
+        format!("{host} uses {used} bytes of the {limit} that maxmemory allows: {consequence}");
     AuditFinding::new(FindingKind::FullMaster, detail)
 }

@@ -1,6 +1,6 @@
-//! Checks what Redis knows of the users of the platform besides who is online: when they were seen last, and in which
-//! live they are. Both follow every change within a moment, so a second look is at the very users of the first, whose
-//! names are kept in memory.
+//! Checks what Redis knows of the users of the platform besides who is online: when they were seen
+//! last, and in which live they are. Both follow every change within a moment, so a second look is
+//! at the very users of the first, whose names are kept in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -34,8 +34,8 @@ const KINDS: &[FindingKind] = &[
 
 pub(super) struct PlatformInspector<'a> {
     store: &'a RedisStore,
-    /// The walk comes by within this time. Words of a gateway that was buried longer ago are a finding, and so are
-    /// users who should have been forgotten longer ago.
+    /// The walk comes by within this time. Words of a gateway that was buried longer ago are a
+    /// finding, and so are users who should have been forgotten longer ago.
     walked: Duration,
     /// How long it is remembered when a user was seen last.
     remember: Duration,
@@ -62,16 +62,33 @@ struct Word {
 }
 
 impl<'a> PlatformInspector<'a> {
-    pub(super) fn new(store: &'a RedisStore, walked: Duration, remember: Duration, every_user: bool) -> Self {
-        Self { store, walked, remember, every_user, suspects: BTreeMap::new(), lives: Mutex::default() }
+    pub(super) fn new(
+        store: &'a RedisStore,
+        walked: Duration,
+        remember: Duration,
+        every_user: bool,
+    ) -> Self {
+        Self {
+            store,
+            walked,
+            remember,
+            every_user,
+            suspects: BTreeMap::new(),
+            lives: Mutex::default(),
+        }
     }
 
-    pub(super) async fn inspect(&mut self, leases: &LeaseSnapshot) -> StoreResult<Vec<AuditFinding>> {
+    pub(super) async fn inspect(
+        &mut self,
+        leases: &LeaseSnapshot,
+    ) -> StoreResult<Vec<AuditFinding>> {
         self.store.learn_seen_ids().await?;
         let this = &*self;
         let slices = stream::iter(1..=USERS_SLICES).map(|slice| async move {
-            let suspects =
-                Suspects { both: this.find_both(slice).await?, words: this.find_words(leases, slice).await? };
+            let suspects = Suspects {
+                both: this.find_both(slice).await?,
+                words: this.find_words(leases, slice).await?,
+            };
             StoreResult::Ok((slice, suspects))
         });
         self.suspects = slices.buffer_unordered(AT_A_TIME).try_collect().await?;
@@ -85,15 +102,21 @@ impl<'a> PlatformInspector<'a> {
         before: &[AuditFinding],
     ) -> StoreResult<Vec<AuditFinding>> {
         self.lives.lock().clear();
-        let mine = before.iter().filter(|finding| KINDS.contains(&finding.kind));
-        let mut slices: Vec<u32> = mine.filter_map(|finding| Some(finding.subject.slice.as_ref()?.index)).collect();
+        let mine = before
+            .iter()
+            .filter(|finding| KINDS.contains(&finding.kind));
+        let mut slices: Vec<u32> = mine
+            .filter_map(|finding| Some(finding.subject.slice.as_ref()?.index))
+            .collect();
         slices.sort_unstable();
         slices.dedup();
         for slice in &slices {
             let Suspects { both, words } = self.suspects.remove(slice).unwrap_or_default();
             let both: Vec<UserId> = both.into_iter().map(|(user, _)| user).collect();
             let both = self.still_both(*slice, &both).await?;
-            let words = self.wrong(leases, self.still_said(*slice, words).await?).await?;
+            let words = self
+                .wrong(leases, self.still_said(*slice, words).await?)
+                .await?;
             self.suspects.insert(*slice, Suspects { both, words });
         }
         let mut found = self.findings(leases, slices).await?;
@@ -103,16 +126,20 @@ impl<'a> PlatformInspector<'a> {
 
     /// Repairs a finding; `None` if it is none of these, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<String>> {
-        let Some(SliceId { index: slice, .. }) = &finding.subject.slice else { return Ok(None) };
+        let Some(SliceId { index: slice, .. }) = &finding.subject.slice else {
+            return Ok(None);
+        };
         let empty = Suspects::default();
         let suspects = self.suspects.get(slice).unwrap_or(&empty);
         Ok(match finding.kind {
             FindingKind::SeenAndOnline => {
                 for some in suspects.both.chunks(MAX_BATCH) {
-                    // In the moment of the call, whoever is online is taken out. Others keep their time.
+                    // In the moment of the call, whoever is online is taken out. Others keep their
+                    // time.
                     self.store.note_seen_again(*slice, some).await?;
                 }
-                (!suspects.both.is_empty()).then(|| format!("{} users are only online now", suspects.both.len()))
+                (!suspects.both.is_empty())
+                    .then(|| format!("{} users are only online now", suspects.both.len()))
             }
             FindingKind::SeenInFuture => {
                 let (now, mut lowered) = (self.store.users_time(*slice).await?, 0);
@@ -142,7 +169,11 @@ impl<'a> PlatformInspector<'a> {
     }
 
     /// Those of some users who are online and seen, with the times.
-    async fn still_both(&self, slice: u32, users: &[UserId]) -> StoreResult<Vec<(UserId, UnixMillis)>> {
+    async fn still_both(
+        &self,
+        slice: u32,
+        users: &[UserId],
+    ) -> StoreResult<Vec<(UserId, UnixMillis)>> {
         let mut both = Vec::new();
         for some in users.chunks(MAX_BATCH) {
             let inside = self.store.inspect_users(slice, some).await?;
@@ -157,7 +188,11 @@ impl<'a> PlatformInspector<'a> {
         while let Some(from) = cursor {
             let (users, next) = self.store.whereabouts_page(slice, from).await?;
             let said = users.into_iter().flat_map(|(user, words)| {
-                words.into_iter().map(move |(gateway, live)| Word { user: user.clone(), gateway, live })
+                words.into_iter().map(move |(gateway, live)| Word {
+                    user: user.clone(),
+                    gateway,
+                    live,
+                })
             });
             wrong.extend(self.wrong(leases, said.collect()).await?);
             cursor = next;
@@ -174,7 +209,9 @@ impl<'a> PlatformInspector<'a> {
             let users: Vec<UserId> = some.iter().map(|word| word.user.clone()).collect();
             let inside = self.store.inspect_users(slice, &users).await?;
             let said = some.iter().zip(inside).filter(|(word, user)| {
-                user.words.iter().any(|(gateway, live)| *gateway == word.gateway && *live == word.live)
+                user.words
+                    .iter()
+                    .any(|(gateway, live)| *gateway == word.gateway && *live == word.live)
             });
             still.extend(said.map(|(word, _)| word.clone()));
         }
@@ -196,9 +233,12 @@ impl<'a> PlatformInspector<'a> {
         Ok(wrong)
     }
 
-    /// Whether a user is certainly not in a live. Of those that are open an audit asks with `--users`.
+    /// Whether a user is certainly not in a live. Of those that are open an audit asks with
+    /// `--users`.
     async fn lacks(&self, live: &LiveId, user: &UserId) -> StoreResult<bool> {
-        let Some(of) = self.slices_if_open(live).await? else { return Ok(true) };
+        let Some(of) = self.slices_if_open(live).await? else {
+            return Ok(true);
+        };
         if !self.every_user {
             return Ok(false);
         }
@@ -211,7 +251,11 @@ impl<'a> PlatformInspector<'a> {
         if let Some(known) = known {
             return Ok(known);
         }
-        let record = self.store.load_live(live).await?.filter(|record| record.state == LiveState::Open);
+        let record = self
+            .store
+            .load_live(live)
+            .await?
+            .filter(|record| record.state == LiveState::Open);
         let slices = record.map(|record| record.slices);
         self.lives.lock().insert(live.clone(), slices);
         Ok(slices)
@@ -239,25 +283,51 @@ impl<'a> PlatformInspector<'a> {
         let key = self.store.keys().last_seen(slice);
         let finding = |kind, members: u64, what: &str| {
             let finding = AuditFinding::new(kind, format!("{members} users {what}"));
-            (members > 0).then(|| finding.slice(&users_slice(slice), self.store.keys()).key(&key).members(members))
+            (members > 0).then(|| {
+                finding
+                    .slice(&users_slice(slice), self.store.keys())
+                    .key(&key)
+                    .members(members)
+            })
         };
         let future = format!("({}", now.saturating_add(millis(FUTURE)));
         let future = self.store.count_seen(slice, (&future, "+inf")).await?;
-        let old = now.saturating_sub(millis(self.remember)).saturating_sub(millis(self.walked));
-        let old = self.store.count_seen(slice, ("-inf", &format!("({old}"))).await?;
+        let old = now
+            .saturating_sub(millis(self.remember))
+            .saturating_sub(millis(self.walked));
+        let old = self
+            .store
+            .count_seen(slice, ("-inf", &format!("({old}")))
+            .await?;
         let findings = [
-            finding(FindingKind::SeenInFuture, future, "were seen last at a time that is yet to come"),
-            finding(FindingKind::NotForgotten, old, "were seen longer ago than users are remembered"),
+            finding(
+                FindingKind::SeenInFuture,
+                future,
+                "were seen last at a time that is yet to come",
+            ),
+            finding(
+                FindingKind::NotForgotten,
+                old,
+                "were seen longer ago than users are remembered",
+            ),
         ];
         Ok(findings.into_iter().flatten().collect())
     }
 
     fn seen_and_online(&self, slice: u32, both: &[(UserId, UnixMillis)]) -> Option<AuditFinding> {
         let names = examples(both.iter().map(|(user, _)| user));
-        let detail = format!("{} users who are online are also among those seen, such as {names}", both.len());
-        let finding = AuditFinding::new(FindingKind::SeenAndOnline, detail).members(both.len() as u64);
+        let detail = format!(
+            "{} users who are online are also among those seen, such as {names}",
+            both.len()
+        );
+        let finding =
+            AuditFinding::new(FindingKind::SeenAndOnline, detail).members(both.len() as u64);
         let key = self.store.keys().last_seen(slice);
-        (!both.is_empty()).then(|| finding.slice(&users_slice(slice), self.store.keys()).key(key))
+        (!both.is_empty()).then(|| {
+            finding
+                .slice(&users_slice(slice), self.store.keys())
+                .key(key)
+        })
     }
 
     /// One finding for each gateway.
@@ -267,15 +337,26 @@ impl<'a> PlatformInspector<'a> {
             by_gateway.entry(&word.gateway).or_default().push(word);
         }
         let finding = |(gateway, words): (&GatewayId, Vec<&Word>)| {
-            let said = examples(words.iter().map(|word| format!("{} in {}", word.user, word.live)));
+            let said = examples(
+                words
+                    .iter()
+                    .map(|word| format!("{} in {}", word.user, word.live)),
+            );
             let (kind, why) = if leases.is_living(gateway) {
                 (FindingKind::WrongWhereabouts, "which are not there")
             } else {
                 (FindingKind::StaleWhereabouts, "but the gateway is gone")
             };
-            let detail = format!("it says of {} users in which live they are, {why}: {said}", words.len());
-            let finding = AuditFinding::new(kind, detail).slice(&users_slice(slice), self.store.keys());
-            finding.gateway(gateway).key(self.store.keys().whereabouts(slice)).members(words.len() as u64)
+            let detail = format!(
+                "it says of {} users in which live they are, {why}: {said}",
+                words.len()
+            );
+            let finding =
+                AuditFinding::new(kind, detail).slice(&users_slice(slice), self.store.keys());
+            finding
+                .gateway(gateway)
+                .key(self.store.keys().whereabouts(slice))
+                .members(words.len() as u64)
         };
         by_gateway.into_iter().map(finding).collect()
     }
@@ -286,5 +367,9 @@ fn users_slice(slice: u32) -> SliceId {
 }
 
 fn examples(names: impl Iterator<Item = impl ToString>) -> String {
-    names.take(EXAMPLES).map(|name| name.to_string()).collect::<Vec<_>>().join(", ")
+    names
+        .take(EXAMPLES)
+        .map(|name| name.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

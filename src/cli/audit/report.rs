@@ -43,24 +43,31 @@ struct GatewayRow {
 
 impl Report {
     /// A report without findings.
-    pub(super) fn new(seen: Inspection, leases: &LeaseSnapshot, asked: &[AskedGateway], totals: ScanTotals) -> Self {
+    pub(super) fn new(
+        seen: Inspection,
+        leases: &LeaseSnapshot,
+        asked: &[AskedGateway],
+        totals: ScanTotals,
+    ) -> Self {
         let mut gateways: BTreeMap<GatewayId, Holding> = seen.gateways;
         let living = leases.living().map(|(gateway, _)| gateway);
         for gateway in living.chain(asked.iter().map(|gateway| &gateway.id)) {
             gateways.entry(gateway.clone()).or_default();
         }
-        let gateways = gateways.into_iter().map(|(gateway_id, Holding { slices, members })| {
-            let asked = asked.iter().find(|gateway| gateway.id == gateway_id);
-            GatewayRow {
-                slices,
-                members,
-                lease: leases.get(&gateway_id).into(),
-                asked: asked.is_some(),
-                compared: asked.map_or(0, |gateway| gateway.compared),
-                restless: asked.map_or(0, |gateway| gateway.restless),
-                gateway_id,
-            }
-        });
+        let gateways = gateways
+            .into_iter()
+            .map(|(gateway_id, Holding { slices, members })| {
+                let asked = asked.iter().find(|gateway| gateway.id == gateway_id);
+                GatewayRow {
+                    slices,
+                    members,
+                    lease: leases.get(&gateway_id).into(),
+                    asked: asked.is_some(),
+                    compared: asked.map_or(0, |gateway| gateway.compared),
+                    restless: asked.map_or(0, |gateway| gateway.restless),
+                    gateway_id,
+                }
+            });
         let gateways = gateways.collect();
         Self {
             findings: Vec::new(),
@@ -76,50 +83,129 @@ impl Report {
     /// Sorts lives by id, and findings by severity.
     pub(super) fn sort(&mut self) {
         self.lives.sort_by(|a, b| a.live_id.cmp(&b.live_id));
-        self.findings.sort_by_cached_key(|AuditFinding { severity, kind, subject, .. }| {
-            let slice = subject.slice.as_ref().map(|slice| slice.index);
-            (*severity, *kind, subject.live_id.clone(), slice, subject.gateway_id.clone())
-        });
+        self.findings.sort_by_cached_key(
+            |AuditFinding {
+                 severity,
+                 kind,
+                 subject,
+                 ..
+             }| {
+                let slice = subject.slice.as_ref().map(|slice| slice.index);
+                (
+                    *severity,
+                    *kind,
+                    subject.live_id.clone(),
+                    slice,
+                    subject.gateway_id.clone(),
+                )
+            },
+        );
     }
 }
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let ScanTotals { biggest_by_members, biggest_by_bytes, live_keys, masters, .. } = &self.totals;
+        let ScanTotals {
+            biggest_by_members,
+            biggest_by_bytes,
+            live_keys,
+            masters,
+            ..
+        } = &self.totals;
         writeln!(
             f,
             "{}, {}, {}, {}; {live_keys} keys of lives on {} in {:.1} s",
             count(self.lives.len(), "live"),
-            count(self.lives.iter().map(|live| live.fans as usize).sum(), "fan"),
+            count(
+                self.lives.iter().map(|live| live.fans as usize).sum(),
+                "fan"
+            ),
             count(self.users_online as usize, "user") + " online",
             count(self.gateways.len(), "gateway"),
             count(*masters, "master"),
             self.seconds
         )?;
         let lives = self.lives.iter().map(|live| {
-            let LiveRow { live_id, state, epoch, slices, fans, viewers, gateways, .. } = live;
-            [live_id as &dyn Display, state, epoch, slices, fans, viewers, gateways].map(ToString::to_string)
+            let LiveRow {
+                live_id,
+                state,
+                epoch,
+                slices,
+                fans,
+                viewers,
+                gateways,
+                ..
+            } = live;
+            [
+                live_id as &dyn Display,
+                state,
+                epoch,
+                slices,
+                fans,
+                viewers,
+                gateways,
+            ]
+            .map(ToString::to_string)
         });
-        table(f, ["live", "state", "epoch", "slices", "fans", "viewers", "gateways"], &lives.collect::<Vec<_>>())?;
+        table(
+            f,
+            [
+                "live", "state", "epoch", "slices", "fans", "viewers", "gateways",
+            ],
+            &lives.collect::<Vec<_>>(),
+        )?;
         let gateways = self.gateways.iter().map(|gateway| {
-            let GatewayRow { gateway_id, slices, members, lease, .. } = gateway;
+            let GatewayRow {
+                gateway_id,
+                slices,
+                members,
+                lease,
+                ..
+            } = gateway;
             let compared = match (gateway.asked, gateway.restless) {
                 (false, _) => "not asked".to_owned(),
                 (true, 0) => gateway.compared.to_string(),
-                (true, restless) => format!("{}, and {restless} that never stayed unchanged", gateway.compared),
+                (true, restless) => format!(
+                    "{}, and {restless} that never stayed unchanged",
+                    gateway.compared
+                ),
             };
-            [gateway_id as &dyn Display, slices, members, lease, &compared].map(ToString::to_string)
+            [
+                gateway_id as &dyn Display,
+                slices,
+                members,
+                lease,
+                &compared,
+            ]
+            .map(ToString::to_string)
         });
-        table(f, ["gateway", "slices", "members", "lease", "slices compared"], &gateways.collect::<Vec<_>>())?;
-        for (title, keys) in [("most members", biggest_by_members), ("most memory", biggest_by_bytes)] {
-            let bytes = |key: &BigKey| key.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
-            let rows = keys.iter().map(|key| [key.key.clone(), key.members.to_string(), bytes(key)]);
+        table(
+            f,
+            ["gateway", "slices", "members", "lease", "slices compared"],
+            &gateways.collect::<Vec<_>>(),
+        )?;
+        for (title, keys) in [
+            ("most members", biggest_by_members),
+            ("most memory", biggest_by_bytes),
+        ] {
+            let bytes = |key: &BigKey| {
+                key.bytes
+                    .map_or_else(|| "?".to_owned(), |bytes| bytes.to_string())
+            };
+            let rows = keys
+                .iter()
+                .map(|key| [key.key.clone(), key.members.to_string(), bytes(key)]);
             table(f, [title, "members", "bytes"], &rows.collect::<Vec<_>>())?;
         }
         writeln!(f)?;
         if !self.fixed.is_empty() {
             writeln!(f, "repaired:")?;
-            for Fixed { kind, subject, done } in &self.fixed {
+            for Fixed {
+                kind,
+                subject,
+                done,
+            } in &self.fixed
+            {
                 writeln!(f, "{}{subject}: {done}", kind.as_str())?;
             }
         }
@@ -129,6 +215,8 @@ impl Display for Report {
             (findings, true) => write!(f, "{}:", count(findings, "finding")),
             (findings, false) => write!(f, "{} left:", count(findings, "finding")),
         }?;
-        self.findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
+        self.findings
+            .iter()
+            .try_for_each(|finding| write!(f, "\n{finding}"))
     }
 }

@@ -1,5 +1,5 @@
-//! Finds keys with SCAN, which may return a key twice: those of lives and the biggest of them, and those that one look
-//! each judges.
+//! Finds keys with SCAN, which may return a key twice: those of lives and the biggest of them, and
+//! those that one look each judges.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -34,7 +34,10 @@ pub(super) struct FoundKeys {
 impl FoundKeys {
     /// Every slice that has keys.
     pub(super) fn slices(&self) -> impl Iterator<Item = (&SliceId, &BTreeSet<GatewayId>)> {
-        self.lives.values().flat_map(|keys| &keys.slices).chain(&self.platform)
+        self.lives
+            .values()
+            .flat_map(|keys| &keys.slices)
+            .chain(&self.platform)
     }
 }
 
@@ -62,17 +65,28 @@ pub(super) struct BigKey {
     pub bytes: Option<u64>,
 }
 
-/// The slice that a key names by its number, or by `None` if it is the only slice of its live. The key does not say how
-/// many slices the live has, and nothing in an audit depends on that.
+/// The slice that a key names by its number, or by `None` if it is the only slice of its live. The
+/// key does not say how many slices the live has, and nothing in an audit depends on that.
 pub(super) fn slice_id(set: OnlineSet, number: Option<u32>) -> SliceId {
     match number {
-        None => SliceId { set, index: 1, of: 1 },
-        Some(index) => SliceId { set, index, of: u32::MAX },
+        None => SliceId {
+            set,
+            index: 1,
+            of: 1,
+        },
+        Some(index) => SliceId {
+            set,
+            index,
+            of: u32::MAX,
+        },
     }
 }
 
 /// Finds every key of lives, and the `top` biggest.
-pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(FoundKeys, ScanTotals)> {
+pub(super) async fn find_keys(
+    store: &RedisStore,
+    top: usize,
+) -> StoreResult<(FoundKeys, ScanTotals)> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let scanned = store.each_live_key(|key| {
         if store.keys().read_key(key).is_some() {
@@ -110,7 +124,11 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
         page = store.lives_page(Some(&last), PAGE).await?;
     }
     let live_keys = names.len() as u64;
-    let sizes = if top > 0 { measure(store, names).await? } else { Vec::new() };
+    let sizes = if top > 0 {
+        measure(store, names).await?
+    } else {
+        Vec::new()
+    };
     let biggest = |size: fn(&BigKey) -> u64| {
         let mut keys = sizes.clone();
         keys.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.key.cmp(&b.key)));
@@ -128,7 +146,10 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
 }
 
 /// Turns content that cannot be read into a finding; the audit goes on without it.
-pub(super) fn or_unreadable(key: &str, seen: StoreResult<Option<AuditFinding>>) -> StoreResult<Option<AuditFinding>> {
+pub(super) fn or_unreadable(
+    key: &str,
+    seen: StoreResult<Option<AuditFinding>>,
+) -> StoreResult<Option<AuditFinding>> {
     match seen {
         Err(StoreError::Nonsense(why)) => Ok(Some(AuditFinding::unreadable(key, &why))),
         seen => seen,
@@ -168,11 +189,19 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
     });
     let sizes = stream::iter(sized).map(|(key, kind)| async move {
         match store.key_size(&key, kind).await {
-            Ok(size) => Ok(size.map(|size| BigKey { key, members: size.members, bytes: size.bytes })),
+            Ok(size) => Ok(size.map(|size| BigKey {
+                key,
+                members: size.members,
+                bytes: size.bytes,
+            })),
             // The key has an unexpected type. The inspection of its live reports that.
             Err(StoreError::Nonsense(_)) => Ok(None),
             Err(why) => Err(why),
         }
     });
-    sizes.buffer_unordered(AT_A_TIME).try_filter_map(async |size| Ok(size)).try_collect().await
+    sizes
+        .buffer_unordered(AT_A_TIME)
+        .try_filter_map(async |size| Ok(size))
+        .try_collect()
+        .await
 }

@@ -1,5 +1,5 @@
-//! Checks, with `--users`, every timeline: whether a status is left in it that stands no longer, and that nobody is
-//! about to take out.
+//! Checks, with `--users`, every timeline: whether a status is left in it that stands no longer,
+//! and that nobody is about to take out.
 
 use super::finding::{AuditFinding, FindingKind};
 use super::users::UserInspector;
@@ -9,9 +9,18 @@ use crate::store::{MAX_TIMELINE, StatusId, StatusState, StoreResult, Timelines, 
 impl UserInspector<'_> {
     pub(super) async fn timeline_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {
         let stale = stale_statuses(self.store, key).await?;
-        let Some(first) = stale.first() else { return Ok(None) };
-        let detail = format!("{} statuses in {key} stand no longer, such as {first}", stale.len());
-        Ok(Some(AuditFinding::new(FindingKind::StaleStatus, detail).key(key).members(stale.len() as u64)))
+        let Some(first) = stale.first() else {
+            return Ok(None);
+        };
+        let detail = format!(
+            "{} statuses in {key} stand no longer, such as {first}",
+            stale.len()
+        );
+        Ok(Some(
+            AuditFinding::new(FindingKind::StaleStatus, detail)
+                .key(key)
+                .members(stale.len() as u64),
+        ))
     }
 
     /// Takes stale statuses out of a timeline. Answers how many.
@@ -25,8 +34,14 @@ impl UserInspector<'_> {
 }
 
 async fn stale_statuses(store: &RedisStore, key: &str) -> StoreResult<Vec<StatusId>> {
-    let Some(timeline) = store.keys().read_timeline(key) else { return Ok(Vec::new()) };
-    let read = store.read_timelines(&[(timeline, None)], MAX_TIMELINE).await.pop().unwrap_or_else(|| Ok(Vec::new()))?;
+    let Some(timeline) = store.keys().read_timeline(key) else {
+        return Ok(Vec::new());
+    };
+    let read = store
+        .read_timelines(&[(timeline, None)], MAX_TIMELINE)
+        .await
+        .pop()
+        .unwrap_or_else(|| Ok(Vec::new()))?;
     let statuses: Vec<StatusId> = read.into_iter().map(|entry| entry.id).collect();
     let states = states_of(store, &statuses).await;
     let mut stale = Vec::new();

@@ -1,5 +1,6 @@
-//! Checks what Redis knows of users: changes that a gateway left half done and, with `--users`, every follow, every
-//! login and, in [`super::statuses`], every timeline. It keeps no names in memory but those of its findings.
+//! Checks what Redis knows of users: changes that a gateway left half done and, with `--users`,
+//! every follow, every login and, in [`super::statuses`], every timeline. It keeps no names in
+//! memory but those of its findings.
 
 use std::time::Duration;
 
@@ -25,10 +26,20 @@ impl UserInspector<'_> {
     pub(super) async fn inspect(&self) -> StoreResult<Vec<AuditFinding>> {
         let mut findings = self.left_changes().await?;
         if self.every_user {
-            let (edges, timelines) = (self.store.keys().edge_keys(), self.store.keys().timeline_keys());
-            findings.extend(each_key(self.store, &edges, async |key| self.follows_at(key).await).await?);
+            let (edges, timelines) = (
+                self.store.keys().edge_keys(),
+                self.store.keys().timeline_keys(),
+            );
+            findings.extend(
+                each_key(self.store, &edges, async |key| self.follows_at(key).await).await?,
+            );
             findings.extend(self.every_login().await?);
-            findings.extend(each_key(self.store, &timelines, async |key| self.timeline_at(key).await).await?);
+            findings.extend(
+                each_key(self.store, &timelines, async |key| {
+                    self.timeline_at(key).await
+                })
+                .await?,
+            );
         }
         Ok(findings)
     }
@@ -37,21 +48,30 @@ impl UserInspector<'_> {
     pub(super) async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
         let mut found = Vec::new();
         for finding in before {
-            found.extend(match (finding.kind, &finding.key, &finding.subject.user_id) {
-                (FindingKind::HalfFollow, Some(key), _) => self.follows_at(key).await?,
-                (FindingKind::StaleStatus, Some(key), _) => self.timeline_at(key).await?,
-                (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
-                    Some(login) if self.store.login_owner(login).await?.as_ref() == Some(user) => {
-                        self.claim_of(login, user).await?
+            found.extend(
+                match (finding.kind, &finding.key, &finding.subject.user_id) {
+                    (FindingKind::HalfFollow, Some(key), _) => self.follows_at(key).await?,
+                    (FindingKind::StaleStatus, Some(key), _) => self.timeline_at(key).await?,
+                    (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
+                        Some(login)
+                            if self.store.login_owner(login).await?.as_ref() == Some(user) =>
+                        {
+                            self.claim_of(login, user).await?
+                        }
+                        _ => None,
+                    },
+                    (FindingKind::UnclaimedLogin, _, Some(user)) => self.profile_of(user).await?,
+                    (FindingKind::UnreadableKey, Some(key), _) => {
+                        or_unreadable(key, self.anything_at(key).await)?
                     }
                     _ => None,
                 },
-                (FindingKind::UnclaimedLogin, _, Some(user)) => self.profile_of(user).await?,
-                (FindingKind::UnreadableKey, Some(key), _) => or_unreadable(key, self.anything_at(key).await)?,
-                _ => None,
-            });
+            );
         }
-        if before.iter().any(|finding| finding.kind == FindingKind::UnfinishedChange) {
+        if before
+            .iter()
+            .any(|finding| finding.kind == FindingKind::UnfinishedChange)
+        {
             found.extend(self.left_changes().await?);
         }
         found.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
@@ -59,7 +79,10 @@ impl UserInspector<'_> {
     }
 
     /// Repairs a finding; `None` if it is not about users, or if it is gone.
-    pub(super) async fn fix(store: &RedisStore, finding: &AuditFinding) -> StoreResult<Option<String>> {
+    pub(super) async fn fix(
+        store: &RedisStore,
+        finding: &AuditFinding,
+    ) -> StoreResult<Option<String>> {
         let done = match (finding.kind, &finding.key, &finding.subject.user_id) {
             (FindingKind::HalfFollow, Some(key), _) => {
                 let mut added = 0;
@@ -74,12 +97,16 @@ impl UserInspector<'_> {
                 (taken > 0).then(|| format!("{taken} statuses taken out"))
             }
             (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
-                Some(login) => store.drop_claim(login, user).await?.then(|| "login freed".to_owned()),
+                Some(login) => store
+                    .drop_claim(login, user)
+                    .await?
+                    .then(|| "login freed".to_owned()),
                 None => None,
             },
-            (FindingKind::UnclaimedLogin, _, Some(user)) => {
-                store.claim_again(user).await?.then(|| "login claimed".to_owned())
-            }
+            (FindingKind::UnclaimedLogin, _, Some(user)) => store
+                .claim_again(user)
+                .await?
+                .then(|| "login claimed".to_owned()),
             _ => None,
         };
         Ok(done)
@@ -88,7 +115,10 @@ impl UserInspector<'_> {
     async fn left_changes(&self) -> StoreResult<Vec<AuditFinding>> {
         let left = self.store.left_changes(self.overdue).await?;
         let finding = |(change, key, age): (String, String, Duration)| {
-            let detail = format!("{change} began {} ago, and nobody finishes it", seconds(age));
+            let detail = format!(
+                "{change} began {} ago, and nobody finishes it",
+                seconds(age)
+            );
             AuditFinding::new(FindingKind::UnfinishedChange, detail).key(key)
         };
         Ok(left.into_iter().map(finding).collect())
@@ -105,10 +135,22 @@ impl UserInspector<'_> {
 
     async fn follows_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {
         let halves = self.store.half_follows(key).await?;
-        let Some(first) = halves.first() else { return Ok(None) };
-        let names: Vec<String> = halves.iter().take(EXAMPLES).map(HalfFollow::to_string).collect();
-        let detail = format!("{} follows that only {key} has, such as {}", halves.len(), names.join(", "));
-        let finding = AuditFinding::new(FindingKind::HalfFollow, detail).key(key).members(halves.len() as u64);
+        let Some(first) = halves.first() else {
+            return Ok(None);
+        };
+        let names: Vec<String> = halves
+            .iter()
+            .take(EXAMPLES)
+            .map(HalfFollow::to_string)
+            .collect();
+        let detail = format!(
+            "{} follows that only {key} has, such as {}",
+            halves.len(),
+            names.join(", ")
+        );
+        let finding = AuditFinding::new(FindingKind::HalfFollow, detail)
+            .key(key)
+            .members(halves.len() as u64);
         Ok(Some(finding.user(first.at_one_end())))
     }
 
@@ -130,7 +172,9 @@ impl UserInspector<'_> {
         self.store
             .each_page(&glob, async |keys| {
                 for key in keys {
-                    let Some(user) = self.store.keys().read_user(&key) else { continue };
+                    let Some(user) = self.store.keys().read_user(&key) else {
+                        continue;
+                    };
                     findings.extend(or_unreadable(&key, self.profile_of(&user).await)?);
                 }
                 Ok(())
@@ -142,24 +186,42 @@ impl UserInspector<'_> {
     /// Whether the profile of a user carries a login that is claimed for the user.
     async fn claim_of(&self, login: &Login, user: &UserId) -> StoreResult<Option<AuditFinding>> {
         let carried = self.store.profile(user).await?.map(|profile| profile.login);
-        if carried.as_ref().is_some_and(|carried| carried.folded() == *login) {
+        if carried
+            .as_ref()
+            .is_some_and(|carried| carried.folded() == *login)
+        {
             return Ok(None);
         }
-        let detail = format!("the login {login} is claimed for {user}, whose profile does not carry it");
+        let detail =
+            format!("the login {login} is claimed for {user}, whose profile does not carry it");
         let key = self.store.keys().users();
-        Ok(Some(AuditFinding::new(FindingKind::StaleLogin, detail).user(user).login(login).key(key)))
+        Ok(Some(
+            AuditFinding::new(FindingKind::StaleLogin, detail)
+                .user(user)
+                .login(login)
+                .key(key),
+        ))
     }
 
     /// Whether the login of a profile is claimed for its user.
     async fn profile_of(&self, user: &UserId) -> StoreResult<Option<AuditFinding>> {
-        let Some(profile) = self.store.profile(user).await? else { return Ok(None) };
+        let Some(profile) = self.store.profile(user).await? else {
+            return Ok(None);
+        };
         let owner = self.store.login_owner(&profile.login).await?;
         if owner.as_ref() == Some(user) {
             return Ok(None);
         }
         let owner = owner.map_or_else(|| "nobody".to_owned(), |owner| owner.to_string());
-        let detail = format!("the profile carries the login {}, which is claimed for {owner}", profile.login);
+        let detail = format!(
+            "the profile carries the login {}, which is claimed for {owner}",
+            profile.login
+        );
         let key = self.store.keys().user(user);
-        Ok(Some(AuditFinding::new(FindingKind::UnclaimedLogin, detail).user(user).key(key)))
+        Ok(Some(
+            AuditFinding::new(FindingKind::UnclaimedLogin, detail)
+                .user(user)
+                .key(key),
+        ))
     }
 }

@@ -92,11 +92,28 @@ impl EntryStatus {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.because.join("\n"))?;
-        for SliceStatus { slice, key, viewers, fans, fence, gateways } in &self.slices {
+        for SliceStatus {
+            slice,
+            key,
+            viewers,
+            fans,
+            fence,
+            gateways,
+        } in &self.slices
+        {
             let fence = fence.as_deref().unwrap_or("none");
-            write!(f, "\nslice {slice} ({key}): {viewers} viewers, {fans} fans, fence {fence}")?;
+            write!(
+                f,
+                "\nslice {slice} ({key}): {viewers} viewers, {fans} fans, fence {fence}"
+            )?;
             for entry in gateways {
-                let EntryStatus { gateway_id, members, fans, number, .. } = entry;
+                let EntryStatus {
+                    gateway_id,
+                    members,
+                    fans,
+                    number,
+                    ..
+                } = entry;
                 write!(
                     f,
                     "\n  {gateway_id} holds {members}, {fans} of them fans, {}, call {number}",

@@ -11,18 +11,30 @@ use crate::store::fans::{FanAnswers, FanError};
 use crate::store::{LiveRecord, LiveState};
 
 pub(super) fn about(record: &LiveRecord, listed: bool) -> String {
-    let LiveRecord { live, streamer, epoch, slices, opened_at, .. } = record;
+    let LiveRecord {
+        live,
+        streamer,
+        epoch,
+        slices,
+        opened_at,
+        ..
+    } = record;
     let mut said = match record.state {
         LiveState::Open => format!(
             "Live {live} of {streamer} is open, epoch {epoch}, over {slices} slices, since {}",
             time(*opened_at)
         ),
         LiveState::Closing => {
-            format!("Live {live} of {streamer} is closing, epoch {epoch}: a close has begun and is not finished yet")
+            format!(
+                "Live {live} of {streamer} is closing, epoch {epoch}: a close has begun and is not finished yet"
+            )
         }
         LiveState::Closed => {
             let at = record.closure.map_or(0, |closure| closure.at);
-            format!("Live {live} of {streamer} is closed, epoch {epoch}, since {}", time(at))
+            format!(
+                "Live {live} of {streamer} is closed, epoch {epoch}, since {}",
+                time(at)
+            )
         }
     };
     match (record.state, listed) {
@@ -34,13 +46,20 @@ pub(super) fn about(record: &LiveRecord, listed: bool) -> String {
 }
 
 /// Whether a user is counted, and why, by what the store holds.
-pub(super) fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&SliceStatus>) -> String {
+pub(super) fn verdict(
+    user: &UserId,
+    index: u32,
+    counted: bool,
+    slice: Option<&SliceStatus>,
+) -> String {
     let holders: Vec<&EntryStatus> = slice
         .into_iter()
         .flat_map(|slice| &slice.gateways)
         .filter(|gateway| gateway.holds_user == Some(true))
         .collect();
-    let names = holders.iter().map(|holder| format!("{} ({})", holder.gateway_id, holder.standing()));
+    let names = holders
+        .iter()
+        .map(|holder| format!("{} ({})", holder.gateway_id, holder.standing()));
     let names = names.collect::<Vec<_>>().join(" and ");
     match (counted, holders.is_empty()) {
         (true, false) => format!("{user} is counted as a fan, in slice {index}: held by {names}."),
@@ -52,7 +71,9 @@ pub(super) fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&S
             "{user} is not counted, although held by {names}: they are missing from slice {index} until a gateway \
              reads back what it holds."
         ),
-        (false, true) => format!("{user} is not counted: they are not in slice {index}, and no gateway holds them."),
+        (false, true) => format!(
+            "{user} is not counted: they are not in slice {index}, and no gateway holds them."
+        ),
     }
 }
 
@@ -63,9 +84,14 @@ pub(super) fn fan_check(
     (source, answer, since): (FanSource, &Result<FanAnswers, FanError>, Option<UnixMillis>),
 ) -> String {
     let source = source.as_str();
-    match answer.as_ref().map(|answers| answers.first().copied().flatten()) {
+    match answer
+        .as_ref()
+        .map(|answers| answers.first().copied().flatten())
+    {
         Ok(Some(true)) => {
-            let since = since.map(|at| format!(", since {}", time(at))).unwrap_or_default();
+            let since = since
+                .map(|at| format!(", since {}", time(at)))
+                .unwrap_or_default();
             format!("{user} follows {streamer}{since}, says the fan source ({source}).")
         }
         Ok(Some(false)) => {
@@ -74,18 +100,29 @@ pub(super) fn fan_check(
             )
         }
         Ok(None) => {
-            format!("Whether {user} is a fan of {streamer} is for the user's token to say (fan-source {source}).")
+            format!(
+                "Whether {user} is a fan of {streamer} is for the user's token to say (fan-source {source})."
+            )
         }
-        Err(why) => format!("The fan source ({source}) does not say whether {user} is a fan of {streamer}: {why}."),
+        Err(why) => format!(
+            "The fan source ({source}) does not say whether {user} is a fan of {streamer}: {why}."
+        ),
     }
 }
 
 /// What a gateway knows of a user, in a sentence.
 pub(super) fn known(user: &UserId, knows: &ViewerKnown) -> String {
-    let ViewerKnown { gateway_id, sockets, .. } = knows;
+    let ViewerKnown {
+        gateway_id,
+        sockets,
+        ..
+    } = knows;
     if !knows.joined {
-        let here =
-            if knows.live_here { "nobody with that id has joined there" } else { "nobody is in this live there" };
+        let here = if knows.live_here {
+            "nobody with that id has joined there"
+        } else {
+            "nobody is in this live there"
+        };
         return format!("{gateway_id} does not know {user}: {here}.");
     }
     let heard = knows.heard_ms_ago.unwrap_or(0) as f64 / 1_000.0;

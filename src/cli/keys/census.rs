@@ -1,5 +1,5 @@
-//! How many keys of each kind there are. Every key is counted once and asked for its type; only some of each kind are
-//! asked for their memory.
+//! How many keys of each kind there are. Every key is counted once and asked for its type; only
+//! some of each kind are asked for their memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Display, Formatter};
@@ -14,8 +14,8 @@ use crate::cli::tables::{bytes, count, table};
 use crate::store::StoreResult;
 use crate::store::redis::RedisStore;
 
-/// Keys of each kind that are asked for their memory. SCAN answers keys in the order of their hashes, so that the first
-/// ones are a fair sample.
+/// Keys of each kind that are asked for their memory. SCAN answers keys in the order of their
+/// hashes, so that the first ones are a fair sample.
 const SAMPLE: u64 = 100;
 
 /// Kinds that are told apart. Another program's keys may each look like a kind of its own.
@@ -91,17 +91,28 @@ impl Census {
             listed: Vec::new(),
             uncertain: false,
             seconds: 0.0,
-            counting: Counting { to_list, ..Counting::default() },
+            counting: Counting {
+                to_list,
+                ..Counting::default()
+            },
         }
     }
 
     /// Counts a page of keys, and pauses.
-    pub(super) async fn add(&mut self, store: &RedisStore, mut keys: Vec<String>) -> StoreResult<()> {
+    pub(super) async fn add(
+        &mut self,
+        store: &RedisStore,
+        mut keys: Vec<String>,
+    ) -> StoreResult<()> {
         let started = Instant::now();
         keys.retain(|key| self.is_new(key));
         let types = store.key_types(&keys).await?;
         let mut measured = Vec::new();
-        for (key, r#type) in keys.into_iter().zip(types).filter(|(_, r#type)| r#type != "none") {
+        for (key, r#type) in keys
+            .into_iter()
+            .zip(types)
+            .filter(|(_, r#type)| r#type != "none")
+        {
             self.keys += 1;
             let (name, kind) = self.counting.kind(store, &key);
             kind.keys += 1;
@@ -113,14 +124,22 @@ impl Census {
                 measured.push((name, in_sample, is_listed, (key, r#type)));
             }
         }
-        let sizes = stream::iter(measured).map(async |(kind, in_sample, is_listed, (key, r#type))| {
-            let bytes = store.key_bytes(&key).await?;
-            StoreResult::Ok((kind, in_sample, is_listed.then_some(ListedKey { key, r#type, bytes }), bytes))
-        });
+        let sizes =
+            stream::iter(measured).map(async |(kind, in_sample, is_listed, (key, r#type))| {
+                let bytes = store.key_bytes(&key).await?;
+                StoreResult::Ok((
+                    kind,
+                    in_sample,
+                    is_listed.then_some(ListedKey { key, r#type, bytes }),
+                    bytes,
+                ))
+            });
         let sizes: Vec<_> = sizes.buffered(AT_A_TIME).try_collect().await?;
         for (kind, in_sample, listed, bytes) in sizes {
             self.listed.extend(listed);
-            if let (true, Some(bytes), Some(kind)) = (in_sample, bytes, self.counting.kinds.get_mut(&kind)) {
+            if let (true, Some(bytes), Some(kind)) =
+                (in_sample, bytes, self.counting.kinds.get_mut(&kind))
+            {
                 kind.sampled += 1;
                 kind.sampled_bytes += bytes;
             }
@@ -140,17 +159,37 @@ impl Census {
 
     /// Makes the rows, those with most memory first.
     pub(super) fn finish(&mut self, masters: usize, took: Duration) {
-        let rows = std::mem::take(&mut self.counting).kinds.into_iter().map(|(kind, found)| {
-            let Kind { keys, types, sampled, sampled_bytes } = found;
-            // Through 128 bits: a sample of large keys times many of them.
-            let bytes = (u128::from(sampled_bytes) * u128::from(keys)).checked_div(u128::from(sampled));
-            let bytes = bytes.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
-            KindRow { kind, keys, types, bytes, sampled }
-        });
+        let rows = std::mem::take(&mut self.counting)
+            .kinds
+            .into_iter()
+            .map(|(kind, found)| {
+                let Kind {
+                    keys,
+                    types,
+                    sampled,
+                    sampled_bytes,
+                } = found;
+                // Through 128 bits: a sample of large keys times many of them.
+                let bytes =
+                    (u128::from(sampled_bytes) * u128::from(keys)).checked_div(u128::from(sampled));
+                let bytes = bytes.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
+                KindRow {
+                    kind,
+                    keys,
+                    types,
+                    bytes,
+                    sampled,
+                }
+            });
         self.kinds = rows.collect();
-        self.kinds.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.kind.cmp(&b.kind)));
+        self.kinds
+            .sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.kind.cmp(&b.kind)));
         self.listed.sort_by(|a, b| a.key.cmp(&b.key));
-        let known = self.kinds.iter().filter_map(|row| row.bytes).reduce(u64::saturating_add);
+        let known = self
+            .kinds
+            .iter()
+            .filter_map(|row| row.bytes)
+            .reduce(u64::saturating_add);
         (self.bytes, self.masters, self.seconds) = (known, masters, took.as_secs_f64());
     }
 }
@@ -172,22 +211,57 @@ fn estimate(n: Option<u64>) -> String {
 
 impl Display for Census {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (keys, masters) = (count(self.keys as usize, "key"), count(self.masters, "master"));
-        writeln!(f, "{keys} on {masters}, about {} in all; {:.1} s", estimate(self.bytes), self.seconds)?;
+        let (keys, masters) = (
+            count(self.keys as usize, "key"),
+            count(self.masters, "master"),
+        );
+        writeln!(
+            f,
+            "{keys} on {masters}, about {} in all; {:.1} s",
+            estimate(self.bytes),
+            self.seconds
+        )?;
         let types = |types: &BTreeMap<String, u64>| {
-            let said =
-                types.iter().map(|(name, keys)| if types.len() == 1 { name.clone() } else { format!("{name} {keys}") });
+            let said = types.iter().map(|(name, keys)| {
+                if types.len() == 1 {
+                    name.clone()
+                } else {
+                    format!("{name} {keys}")
+                }
+            });
             said.collect::<Vec<_>>().join(", ")
         };
         let rows = self.kinds.iter().map(|row| {
-            [row.kind.clone(), row.keys.to_string(), types(&row.types), estimate(row.bytes), row.sampled.to_string()]
+            [
+                row.kind.clone(),
+                row.keys.to_string(),
+                types(&row.types),
+                estimate(row.bytes),
+                row.sampled.to_string(),
+            ]
         });
-        table(f, ["kind", "keys", "type", "memory", "measured"], &rows.collect::<Vec<_>>())?;
-        let rows = self.listed.iter().map(|listed| [listed.key.clone(), listed.r#type.clone(), estimate(listed.bytes)]);
+        table(
+            f,
+            ["kind", "keys", "type", "memory", "measured"],
+            &rows.collect::<Vec<_>>(),
+        )?;
+        let rows = self.listed.iter().map(|listed| {
+            [
+                listed.key.clone(),
+                listed.r#type.clone(),
+                estimate(listed.bytes),
+            ]
+        });
         table(f, ["key", "type", "memory"], &rows.collect::<Vec<_>>())?;
         if self.uncertain {
-            write!(f, "\nbeyond {MOST_KNOWN} keys, those that SCAN returns twice count twice")?;
+            write!(
+                f,
+                "\nbeyond {MOST_KNOWN} keys, those that SCAN returns twice count twice"
+            )?;
         }
-        write!(f, "\nmemory is estimated from up to {SAMPLE} keys of each kind")
+        write!(
+            f,
+            "\nmemory is estimated from up to {SAMPLE} keys of each kind"
+        )
     }
 }

@@ -1,5 +1,5 @@
-//! One look at the open lives of a gateway. Nothing that it says is trusted: answers and pages are bounded, and fields
-//! that an older gateway does not have are left out.
+//! One look at the open lives of a gateway. Nothing that it says is trusted: answers and pages are
+//! bounded, and fields that an older gateway does not have are left out.
 
 use std::collections::HashSet;
 
@@ -56,20 +56,28 @@ pub(super) struct Look {
 }
 
 pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort) -> anyhow::Result<Look> {
-    let mut look = Look { lives: Vec::new(), more: true };
+    let mut look = Look {
+        lives: Vec::new(),
+        more: true,
+    };
     let mut cursor = String::new();
     // A live whose counts change while the pages are read may come twice.
     let mut seen = HashSet::new();
     for _ in 0..MOST_PAGES {
         let query = format!("/v1/lives?sort={}&limit=1000{cursor}", sort.as_str());
         let page: Page = gateway.get(&query).await?;
-        look.lives.extend(page.items.into_iter().filter(|live| seen.insert(live.live_id.clone())));
+        look.lives.extend(
+            page.items
+                .into_iter()
+                .filter(|live| seen.insert(live.live_id.clone())),
+        );
         let Some(next) = page.cursor else {
             look.more = false;
             break;
         };
         cursor = format!("&cursor={}", utf8_percent_encode(&next, NON_ALPHANUMERIC));
     }
-    look.lives.sort_by_key(|live| std::cmp::Reverse(live.figure(sort)));
+    look.lives
+        .sort_by_key(|live| std::cmp::Reverse(live.figure(sort)));
     Ok(look)
 }

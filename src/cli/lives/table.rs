@@ -22,7 +22,9 @@ impl Display for Table<'_> {
             count(fans as usize, "fan")
         )?;
         let now = unix_now();
-        let head = ["live", "viewers", "fans", "away", "quality", "age", "streamer", "title"];
+        let head = [
+            "live", "viewers", "fans", "away", "quality", "age", "streamer", "title",
+        ];
         let rows: Vec<_> = lives.iter().map(|live| row(live, now)).collect();
         table(f, head, &rows)
     }
@@ -37,7 +39,8 @@ fn row(live: &OpenLive, now: UnixMillis) -> [String; 8] {
         live.live_id.clone(),
         live.viewers.to_string(),
         live.fans.to_string(),
-        live.away.map_or_else(|| "-".to_owned(), |away| away.to_string()),
+        live.away
+            .map_or_else(|| "-".to_owned(), |away| away.to_string()),
         live.quality.clone().unwrap_or_else(|| "-".to_owned()),
         age(now, live.opened_at),
         live.streamer_id.clone(),
@@ -63,9 +66,21 @@ mod tests {
     #[test]
     fn an_age_has_two_units_at_most() {
         let now = 1_700_000_000_000;
-        let ages = [0, 59_000, 60_000, 3_599_000, 3_600_000, 86_399_000, 86_400_000, 200_000_000];
+        let ages = [
+            0,
+            59_000,
+            60_000,
+            3_599_000,
+            3_600_000,
+            86_399_000,
+            86_400_000,
+            200_000_000,
+        ];
         let shown: Vec<String> = ages.iter().map(|ago| age(now, now - ago)).collect();
-        assert_eq!(shown, ["0s", "59s", "1m", "59m", "1h00m", "23h59m", "1d0h", "2d7h"]);
+        assert_eq!(
+            shown,
+            ["0s", "59s", "1m", "59m", "1h00m", "23h59m", "1d0h", "2d7h"]
+        );
         assert_eq!(age(5, 10), "0s", "a clock that is behind");
     }
 }

@@ -71,5 +71,9 @@ fn streamer(text: &str) -> Result<UserId, InvalidId> {
 fn name(text: &str) -> Result<String, &'static str> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     let is_right = (1..=64).contains(&text.len()) && text.bytes().all(fits);
-    if is_right { Ok(text.to_owned()) } else { Err("must be 1 to 64 of A-Z a-z 0-9 _ . -") }
+    if is_right {
+        Ok(text.to_owned())
+    } else {
+        Err("must be 1 to 64 of A-Z a-z 0-9 _ . -")
+    }
 }

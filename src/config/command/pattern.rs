@@ -33,7 +33,16 @@ mod tests {
 
     #[test]
     fn a_broken_pattern_is_told_from_one_that_finds_nothing() {
-        for good in ["*", "online-fans:*", "{live:4[0-9]}:*", "a\\[b", "a]b", "h?llo", "[\\]]", "日本*"] {
+        for good in [
+            "*",
+            "online-fans:*",
+            "{live:4[0-9]}:*",
+            "a\\[b",
+            "a]b",
+            "h?llo",
+            "[\\]]",
+            "日本*",
+        ] {
             assert!(parse(good).is_ok(), "{good}");
         }
         for bad in ["", "live:[0-9", "live:\\", "[\\]", &"x".repeat(1_025)] {

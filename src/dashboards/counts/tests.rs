@@ -29,10 +29,18 @@ impl Scene {
     /// With a live `42` that a dashboard watches, and a live `other`.
     async fn new() -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
-        let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
-        let parts =
-            Parts::new(&config, Verifiers::default(), &store, &Arc::default(), &tokio_util::task::TaskTracker::new())
-                .unwrap();
+        let config = Config {
+            flush: std::time::Duration::from_millis(FLUSH),
+            ..Config::default()
+        };
+        let parts = Parts::new(
+            &config,
+            Verifiers::default(),
+            &store,
+            &Arc::default(),
+            &tokio_util::task::TaskTracker::new(),
+        )
+        .unwrap();
         let app = parts.app;
         testing::open_live(&app.sessions, "42").await;
         testing::open_live(&app.sessions, "other").await;
@@ -43,8 +51,16 @@ impl Scene {
             tokio::spawn(parts.flusher.run(stop.clone())),
             tokio::spawn(parts.counts.run(stop.clone())),
         ];
-        let scene = Self { app, dashboard: testing::conn("d1"), stop, tasks };
-        scene.room("42").listen(&scene.dashboard, Interest::Counts).unwrap();
+        let scene = Self {
+            app,
+            dashboard: testing::conn("d1"),
+            stop,
+            tasks,
+        };
+        scene
+            .room("42")
+            .listen(&scene.dashboard, Interest::Counts)
+            .unwrap();
         scene
     }
 
@@ -54,8 +70,13 @@ impl Scene {
 
     async fn fan_joins(&self, live: &str, user: &str) {
         let (room, fan) = (self.room(live), testing::conn(user));
-        self.app.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
-        room.join(&fan, Rate::per_second(0), (self.app.clock.now(), 0)).unwrap();
+        self.app
+            .store
+            .follow(&fan.identity.user, &room.record.streamer)
+            .await
+            .unwrap();
+        room.join(&fan, Rate::per_second(0), (self.app.clock.now(), 0))
+            .unwrap();
         self.app.rooms.user_changed(&room, &fan.identity.user);
     }
 
@@ -66,7 +87,15 @@ impl Scene {
             tokio::task::yield_now().await;
         }
         let told = !self.dashboard.take(Signals::COUNTS).is_empty();
-        told.then(|| self.room("42").throttle.lock().shown().unwrap().figures.fans)
+        told.then(|| {
+            self.room("42")
+                .throttle
+                .lock()
+                .shown()
+                .unwrap()
+                .figures
+                .fans
+        })
     }
 
     async fn end(self) {
@@ -77,8 +106,8 @@ impl Scene {
     }
 }
 
-/// Fans who keep joining, and a flusher whose turns come so much before the counts; answers how long the join took to
-/// the dashboard that took longest, in ms.
+/// Fans who keep joining, and a flusher whose turns come so much before the counts; answers how
+/// long the join took to the dashboard that took longest, in ms.
 async fn joins_beside_a_flusher(ahead: Millis) -> Millis {
     const EVERY: usize = 5;
     let scene = Scene::new().await;
@@ -105,11 +134,24 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Millis {
         }
     }
     let apart: Vec<Millis> = told.windows(2).map(|two| two[1] - two[0]).collect();
-    assert!(apart.iter().all(|apart| (GAP..=GAP + FLUSH).contains(apart)), "told {apart:?} ms apart");
-    assert!(told[0] <= began + FLUSH + 2, "the first change goes out with the first turn");
+    assert!(
+        apart
+            .iter()
+            .all(|apart| (GAP..=GAP + FLUSH).contains(apart)),
+        "told {apart:?} ms apart"
+    );
+    assert!(
+        told[0] <= began + FLUSH + 2,
+        "the first change goes out with the first turn"
+    );
     assert_eq!(shown.len(), joined.len());
     scene.end().await;
-    shown.iter().zip(&joined).map(|(shown, joined)| shown - joined).max().unwrap()
+    shown
+        .iter()
+        .zip(&joined)
+        .map(|(shown, joined)| shown - joined)
+        .max()
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,6 +159,9 @@ async fn a_join_is_shown_within_a_flush_and_the_gap_between_two_counts() {
     const SLACK: Millis = 10;
     for ahead in [0, 1, 60, 120, 130, 190, 240, 249] {
         let worst = joins_beside_a_flusher(ahead).await;
-        assert!(worst <= GAP + FLUSH + SLACK, "{worst} ms with a turn {ahead} ms before the counts");
+        assert!(
+            worst <= GAP + FLUSH + SLACK,
+            "{worst} ms with a turn {ahead} ms before the counts"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! How many sockets one address may have. An IPv6 client owns a whole /64, so that counts as one address. Clients on
-//! the same machine are exempt.
+//! How many sockets one address may have. An IPv6 client owns a whole /64, so that counts as one
+//! address. Clients on the same machine are exempt.
 
 use std::sync::Arc;
 
@@ -20,12 +20,17 @@ pub(crate) struct TooMany;
 
 impl Addresses {
     pub(super) fn new(most: u32) -> Self {
-        Self { permits: (most > 0).then(|| KeyedPermits::new(most)), hint: ProxyHint::new("sockets") }
+        Self {
+            permits: (most > 0).then(|| KeyedPermits::new(most)),
+            hint: ProxyHint::new("sockets"),
+        }
     }
 
     /// The right to one more socket; `None` for a client that needs none.
     pub(crate) fn admit(&self, client: ClientAddress) -> Result<Option<KeyedPermit>, TooMany> {
-        let (Some(permits), Some(address)) = (&self.permits, client.limited()) else { return Ok(None) };
+        let (Some(permits), Some(address)) = (&self.permits, client.limited()) else {
+            return Ok(None);
+        };
         let permit = permits.acquire(network(address));
         if permit.is_none() {
             self.hint.refused(address);

@@ -4,7 +4,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// Descriptors kept for Redis (a few for each node), listening sockets, the runtime, files and name resolution.
+/// Descriptors kept for Redis (a few for each node), listening sockets, the runtime, files and name
+/// resolution.
 const RESERVED: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,10 @@ impl Limits {
         let ports = 1 + usize::from(config.admin_listen.is_some());
         let pending = config.max_handshakes.min(files / 8).max(1);
         let sockets = files.saturating_sub(pending * ports).max(1);
-        Self { sockets: config.max_sockets.map_or(sockets, |most| most.min(sockets)), pending }
+        Self {
+            sockets: config.max_sockets.map_or(sockets, |most| most.min(sockets)),
+            pending,
+        }
     }
 }
 
@@ -29,10 +33,13 @@ impl Limits {
 pub(crate) fn open_files() -> usize {
     // Without a limit, the most that a semaphore counts.
     let most = usize::MAX >> 4;
-    getrlimit(Resource::Nofile).current.map_or(most, |files| usize::try_from(files).unwrap_or(most))
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(most, |files| usize::try_from(files).unwrap_or(most))
 }
 
-/// Raises the soft limit on open files to the hard one: the soft one exists for programs that use `select`.
+/// Raises the soft limit on open files to the hard one: the soft one exists for programs that use
+/// `select`.
 pub fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -47,12 +54,18 @@ mod tests {
 
     #[test]
     fn everything_open_at_once_fits_into_the_descriptors() {
-        let both = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
+        let both = Config {
+            admin_listen: Some(([127, 0, 0, 1], 0).into()),
+            ..Config::default()
+        };
         for config in [Config::default(), both] {
             let ports = 1 + usize::from(config.admin_listen.is_some());
             for files in [64, 256, 1_024, 4_096, 20_000, 1_000_000] {
                 let Limits { sockets, pending } = Limits::new(&config, files);
-                assert!(sockets + pending * ports + RESERVED.min(files / 4) <= files, "{files}: {sockets} + {pending}");
+                assert!(
+                    sockets + pending * ports + RESERVED.min(files / 4) <= files,
+                    "{files}: {sockets} + {pending}"
+                );
                 assert!(sockets >= files / 3, "{files}: {sockets}");
             }
         }
@@ -61,10 +74,27 @@ mod tests {
 
     #[test]
     fn settings_lower_the_limits_but_never_raise_them() {
-        let few = Config { max_sockets: Some(7), max_handshakes: 3, ..Config::default() };
-        assert_eq!(Limits::new(&few, 20_000), Limits { sockets: 7, pending: 3 });
-        let many = Config { max_sockets: Some(1 << 40), max_handshakes: 1 << 20, ..Config::default() };
+        let few = Config {
+            max_sockets: Some(7),
+            max_handshakes: 3,
+            ..Config::default()
+        };
+        assert_eq!(
+            Limits::new(&few, 20_000),
+            Limits {
+                sockets: 7,
+                pending: 3
+            }
+        );
+        let many = Config {
+            max_sockets: Some(1 << 40),
+            max_handshakes: 1 << 20,
+            ..Config::default()
+        };
         let Limits { sockets, pending } = Limits::new(&many, 20_000);
-        assert!(sockets + pending + RESERVED <= 20_000, "{sockets} + {pending}");
+        assert!(
+            sockets + pending + RESERVED <= 20_000,
+            "{sockets} + {pending}"
+        );
     }
 }

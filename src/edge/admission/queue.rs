@@ -1,8 +1,9 @@
-//! The queue of handshakes: decides how long each waits, or when its client should retry. It is pure: time and chance
-//! come in as arguments.
+//! The queue of handshakes: decides how long each waits, or when its client should retry. It is
+//! pure: time and chance come in as arguments.
 //!
-//! Two rate limiters run at the same rate: one for admitted handshakes, one for promised returns. The second runs ahead
-//! of the first while a herd is refused, so the herd returns exactly as fast as it can be admitted.
+//! Two rate limiters run at the same rate: one for admitted handshakes, one for promised returns.
+//! The second runs ahead of the first while a herd is refused, so the herd returns exactly as fast
+//! as it can be admitted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use crate::base::rate_limiter::RateLimiter;
 /// The longest wait of a new arrival.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest wait of a client that returns in time: `Retry-After` is in whole seconds, so all of a second arrive at
-/// once.
+/// The longest wait of a client that returns in time: `Retry-After` is in whole seconds, so all of
+/// a second arrive at once.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_millis(2_000);
 
 /// The longest `Retry-After`, in seconds.
@@ -30,7 +31,8 @@ const EARLY: Duration = Duration::from_millis(100);
 /// A client that returns later than this is a new arrival.
 const LATE: Duration = Duration::from_secs(10);
 
-/// How long a client that asked first may take to connect. In this time, all who asked may connect at once.
+/// How long a client that asked first may take to connect. In this time, all who asked may connect
+/// at once.
 pub(crate) const PLACE_KEPT: Duration = Duration::from_secs(5);
 
 /// How many users with tickets are remembered, in some 2 MB; the others return as new arrivals.
@@ -96,7 +98,9 @@ impl Queue {
             Some(Ticket::Return(due)) => Some(*due),
             None => None,
         };
-        let early = due.map(|due| due.saturating_duration_since(now)).filter(|rest| *rest > EARLY);
+        let early = due
+            .map(|due| due.saturating_duration_since(now))
+            .filter(|rest| *rest > EARLY);
         let returns = due.is_some() && early.is_none();
         if self.admitted.wait(now) <= if returns { RETURN_WAIT } else { FIRST_WAIT } {
             self.tickets.remove(&user);
@@ -108,8 +112,8 @@ impl Queue {
         })
     }
 
-    /// Decides as [`Self::decide`] does, and keeps the place that it books for the user's handshake. A user has one
-    /// place at most, and does not keep it longer by asking again.
+    /// Decides as [`Self::decide`] does, and keeps the place that it books for the user's
+    /// handshake. A user has one place at most, and does not keep it longer by asking again.
     pub(crate) fn reserve(&mut self, user: u64, now: Instant, chance: f64) -> Decision {
         if let Some(ticket @ Ticket::Place(due)) = self.tickets.get(&user)
             && ticket.is_good(now)
@@ -140,7 +144,11 @@ impl Queue {
     /// Reserves the next place among the promised returns.
     fn promise(&mut self, now: Instant, chance: f64) -> u64 {
         let longest = MAX_RETRY as f64;
-        let wait = self.promised.wait(now).max(self.admitted.wait(now)).as_secs_f64();
+        let wait = self
+            .promised
+            .wait(now)
+            .max(self.admitted.wait(now))
+            .as_secs_f64();
         if wait + 1.0 > longest {
             // The queue has its greatest length: the client returns somewhere in its second half.
             return (longest * (0.5 + chance / 2.0)).round() as u64;

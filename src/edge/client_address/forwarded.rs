@@ -1,12 +1,14 @@
-//! Reads `Forwarded` (RFC 7239) and `X-Forwarded-For`: pure functions on text that anybody may have written.
+//! Reads `Forwarded` (RFC 7239) and `X-Forwarded-For`: pure functions on text that anybody may have
+//! written.
 //!
-//! Each proxy appends the address that it was reached from, so the list is to be trusted from its right end, as far as
-//! trusted proxies wrote it. Everything further left may be made up by the client.
+//! Each proxy appends the address that it was reached from, so the list is to be trusted from its
+//! right end, as far as trusted proxies wrote it. Everything further left may be made up by the
+//! client.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The right-most address that is not of a trusted proxy, among the values of all header lines in their order. `None`
-/// if something that is no address comes first, or nothing is left.
+/// The right-most address that is not of a trusted proxy, among the values of all header lines in
+/// their order. `None` if something that is no address comes first, or nothing is left.
 pub fn last_untrusted<'a>(
     lines: impl DoubleEndedIterator<Item = &'a str>,
     elements: fn(&str) -> Option<Vec<&str>>,
@@ -25,11 +27,16 @@ pub fn last_untrusted<'a>(
 
 /// The elements of a line of `X-Forwarded-For`.
 pub fn plain_elements(line: &str) -> Option<Vec<&str>> {
-    Some(line.split(',').map(|element| element.trim_matches([' ', '\t'])).collect())
+    Some(
+        line.split(',')
+            .map(|element| element.trim_matches([' ', '\t']))
+            .collect(),
+    )
 }
 
-/// The `for` of each element of a line of `Forwarded`, without its quotes; an element without one is empty. `None` if
-/// the line is malformed: what a client leaves open could swallow what a proxy appended.
+/// The `for` of each element of a line of `Forwarded`, without its quotes; an element without one
+/// is empty. `None` if the line is malformed: what a client leaves open could swallow what a proxy
+/// appended.
 pub fn forwarded_elements(line: &str) -> Option<Vec<&str>> {
     let mut elements = Vec::new();
     for element in split_unquoted(line, b',')? {
@@ -72,10 +79,13 @@ fn split_unquoted(text: &str, separator: u8) -> Option<Vec<&str>> {
     (!quoted).then_some(parts)
 }
 
-/// The inside of a quoted string, or a token as it is. No address needs an escape, so none is undone.
+/// The inside of a quoted string, or a token as it is. No address needs an escape, so none is
+/// undone.
 fn unquote(value: &str) -> Option<&str> {
     match value.strip_prefix('"') {
-        Some(rest) => rest.strip_suffix('"').filter(|inner| !inner.contains(['"', '\\'])),
+        Some(rest) => rest
+            .strip_suffix('"')
+            .filter(|inner| !inner.contains(['"', '\\'])),
         None => (!value.contains('"')).then_some(value),
     }
 }
@@ -84,7 +94,11 @@ fn unquote(value: &str) -> Option<&str> {
 fn address(text: &str) -> Option<IpAddr> {
     let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|addr| addr.ip());
-    text.parse().ok().or_else(bare).or_else(with_port).map(|ip: IpAddr| ip.to_canonical())
+    text.parse()
+        .ok()
+        .or_else(bare)
+        .or_else(with_port)
+        .map(|ip: IpAddr| ip.to_canonical())
 }
 
 #[cfg(test)]
@@ -106,8 +120,15 @@ mod tests {
     #[test]
     fn the_last_address_that_no_trusted_proxy_has_is_the_client() {
         assert_eq!(plain(&["192.0.2.7"]).unwrap(), "192.0.2.7");
-        assert_eq!(plain(&["1.1.1.1, 192.0.2.7, 10.0.0.1,10.9.9.9"]).unwrap(), "192.0.2.7", "1.1.1.1 is made up");
-        assert_eq!(plain(&["1.1.1.1", "192.0.2.7", "10.0.0.1"]).unwrap(), "192.0.2.7");
+        assert_eq!(
+            plain(&["1.1.1.1, 192.0.2.7, 10.0.0.1,10.9.9.9"]).unwrap(),
+            "192.0.2.7",
+            "1.1.1.1 is made up"
+        );
+        assert_eq!(
+            plain(&["1.1.1.1", "192.0.2.7", "10.0.0.1"]).unwrap(),
+            "192.0.2.7"
+        );
         assert_eq!(plain(&["2001:db8::7, 2001:db8::1"]).unwrap(), "2001:db8::7");
         assert_eq!(plain(&["::ffff:192.0.2.7"]).unwrap(), "192.0.2.7");
         for with_port in ["192.0.2.7:4711", "[2001:db8::7]:4711", "[2001:db8::7]"] {
@@ -135,26 +156,48 @@ mod tests {
             assert_eq!(plain(&[bad]), None, "{bad:?}");
         }
         assert_eq!(plain(&[]), None);
-        assert_eq!(plain(&["garbage, 192.0.2.7"]).unwrap(), "192.0.2.7", "what is further left is never read");
+        assert_eq!(
+            plain(&["garbage, 192.0.2.7"]).unwrap(),
+            "192.0.2.7",
+            "what is further left is never read"
+        );
     }
 
     #[test]
     fn the_standard_header_says_the_same() {
         assert_eq!(forwarded(&["for=192.0.2.7"]).unwrap(), "192.0.2.7");
-        let line = "For=\"[2001:db8::7]:4711\";proto=https;by=10.0.0.3, for=10.0.0.1;host=\"a,b;c\"";
+        let line =
+            "For=\"[2001:db8::7]:4711\";proto=https;by=10.0.0.3, for=10.0.0.1;host=\"a,b;c\"";
         assert_eq!(forwarded(&[line]).unwrap(), "2001:db8::7");
-        assert_eq!(forwarded(&["for=1.1.1.1", "for=192.0.2.7;", "for=10.0.0.1"]).unwrap(), "192.0.2.7");
-        for bad in
-            ["", "for=unknown", "for=_hidden", "by=10.0.0.1", "192.0.2.7", "for=192.0.2.7;for=1.1.1.1", "for=\"\\1\""]
-        {
+        assert_eq!(
+            forwarded(&["for=1.1.1.1", "for=192.0.2.7;", "for=10.0.0.1"]).unwrap(),
+            "192.0.2.7"
+        );
+        for bad in [
+            "",
+            "for=unknown",
+            "for=_hidden",
+            "by=10.0.0.1",
+            "192.0.2.7",
+            "for=192.0.2.7;for=1.1.1.1",
+            "for=\"\\1\"",
+        ] {
             assert_eq!(forwarded(&[bad]), None, "{bad:?}");
         }
     }
 
     #[test]
     fn a_quote_that_a_client_leaves_open_hides_nothing() {
-        for spoof in ["for=1.1.1.1;x=\"", "for=1.1.1.1, for=\"", "for=1.1.1.1;x=\"\\"] {
-            for appended in ["for=192.0.2.7", "for=\"[2001:db8::7]\"", "for=\"[2001:db8::7]:1\";by=\"[2001:db8::1]\""] {
+        for spoof in [
+            "for=1.1.1.1;x=\"",
+            "for=1.1.1.1, for=\"",
+            "for=1.1.1.1;x=\"\\",
+        ] {
+            for appended in [
+                "for=192.0.2.7",
+                "for=\"[2001:db8::7]\"",
+                "for=\"[2001:db8::7]:1\";by=\"[2001:db8::1]\"",
+            ] {
                 let line = format!("{spoof}, {appended}");
                 assert_ne!(forwarded(&[&line]).as_deref(), Some("1.1.1.1"), "{line}");
             }

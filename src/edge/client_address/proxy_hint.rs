@@ -1,5 +1,5 @@
-//! Asks in the log whether an address that reached a limit is a proxy whose clients share the limit: an operator who
-//! forgot to name the proxies sees only refused clients otherwise.
+//! Asks in the log whether an address that reached a limit is a proxy whose clients share the
+//! limit: an operator who forgot to name the proxies sees only refused clients otherwise.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +19,10 @@ pub(crate) struct ProxyHint {
 
 impl ProxyHint {
     pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, hinted_at: Mutex::default() }
+        Self {
+            what,
+            hinted_at: Mutex::default(),
+        }
     }
 
     /// A limit refused something to this address.
@@ -52,7 +55,11 @@ mod tests {
         let hint = ProxyHint::new("sockets");
         let hinted_at = || *hint.hinted_at.lock();
         hint.refused("192.0.2.7".parse().unwrap());
-        assert_eq!(hinted_at(), None, "a client of the internet is no proxy of ours");
+        assert_eq!(
+            hinted_at(),
+            None,
+            "a client of the internet is no proxy of ours"
+        );
         let private = "10.0.0.1".parse().unwrap();
         let began = Instant::now();
         hint.refused(private);

@@ -54,7 +54,8 @@ pub(crate) enum Fault {
     Wrong(String),
 }
 
-/// A field that is wrong. It is also the error of the deserializers, which build its path from the inside out.
+/// A field that is wrong. It is also the error of the deserializers, which build its path from the
+/// inside out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     /// From the innermost step to the outermost.
@@ -64,7 +65,10 @@ pub(crate) struct FieldError {
 
 impl FieldError {
     pub(super) fn new(fault: Fault) -> Self {
-        Self { inside_out: Vec::new(), fault }
+        Self {
+            inside_out: Vec::new(),
+            fault,
+        }
     }
 
     pub(super) fn wrong(right: impl Into<String>) -> Self {
@@ -79,7 +83,9 @@ impl FieldError {
 
     /// Where the field stands in a body.
     pub(crate) fn in_body(&self) -> Place {
-        let pointer = self.steps().map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")));
+        let pointer = self
+            .steps()
+            .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")));
         Place::Body(pointer.collect())
     }
 
@@ -93,7 +99,11 @@ impl FieldError {
             Fault::Unknown { names, .. } => names.first(),
             _ => None,
         };
-        self.inside_out.iter().rev().chain(first).map(|step| shown(step))
+        self.inside_out
+            .iter()
+            .rev()
+            .chain(first)
+            .map(|step| shown(step))
     }
 }
 
@@ -106,14 +116,22 @@ impl Display for Fault {
                 if let [_, others @ ..] = names.as_slice()
                     && !others.is_empty()
                 {
-                    let others: Vec<String> = others.iter().take(MOST_LISTED).map(|name| shown(name)).collect();
+                    let others: Vec<String> = others
+                        .iter()
+                        .take(MOST_LISTED)
+                        .map(|name| shown(name))
+                        .collect();
                     write!(f, ", and none named {}", others.join(", "))?;
                 }
-                let meant = names.first().and_then(|name| nearest(name, known.iter().copied()));
+                let meant = names
+                    .first()
+                    .and_then(|name| nearest(name, known.iter().copied()));
                 match meant {
                     Some((_, name)) => write!(f, "; did you mean {name}?"),
                     None if known.is_empty() => f.write_str("; it takes none"),
-                    None if known.len() <= MOST_LISTED => write!(f, "; it takes {}", known.join(", ")),
+                    None if known.len() <= MOST_LISTED => {
+                        write!(f, "; it takes {}", known.join(", "))
+                    }
                     None => Ok(()),
                 }
             }
@@ -167,7 +185,10 @@ impl de::Error for FieldError {
     }
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
-        Self::new(Fault::Unknown { names: vec![name.to_owned()], known })
+        Self::new(Fault::Unknown {
+            names: vec![name.to_owned()],
+            known,
+        })
     }
 
     fn missing_field(name: &'static str) -> Self {

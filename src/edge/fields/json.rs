@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess,
+    SeqAccess, Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 
@@ -34,8 +35,8 @@ pub(crate) struct NotJson {
 /// Reads an object into a type.
 ///
 /// # Errors
-/// Names a field that an object has twice, or the first field that is wrong, or every field of an object that the type
-/// does not have.
+/// Names a field that an object has twice, or the first field that is wrong, or every field of an
+/// object that the type does not have.
 pub(crate) fn from_json<T: DeserializeOwned>(json: &Json) -> Result<T, FieldError> {
     json.check_fields()?;
     T::deserialize(json)
@@ -43,7 +44,10 @@ pub(crate) fn from_json<T: DeserializeOwned>(json: &Json) -> Result<T, FieldErro
 
 impl Json {
     pub(crate) fn parse(text: &[u8]) -> Result<Self, NotJson> {
-        serde_json::from_slice(text).map_err(|why| NotJson { line: why.line(), column: why.column() })
+        serde_json::from_slice(text).map_err(|why| NotJson {
+            line: why.line(),
+            column: why.column(),
+        })
     }
 
     /// Refuses an object that has a field twice, here or further in.
@@ -81,7 +85,10 @@ impl Json {
     }
 
     fn must_be<T>(&self, right: &str) -> Result<T, FieldError> {
-        Err(FieldError::wrong(format!("must be {right}, not {}", self.kind())))
+        Err(FieldError::wrong(format!(
+            "must be {right}, not {}",
+            self.kind()
+        )))
     }
 }
 
@@ -157,7 +164,10 @@ impl<'de> Deserializer<'de> for &'de Json {
             Json::Float(number) => visitor.visit_f64(*number),
             Json::Text(text) => visitor.visit_borrowed_str(text),
             Json::List(items) => visitor.visit_seq(Items { items, next: 0 }),
-            Json::Object(fields) => visitor.visit_map(Fields { fields, value: None }),
+            Json::Object(fields) => visitor.visit_map(Fields {
+                fields,
+                value: None,
+            }),
         }
     }
 
@@ -195,7 +205,10 @@ impl<'de> Deserializer<'de> for &'de Json {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         match self {
-            Json::Object(fields) => visitor.visit_map(Fields { fields, value: None }),
+            Json::Object(fields) => visitor.visit_map(Fields {
+                fields,
+                value: None,
+            }),
             _ => self.must_be("an object"),
         }
     }
@@ -207,7 +220,10 @@ impl<'de> Deserializer<'de> for &'de Json {
         visitor: V,
     ) -> Result<V::Value, FieldError> {
         if let Json::Object(fields) = self {
-            let names = fields.iter().map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+            let names = fields
+                .iter()
+                .map(|(name, _)| name)
+                .filter(|name| !known.contains(&name.as_str()));
             let names: Vec<String> = names.cloned().collect();
             if !names.is_empty() {
                 return Err(FieldError::new(Fault::Unknown { names, known }));
@@ -228,7 +244,11 @@ impl<'de> Deserializer<'de> for &'de Json {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FieldError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -251,11 +271,18 @@ struct Items<'de> {
 impl<'de> SeqAccess<'de> for Items<'de> {
     type Error = FieldError;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FieldError> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, FieldError> {
         let place = self.next;
-        let Some(item) = self.items.get(place) else { return Ok(None) };
+        let Some(item) = self.items.get(place) else {
+            return Ok(None);
+        };
         self.next += 1;
-        seed.deserialize(item).map(Some).map_err(|error| error.within(place))
+        seed.deserialize(item)
+            .map(Some)
+            .map_err(|error| error.within(place))
     }
 }
 
@@ -268,15 +295,24 @@ struct Fields<'de> {
 impl<'de> MapAccess<'de> for Fields<'de> {
     type Error = FieldError;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FieldError> {
-        let Some((first, others)) = self.fields.split_first() else { return Ok(None) };
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, FieldError> {
+        let Some((first, others)) = self.fields.split_first() else {
+            return Ok(None);
+        };
         self.fields = others;
         self.value = Some(first);
-        let name: serde::de::value::StrDeserializer<'_, FieldError> = first.0.as_str().into_deserializer();
+        let name: serde::de::value::StrDeserializer<'_, FieldError> =
+            first.0.as_str().into_deserializer();
         seed.deserialize(name).map(Some)
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, FieldError> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, FieldError> {
         match self.value.take() {
             Some((name, value)) => seed.deserialize(value).map_err(|error| error.within(name)),
             None => seed.deserialize(&Json::Null),

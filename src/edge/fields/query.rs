@@ -1,11 +1,13 @@
-//! A query. Several types may read one query, each its own fields, so no type refuses the fields of the others: the
-//! routes know all fields that a call has.
+//! A query. Several types may read one query, each its own fields, so no type refuses the fields of
+//! the others: the routes know all fields that a call has.
 
 use std::collections::VecDeque;
 
 use axum::extract::Query;
 use axum::http::Uri;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Visitor,
+};
 use serde::forward_to_deserialize_any;
 
 use super::error::{Fault, FieldError};
@@ -30,7 +32,10 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
     type Error = FieldError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
-        visitor.visit_map(Pairs { pairs: self.0.iter().collect(), value: None })
+        visitor.visit_map(Pairs {
+            pairs: self.0.iter().collect(),
+            value: None,
+        })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -39,13 +44,20 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, FieldError> {
-        let own: VecDeque<_> = self.0.iter().filter(|(name, _)| known.contains(&name.as_str())).collect();
+        let own: VecDeque<_> = self
+            .0
+            .iter()
+            .filter(|(name, _)| known.contains(&name.as_str()))
+            .collect();
         for (place, (name, _)) in own.iter().enumerate() {
             if own.iter().skip(place + 1).any(|(other, _)| other == name) {
                 return Err(FieldError::new(Fault::Doubled).within(name));
             }
         }
-        visitor.visit_map(Pairs { pairs: own, value: None })
+        visitor.visit_map(Pairs {
+            pairs: own,
+            value: None,
+        })
     }
 
     forward_to_deserialize_any! {
@@ -63,15 +75,25 @@ struct Pairs<'de> {
 impl<'de> MapAccess<'de> for Pairs<'de> {
     type Error = FieldError;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FieldError> {
-        let Some(pair) = self.pairs.pop_front() else { return Ok(None) };
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, FieldError> {
+        let Some(pair) = self.pairs.pop_front() else {
+            return Ok(None);
+        };
         self.value = Some(pair);
         seed.deserialize(Parameter(&pair.0)).map(Some)
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, FieldError> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, FieldError> {
         match self.value.take() {
-            Some((name, text)) => seed.deserialize(Parameter(text)).map_err(|error| error.within(name)),
+            Some((name, text)) => seed
+                .deserialize(Parameter(text))
+                .map_err(|error| error.within(name)),
             None => seed.deserialize(Parameter("")),
         }
     }
@@ -91,7 +113,11 @@ impl<'de> Deserializer<'de> for Parameter<'de> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FieldError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -108,7 +134,10 @@ impl<'de> Deserializer<'de> for Parameter<'de> {
         match self.0.parse() {
             Ok(number) if is_number => visitor.visit_u64(number),
             // All values of a query are texts, so it says nothing that this is one.
-            _ => Err(FieldError::invalid_type(Unexpected::Other("a text"), &visitor)),
+            _ => Err(FieldError::invalid_type(
+                Unexpected::Other("a text"),
+                &visitor,
+            )),
         }
     }
 

@@ -32,7 +32,9 @@ enum Sort {
 
 fn wrong(text: &str) -> (String, String) {
     let error = from_json::<Body>(&Json::parse(text.as_bytes()).unwrap()).unwrap_err();
-    let Place::Body(pointer) = error.in_body() else { panic!("{error}") };
+    let Place::Body(pointer) = error.in_body() else {
+        panic!("{error}")
+    };
     (pointer, error.fault.to_string())
 }
 
@@ -41,9 +43,15 @@ fn a_right_body_is_read() {
     let text = r#"{"user_ids":["a"],"title":null,"is_open":true,"seconds":7,"inner":{"deep":1},"sort":"viewers",
                    "any":{"x":[1,2.5,-3,"y",null,true]}}"#;
     let read: Body = from_json(&Json::parse(text.as_bytes()).unwrap()).unwrap();
-    assert_eq!((read.seconds, read.is_open, read.title, read.sort), (Some(7), Some(true), None, Some(Sort::Viewers)));
+    assert_eq!(
+        (read.seconds, read.is_open, read.title, read.sort),
+        (Some(7), Some(true), None, Some(Sort::Viewers))
+    );
     assert_eq!(read.user_ids.unwrap()[0].as_str(), "a");
-    assert_eq!(read.any, serde_json::json!({"x": [1, 2.5, -3, "y", null, true]}));
+    assert_eq!(
+        read.any,
+        serde_json::json!({"x": [1, 2.5, -3, "y", null, true]})
+    );
 }
 
 #[test]
@@ -52,19 +60,55 @@ fn a_wrong_field_of_a_body_is_named_with_what_would_be_right() {
         (r#"{"titel":"x"}"#, "/titel", "did you mean title?"),
         (r#"{"isOpen":true}"#, "/isOpen", "did you mean is_open?"),
         (r#"{"second":1}"#, "/second", "did you mean seconds?"),
-        (r#"{"zzz":1,"yyy":2}"#, "/zzz", "and none named yyy; it takes user_ids, title"),
-        (r#"{"inner":{"deep":1,"deeep":2}}"#, "/inner/deeep", "did you mean deep?"),
+        (
+            r#"{"zzz":1,"yyy":2}"#,
+            "/zzz",
+            "and none named yyy; it takes user_ids, title",
+        ),
+        (
+            r#"{"inner":{"deep":1,"deeep":2}}"#,
+            "/inner/deeep",
+            "did you mean deep?",
+        ),
         (r#"{"inner":{}}"#, "/inner/deep", "is missing"),
         (r#"{"title":"x","title":"y"}"#, "/title", "is there twice"),
         (r#"{"any":[{"a":1,"a":1}]}"#, "/any/0/a", "is there twice"),
-        (r#"{"any":{"a/b~c":{"d":1,"d":1}}}"#, "/any/a~1b~0c/d", "is there twice"),
+        (
+            r#"{"any":{"a/b~c":{"d":1,"d":1}}}"#,
+            "/any/a~1b~0c/d",
+            "is there twice",
+        ),
         (r#"{"title":7}"#, "/title", "must be a text, not a number"),
-        (r#"{"is_open":"true"}"#, "/is_open", "must be true or false, not a text"),
-        (r#"{"user_ids":"a"}"#, "/user_ids", "must be a list, not a text"),
-        (r#"{"user_ids":["a",null]}"#, "/user_ids/1", "must be a text, not null"),
-        (r#"{"user_ids":["a","b","{c}"]}"#, "/user_ids/2", "an id may contain"),
-        (r#"{"inner":[1]}"#, "/inner", "must be an object, not a list"),
-        (r#"{"sort":"size"}"#, "/sort", "must be opened_at or viewers"),
+        (
+            r#"{"is_open":"true"}"#,
+            "/is_open",
+            "must be true or false, not a text",
+        ),
+        (
+            r#"{"user_ids":"a"}"#,
+            "/user_ids",
+            "must be a list, not a text",
+        ),
+        (
+            r#"{"user_ids":["a",null]}"#,
+            "/user_ids/1",
+            "must be a text, not null",
+        ),
+        (
+            r#"{"user_ids":["a","b","{c}"]}"#,
+            "/user_ids/2",
+            "an id may contain",
+        ),
+        (
+            r#"{"inner":[1]}"#,
+            "/inner",
+            "must be an object, not a list",
+        ),
+        (
+            r#"{"sort":"size"}"#,
+            "/sort",
+            "must be opened_at or viewers",
+        ),
         (r#"{"inner":{"deep":-1}}"#, "/inner/deep", "not -1"),
     ] {
         let (found, said) = wrong(text);
@@ -75,7 +119,11 @@ fn a_wrong_field_of_a_body_is_named_with_what_would_be_right() {
 
 #[test]
 fn no_message_quotes_a_text_of_the_body() {
-    for text in [r#"{"seconds":"hunter2"}"#, r#"{"sort":"hunter2"}"#, r#"{"user_ids":["{hunter2}"]}"#] {
+    for text in [
+        r#"{"seconds":"hunter2"}"#,
+        r#"{"sort":"hunter2"}"#,
+        r#"{"user_ids":["{hunter2}"]}"#,
+    ] {
         let (_, said) = wrong(text);
         assert!(!said.contains("hunter2"), "{said}");
     }
@@ -93,7 +141,10 @@ fn a_wrong_field_of_a_query_is_named_and_those_of_other_types_are_left_alone() {
     }
     let read = |query: &str| from_query::<Query>(&format!("/?{query}").parse::<Uri>().unwrap());
     let right = read("seconds=7&is_open=false&sort=opened_at&cursor=x&cursor=y").unwrap();
-    assert_eq!((right.seconds, right.is_open, right.sort), (Some(7), Some(false), Some(Sort::OpenedAt)));
+    assert_eq!(
+        (right.seconds, right.is_open, right.sort),
+        (Some(7), Some(false), Some(Sort::OpenedAt))
+    );
     for (query, name, words) in [
         ("seconds=soon", "seconds", "must be"),
         ("seconds=-1", "seconds", "must be"),

@@ -19,7 +19,10 @@ use super::sessions::{recorded, span_of};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
 use crate::edge::fields::Place;
-use crate::store::{AttendancePlace, AttendanceQuestion, Attended, Attending, LiveEpoch, MAX_ATTENDED, find_attendees};
+use crate::store::{
+    AttendancePlace, AttendanceQuestion, Attended, Attending, LiveEpoch, MAX_ATTENDED,
+    find_attendees,
+};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
@@ -61,7 +64,9 @@ impl PartialSchema for LiveList {
             "[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?"
         );
         let pattern = format!("^{LIVE}(,{LIVE}){{0,{}}}$", MAX_ATTENDED - 1);
-        let list = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern));
+        let list = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some(pattern));
         list.examples([json!("a,b@1732000000,c")]).into()
     }
 }
@@ -79,7 +84,8 @@ pub(super) struct AttendanceQuery {
     /// Up to 64 lives with commas between; `b@3` is epoch 3 of b, and `b` its latest.
     #[param(inline)]
     live_ids: Option<LiveList>,
-    /// All lives of this streamer that opened within the last `days`, oldest first; after those of `live_ids`.
+    /// All lives of this streamer that opened within the last `days`, oldest first; after those of
+    /// `live_ids`.
     #[param(value_type = Option<UserId>)]
     streamer_id: Option<String>,
     /// See `streamer_id`; 7 if it is left out.
@@ -94,12 +100,21 @@ pub(super) struct AttendanceQuery {
 }
 
 paging_query!(AttendancePaging = Attendance);
-refusals!(FindRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
+refusals!(
+    FindRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    NotKept,
+    StoreUnavailable
+);
 
 /// Find the fans who came to all, any, or only the first of some lives
 ///
-/// Each fan at most once. `count` is exact, and of the time of the first page; later pages need the same question. A
-/// live that was opened without attendance is `not_available`, as is one whose attendance is not kept any more.
+/// Each fan at most once. `count` is exact, and of the time of the first page; later pages need the
+/// same question. A live that was opened without attendance is `not_available`, as is one whose
+/// attendance is not kept any more.
 #[utoipa::path(get, path = "/v1/attendance", operation_id = "find_attendance", tag = "attendance",
     params(AttendanceQuery, AttendancePaging),
     responses((status = 200, description = "A page", body = CountedPage<Attendee>), FindRefused))]
@@ -116,40 +131,94 @@ pub(super) async fn find(
     };
     let lives = lives(&state, &query).await?;
     let Some(span) = span_of(query.from, query.to) else {
-        return Ok(Json(CountedPage { count: 0, items: Vec::new(), cursor: None }));
+        return Ok(Json(CountedPage {
+            count: 0,
+            items: Vec::new(),
+            cursor: None,
+        }));
     };
     let within = (query.from.is_some() || query.to.is_some()).then_some(span);
-    let question = AttendanceQuestion { which, lives, within };
-    let page = find_attendees(state.store_for_clients.as_ref(), &question, start.as_ref(), paging.limit).await?;
-    let cursor = page.next.map(|next| Listing::Attendance.cursor(&[&next.count, &next.part, &next.after]));
-    let items = page.users.into_iter().map(|user_id| Attendee { user_id }).collect();
-    Ok(Json(CountedPage { count: page.count, items, cursor }))
+    let question = AttendanceQuestion {
+        which,
+        lives,
+        within,
+    };
+    let page = find_attendees(
+        state.store_for_clients.as_ref(),
+        &question,
+        start.as_ref(),
+        paging.limit,
+    )
+    .await?;
+    let cursor = page
+        .next
+        .map(|next| Listing::Attendance.cursor(&[&next.count, &next.part, &next.after]));
+    let items = page
+        .users
+        .into_iter()
+        .map(|user_id| Attendee { user_id })
+        .collect();
+    Ok(Json(CountedPage {
+        count: page.count,
+        items,
+        cursor,
+    }))
 }
 
 fn resume(cursor: &str) -> Result<AttendancePlace, Problem> {
     Listing::Attendance.resume(cursor, |[count, part, after]| {
         let (count, part) = (count.parse().ok()?, part.parse().ok()?);
-        Some(AttendancePlace { count, part, after: UserId::parse(after).ok()? })
+        Some(AttendancePlace {
+            count,
+            part,
+            after: UserId::parse(after).ok()?,
+        })
     })
 }
 
 /// The lives that are named, then those of the streamer.
-async fn lives(state: &AppState, query: &AttendanceQuery) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
-    let wrong = |field: &str, detail| Err(Problem::new(Kind::InvalidQuery, detail).at(Place::Query(field.to_owned())));
-    let named = query.live_ids.iter().flat_map(|ids| ids.0.split(',')).map(read_live).collect::<Result<Vec<_>, _>>()?;
+async fn lives(
+    state: &AppState,
+    query: &AttendanceQuery,
+) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
+    let wrong = |field: &str, detail| {
+        Err(Problem::new(Kind::InvalidQuery, detail).at(Place::Query(field.to_owned())))
+    };
+    let named = query
+        .live_ids
+        .iter()
+        .flat_map(|ids| ids.0.split(','))
+        .map(read_live)
+        .collect::<Result<Vec<_>, _>>()?;
     let days = query.days.map_or(DEFAULT_DAYS, |days| days.0);
     if named.len() > MAX_ATTENDED {
         return wrong("live_ids", format!("must be {MAX_ATTENDED} lives at most"));
     }
-    let mut lives = try_join_all(named.into_iter().map(|(live, epoch)| recorded(state, live, epoch))).await?;
+    let mut lives = try_join_all(
+        named
+            .into_iter()
+            .map(|(live, epoch)| recorded(state, live, epoch)),
+    )
+    .await?;
     if let Some(streamer) = &query.streamer_id {
-        lives.extend(of_streamer(state, &in_query("streamer_id", UserId::parse(streamer))?, days).await?);
+        lives.extend(
+            of_streamer(
+                state,
+                &in_query("streamer_id", UserId::parse(streamer))?,
+                days,
+            )
+            .await?,
+        );
     }
-    // Named by itself and as one of the streamer's, a live counts once: otherwise nobody came to it and not to it.
+    // Named by itself and as one of the streamer's, a live counts once: otherwise nobody came to it
+    // and not to it.
     let mut known = HashSet::new();
     lives.retain(|(of, _)| known.insert(of.clone()));
     if lives.len() > MAX_ATTENDED {
-        return wrong("days", format!("these are more than {MAX_ATTENDED} lives altogether; ask for fewer days"));
+        return wrong(
+            "days",
+            format!("these are more than {MAX_ATTENDED} lives altogether; ask for fewer days"),
+        );
     }
     Ok(lives)
 }
@@ -166,10 +235,20 @@ fn read_live(text: &str) -> Result<(LiveId, Option<crate::base::ids::Epoch>), Pr
     Ok((of.live, Some(of.epoch)))
 }
 
-async fn of_streamer(state: &AppState, streamer: &UserId, days: u64) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
+async fn of_streamer(
+    state: &AppState,
+    streamer: &UserId,
+    days: u64,
+) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
     let store = state.store_for_clients.as_ref();
     let from = state.clock.unix().saturating_sub(days * DAY_MS);
-    let lives = store.attended_lives(streamer, from, MAX_ATTENDED + 1).await?;
+    let lives = store
+        .attended_lives(streamer, from, MAX_ATTENDED + 1)
+        .await?;
     let known = try_join_all(lives.iter().map(|of| store.attended(of))).await?;
-    Ok(lives.into_iter().zip(known).filter_map(|(of, attended)| Some((of, attended?))).collect())
+    Ok(lives
+        .into_iter()
+        .zip(known)
+        .filter_map(|(of, attended)| Some((of, attended?)))
+        .collect())
 }

@@ -1,6 +1,6 @@
-//! Who may call a route: a layer that `routes` puts around every route that is not open to all. It reads the caller's
-//! API key or token, charges the request to the caller's budget, and asks the table of permissions, before the handler
-//! and its extractors run.
+//! Who may call a route: a layer that `routes` puts around every route that is not open to all. It
+//! reads the caller's API key or token, charges the request to the caller's budget, and asks the
+//! table of permissions, before the handler and its extractors run.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ pub(super) struct Guard {
 #[derive(Debug, Clone)]
 pub(super) struct CalledBy(pub(super) Payer);
 
-/// A streamer calls, who may open their own lives only. The handler reads it from the request's extensions.
+/// A streamer calls, who may open their own lives only. The handler reads it from the request's
+/// extensions.
 #[derive(Debug, Clone)]
 pub(super) struct OnlyOwn(pub(super) Arc<Claims>);
 
@@ -50,11 +51,16 @@ pub(super) struct OnlyOwn(pub(super) Arc<Claims>);
 #[derive(Debug, Clone)]
 pub(super) struct Bearer(pub(super) Arc<Claims>);
 
-/// A streamer calls, who owns this epoch of the live. The handler reads it from the request's extensions.
+/// A streamer calls, who owns this epoch of the live. The handler reads it from the request's
+/// extensions.
 #[derive(Debug, Clone)]
 pub(super) struct OwnLive(pub(super) LiveRecord);
 
-pub(super) async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+pub(super) async fn authorize(
+    State(guard): State<Guard>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
     bill::of(&parts.extensions).settle_by_address();
     match guard.admit(&mut parts).await {
@@ -64,7 +70,11 @@ pub(super) async fn authorize(State(guard): State<Guard>, request: Request, next
 }
 
 /// Charges a request that needs no credentials to its address.
-pub(super) async fn limit(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+pub(super) async fn limit(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     bill::of(request.extensions()).settle_by_address();
     match state.rate_limits.take(Payer::address(request.extensions())) {
         Ok(()) => next.run(request).await,
@@ -78,17 +88,24 @@ impl Guard {
         if let Some(tokens) = &state.tokens {
             let presented = bearer(parts);
             let takes_keys = self.accepts == Accepts::KeysAndTokens;
-            if let Some(key) = presented.filter(|_| takes_keys).and_then(|key| state.api_keys.find(key)) {
+            if let Some(key) = presented
+                .filter(|_| takes_keys)
+                .and_then(|key| state.api_keys.find(key))
+            {
                 let payer = Payer::Key(key.name);
                 bill::of(&parts.extensions).settle_by_caller();
                 state.rate_limits.take(Some(payer.clone()))?;
                 parts.extensions.insert(CalledBy(payer));
                 return match permission(Caller::Key(key.scopes), *action) {
-                    Permission::No => Err(Problem::new(Kind::Forbidden, "the API key lacks the scope for this")),
+                    Permission::No => Err(Problem::new(
+                        Kind::Forbidden,
+                        "the API key lacks the scope for this",
+                    )),
                     Permission::OwnLives | Permission::Yes => Ok(()),
                 };
             }
-            // The address pays for the check of a token, so that nobody can have many checked, or guess many.
+            // The address pays for the check of a token, so that nobody can have many checked, or
+            // guess many.
             state.rate_limits.take(Payer::address(&parts.extensions))?;
             let claims = self.verify(tokens, presented).await?;
             let payer = Payer::User(claims.user.clone());
@@ -100,7 +117,11 @@ impl Guard {
         state.rate_limits.take(Payer::address(&parts.extensions))
     }
 
-    async fn verify(&self, tokens: &Tokens, presented: Option<&str>) -> Result<Arc<Claims>, Problem> {
+    async fn verify(
+        &self,
+        tokens: &Tokens,
+        presented: Option<&str>,
+    ) -> Result<Arc<Claims>, Problem> {
         let presented = presented.ok_or_else(|| {
             let detail = match self.accepts {
                 Accepts::KeysAndTokens => "send Authorization: Bearer with an API key or a token",
@@ -110,7 +131,10 @@ impl Guard {
         })?;
         // A token has three parts; a key has no dot.
         if !presented.contains('.') {
-            return Err(Problem::new(Kind::Unauthorized, "this port knows no such API key, and it is no token"));
+            return Err(Problem::new(
+                Kind::Unauthorized,
+                "this port knows no such API key, and it is no token",
+            ));
         }
         Ok(tokens.verify(presented).await.map_err(AuthError::from)?)
     }
@@ -119,10 +143,16 @@ impl Guard {
         let may = permission(Caller::Role(claims.role), self.action);
         match (may, claims.role) {
             (Permission::No, Role::Viewer) => {
-                return Err(Problem::new(Kind::Unauthorized, "a viewer's token is not good for this"));
+                return Err(Problem::new(
+                    Kind::Unauthorized,
+                    "a viewer's token is not good for this",
+                ));
             }
             (Permission::No, role) => {
-                return Err(Problem::new(Kind::Forbidden, format!("the role {} may not do this", role.as_str())));
+                return Err(Problem::new(
+                    Kind::Forbidden,
+                    format!("the role {} may not do this", role.as_str()),
+                ));
             }
             _ => {}
         }
@@ -152,7 +182,8 @@ impl Guard {
                 Ok(())
             }
             (_, Action::ReadPastLives, _)
-                if in_path(parts, "streamer_id").await?.as_deref() == Some(claims.user.as_str()) =>
+                if in_path(parts, "streamer_id").await?.as_deref()
+                    == Some(claims.user.as_str()) =>
             {
                 Ok(())
             }
@@ -162,11 +193,16 @@ impl Guard {
 }
 
 async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {
-    Ok(in_path(parts, "live_id").await?.map(|live| LiveId::parse(&live)).transpose()?)
+    Ok(in_path(parts, "live_id")
+        .await?
+        .map(|live| LiveId::parse(&live))
+        .transpose()?)
 }
 
 async fn in_path(parts: &mut Parts, name: &str) -> Result<Option<String>, Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
     let params = params.map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
-    Ok(params.iter().find_map(|(there, value)| (there == name).then(|| value.to_owned())))
+    Ok(params
+        .iter()
+        .find_map(|(there, value)| (there == name).then(|| value.to_owned())))
 }

@@ -1,5 +1,5 @@
-//! The routes with which users are there without a socket: a platform that sees HTTP requests only says so. Such users
-//! are seen, not online.
+//! The routes with which users are there without a socket: a platform that sees HTTP requests only
+//! says so. Such users are seen, not online.
 
 use std::sync::Arc;
 
@@ -25,12 +25,17 @@ pub(super) struct BeatQuery {
     user_id: Option<String>,
 }
 
-refusals!(BeatRefused = InvalidId, InvalidQuery, NotKept, StoreUnavailable);
+refusals!(
+    BeatRefused = InvalidId,
+    InvalidQuery,
+    NotKept,
+    StoreUnavailable
+);
 
 /// Say that you are there
 ///
-/// Marks the user of the token as seen now. A gateway writes each user once a minute at most. A token with
-/// `count: false` or `invisible: true` is in no time, so nothing is written.
+/// Marks the user of the token as seen now. A gateway writes each user once a minute at most. A
+/// token with `count: false` or `invisible: true` is in no time, so nothing is written.
 #[utoipa::path(post, path = "/v1/beat", operation_id = "beat", tag = "online", params(BeatQuery),
     responses((status = 204, description = "The user was seen"), BeatRefused))]
 pub(super) async fn beat(
@@ -42,12 +47,22 @@ pub(super) async fn beat(
     let user = match bearer {
         Some(Extension(Bearer(claims))) if !claims.counted => return Ok(StatusCode::NO_CONTENT),
         Some(Extension(Bearer(claims))) => claims.user.clone(),
-        None => in_query("user_id", UserId::parse(query.user_id.as_deref().unwrap_or_default()))?,
+        None => in_query(
+            "user_id",
+            UserId::parse(query.user_id.as_deref().unwrap_or_default()),
+        )?,
     };
     note(&state, vec![user]).await
 }
 
-refusals!(SeenRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
+refusals!(
+    SeenRefused = BadMessage,
+    InvalidId,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    NotKept,
+    StoreUnavailable,
+);
 
 /// Say that users are there
 ///
@@ -65,7 +80,9 @@ pub(super) async fn seen(
 
 async fn note(state: &AppState, users: Vec<UserId>) -> Result<StatusCode, Problem> {
     if let Some(user) = users.iter().find(|user| !state.online.ids.fits(user)) {
-        let detail = format!("with last-seen-ids u32 a user id must be a decimal number below 2^32, and {user} is not");
+        let detail = format!(
+            "with last-seen-ids u32 a user id must be a decimal number below 2^32, and {user} is not"
+        );
         return Err(Problem::new(Kind::InvalidId, detail));
     }
     let seen = state.online.seen.clone();

@@ -1,9 +1,10 @@
-//! Charges what nobody else has paid for to the address that asked: every answer costs somebody a request of a budget.
+//! Charges what nobody else has paid for to the address that asked: every answer costs somebody a
+//! request of a budget.
 //!
-//! An API key, a user or an address that pays on the way settles the [`Bill`]. What is left are probes, unknown paths,
-//! handshakes that are none, and refusals of the outer layers. Their answers cost next to nothing, so they are charged
-//! afterwards. A probe is answered however little is left, because an orchestrator restarts what does not answer; but
-//! its connection ends.
+//! An API key, a user or an address that pays on the way settles the [`Bill`]. What is left are
+//! probes, unknown paths, handshakes that are none, and refusals of the outer layers. Their answers
+//! cost next to nothing, so they are charged afterwards. A probe is answered however little is
+//! left, because an orchestrator restarts what does not answer; but its connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -47,9 +48,14 @@ pub(super) fn of(extensions: &axum::http::Extensions) -> Bill {
     extensions.get::<Bill>().cloned().unwrap_or_default()
 }
 
-pub(super) async fn charge(State(state): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn charge(
+    State(state): State<Arc<AppState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if request.extensions().get::<Crowded>().is_some() {
-        let detail = "your address has as many requests under way as one address may have; try again";
+        let detail =
+            "your address has as many requests under way as one address may have; try again";
         return Problem::later(Kind::RateLimited, 1, detail).into_response();
     }
     let payer = Payer::address(request.extensions());

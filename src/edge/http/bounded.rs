@@ -1,5 +1,5 @@
-//! Values of requests that have bounds. Each type reads what its schema in the OpenAPI document allows, and nothing
-//! else.
+//! Values of requests that have bounds. Each type reads what its schema in the OpenAPI document
+//! allows, and nothing else.
 
 use std::fmt;
 
@@ -11,25 +11,36 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::base::ids::UserId;
 use crate::store::HISTORY_STEP;
 
-/// The largest [`Whole`]: up to it, every whole number is exact in JSON, and as a score of the store.
+/// The largest [`Whole`]: up to it, every whole number is exact in JSON, and as a score of the
+/// store.
 const MAX_WHOLE: u64 = (1 << 53) - 1;
 
 /// A number of a query: seconds, or a time in Unix milliseconds.
 pub(super) type Whole = Within<0, MAX_WHOLE>;
 
-/// A whole number from `LEAST` to `MOST`, however JSON spells it: 600, 600.0 and 6e2 are one number.
+/// A whole number from `LEAST` to `MOST`, however JSON spells it: 600, 600.0 and 6e2 are one
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Within<const LEAST: u64, const MOST: u64>(pub(super) u64);
 
 impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Within<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_u64(Number { least: LEAST, most: MOST, multiple_of: 1 }).map(Self)
+        from.deserialize_u64(Number {
+            least: LEAST,
+            most: MOST,
+            multiple_of: 1,
+        })
+        .map(Self)
     }
 }
 
 impl<const LEAST: u64, const MOST: u64> PartialSchema for Within<LEAST, MOST> {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(LEAST)).maximum(Some(MOST)).into()
+        ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(LEAST))
+            .maximum(Some(MOST))
+            .into()
     }
 }
 
@@ -48,7 +59,11 @@ impl Visitor<'_> for Number {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.multiple_of {
             1 => write!(f, "a whole number from {} to {}", self.least, self.most),
-            step => write!(f, "a multiple of {step} from {} to {}", self.least, self.most),
+            step => write!(
+                f,
+                "a multiple of {step} from {} to {}",
+                self.least, self.most
+            ),
         }
     }
 
@@ -94,14 +109,24 @@ impl Default for Step {
 
 impl<'de> Deserialize<'de> for Step {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_u64(Number { least: STEP, most: MAX_STEP, multiple_of: STEP }).map(Self)
+        from.deserialize_u64(Number {
+            least: STEP,
+            most: MAX_STEP,
+            multiple_of: STEP,
+        })
+        .map(Self)
     }
 }
 
 impl PartialSchema for Step {
     fn schema() -> RefOr<Schema> {
-        let step = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(STEP)).maximum(Some(MAX_STEP));
-        step.multiple_of(Some(STEP)).default(Some(STEP.into())).into()
+        let step = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(STEP))
+            .maximum(Some(MAX_STEP));
+        step.multiple_of(Some(STEP))
+            .default(Some(STEP.into()))
+            .into()
     }
 }
 
@@ -115,7 +140,9 @@ impl<'de> Deserialize<'de> for IdPrefix {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if !UserId::may_begin_with(&text) {
-            return Err(D::Error::custom("must be what user ids may begin with: up to 64 of A-Z a-z 0-9 _ . : @ -"));
+            return Err(D::Error::custom(
+                "must be what user ids may begin with: up to 64 of A-Z a-z 0-9 _ . : @ -",
+            ));
         }
         Ok(Self(text))
     }
@@ -123,7 +150,10 @@ impl<'de> Deserialize<'de> for IdPrefix {
 
 impl PartialSchema for IdPrefix {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[A-Za-z0-9_.:@-]{0,64}$")).into()
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[A-Za-z0-9_.:@-]{0,64}$"))
+            .into()
     }
 }
 
@@ -137,7 +167,9 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Text<MIN, MAX
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if !(MIN..=MAX).contains(&text.chars().count()) || text.contains(char::is_control) {
-            let right = format!("must have {MIN} to {MAX} characters, and none of them a control character");
+            let right = format!(
+                "must have {MIN} to {MAX} characters, and none of them a control character"
+            );
             return Err(D::Error::custom(right));
         }
         Ok(Self(text))
@@ -146,9 +178,14 @@ impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Text<MIN, MAX
 
 impl<const MIN: usize, const MAX: usize> PartialSchema for Text<MIN, MAX> {
     fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(MIN)).max_length(Some(MAX));
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(MIN))
+            .max_length(Some(MAX));
         let description = format!("For people: {MIN} to {MAX} characters, no control characters");
-        text.pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$")).description(Some(description)).into()
+        text.pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$"))
+            .description(Some(description))
+            .into()
     }
 }
 
@@ -164,8 +201,17 @@ mod tests {
     fn a_number_is_exact_everywhere_or_refused() {
         let read = |value: serde_json::Value| Whole::deserialize(value).map(|whole| whole.0).ok();
         assert_eq!(read(json!(0)), Some(0));
-        assert_eq!(read(json!(9_007_199_254_740_991_u64)), Some(9_007_199_254_740_991));
-        for wrong in [json!(9_007_199_254_740_992_u64), json!(u64::MAX), json!(-1), json!(1.5), json!("1")] {
+        assert_eq!(
+            read(json!(9_007_199_254_740_991_u64)),
+            Some(9_007_199_254_740_991)
+        );
+        for wrong in [
+            json!(9_007_199_254_740_992_u64),
+            json!(u64::MAX),
+            json!(-1),
+            json!(1.5),
+            json!("1"),
+        ] {
             assert_eq!(read(wrong.clone()), None, "{wrong}");
         }
     }
@@ -173,7 +219,10 @@ mod tests {
     #[test]
     fn a_step_is_a_multiple_of_ten_seconds() {
         let read = |seconds: u64| Step::deserialize(json!(seconds)).map(Step::millis).ok();
-        assert_eq!((read(10), read(60), read(86_400)), (Some(10_000), Some(60_000), Some(86_400_000)));
+        assert_eq!(
+            (read(10), read(60), read(86_400)),
+            (Some(10_000), Some(60_000), Some(86_400_000))
+        );
         for wrong in [0, 5, 15, 86_410] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

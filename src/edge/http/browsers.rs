@@ -1,6 +1,6 @@
-//! What concerns browsers only: which web origins may ask, which hosts they may ask for, and the headers that tell a
-//! browser what it may do with an answer. Apps and back ends send no `Origin`, and are never refused here for that.
-//! [`super::sharing`] and the upgrade ask.
+//! What concerns browsers only: which web origins may ask, which hosts they may ask for, and the
+//! headers that tell a browser what it may do with an answer. Apps and back ends send no `Origin`,
+//! and are never refused here for that. [`super::sharing`] and the upgrade ask.
 
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 
@@ -25,8 +25,8 @@ pub(crate) struct Browsers {
 #[derive(Debug, Clone, Copy)]
 enum Hosts {
     All,
-    /// A page whose name leads to a loopback address by a trick of DNS has an origin like this gateway's. Where nobody
-    /// proves who they are, its requests must not be served.
+    /// A page whose name leads to a loopback address by a trick of DNS has an origin like this
+    /// gateway's. Where nobody proves who they are, its requests must not be served.
     Loopback,
 }
 
@@ -43,14 +43,25 @@ pub(super) enum Origin<'a> {
 
 impl Browsers {
     pub(crate) fn new(config: &Config) -> Self {
-        let hosts = if config.auth == AuthMode::Off { Hosts::Loopback } else { Hosts::All };
-        Self { origins: config.origins.clone(), hosts }
+        let hosts = if config.auth == AuthMode::Off {
+            Hosts::Loopback
+        } else {
+            Hosts::All
+        };
+        Self {
+            origins: config.origins.clone(),
+            hosts,
+        }
     }
 
     pub(super) fn origin<'a>(&self, headers: &'a HeaderMap, scheme: Scheme) -> Origin<'a> {
         let mut lines = headers.get_all(header::ORIGIN).iter();
         let (Some(sent), None) = (lines.next(), lines.next()) else {
-            return if headers.contains_key(header::ORIGIN) { Origin::Forbidden } else { Origin::None };
+            return if headers.contains_key(header::ORIGIN) {
+                Origin::Forbidden
+            } else {
+                Origin::None
+            };
         };
         let origin = sent.to_str().ok().and_then(WebOrigin::parse);
         let is = |allowed: &str| match allowed {
@@ -58,7 +69,9 @@ impl Browsers {
             NO_ORIGIN => sent == NO_ORIGIN,
             _ => both(origin, WebOrigin::parse(allowed), |a, b| a.is(b)),
         };
-        if both(origin, host(headers), |origin, host| origin.is_of(host, scheme)) {
+        if both(origin, host(headers), |origin, host| {
+            origin.is_of(host, scheme)
+        }) {
             Origin::Same
         } else if self.origins.iter().any(|allowed| is(allowed)) {
             Origin::Allowed(sent)
@@ -69,12 +82,16 @@ impl Browsers {
 
     pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(host) = host(headers) else {
-            return Err(Problem::new(Kind::BadHost, "send one Host header: a name or an address, and maybe a port"));
+            return Err(Problem::new(
+                Kind::BadHost,
+                "send one Host header: a name or an address, and maybe a port",
+            ));
         };
         match self.hosts {
-            Hosts::Loopback if !host.is_loopback() => {
-                Err(Problem::new(Kind::BadHost, "with auth off the host must be localhost or a loopback address"))
-            }
+            Hosts::Loopback if !host.is_loopback() => Err(Problem::new(
+                Kind::BadHost,
+                "with auth off the host must be localhost or a loopback address",
+            )),
             _ => Ok(()),
         }
     }
@@ -101,19 +118,33 @@ pub(super) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("permissions-policy"),
+            "camera=(), geolocation=(), microphone=()",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NO_CONTENT));
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(NO_CONTENT));
     if scheme == Scheme::Https {
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(TLS_FOR));
+        headers.insert(
+            header::STRICT_TRANSPORT_SECURITY,
+            HeaderValue::from_static(TLS_FOR),
+        );
     }
 }
 
 pub(super) fn forbidden() -> Problem {
-    Problem::new(Kind::ForbiddenOrigin, "pages of this origin may not connect: the setting origins does not name it")
+    Problem::new(
+        Kind::ForbiddenOrigin,
+        "pages of this origin may not connect: the setting origins does not name it",
+    )
 }
 
 #[cfg(test)]

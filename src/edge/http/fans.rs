@@ -44,7 +44,14 @@ pub(super) struct PrefixQuery {
 }
 
 paging_query!(FansQuery = Fans);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    StoreUnavailable
+);
 
 /// List the fans who are online
 ///
@@ -62,7 +69,9 @@ pub(super) async fn list(
     let position = Position::read(Listing::Fans, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
-        Some(position) => page(&state, &record, position, (&prefix.0, paging.limit)).await.map(Json),
+        Some(position) => page(&state, &record, position, (&prefix.0, paging.limit))
+            .await
+            .map(Json),
         None => Ok(Json(Page::empty())),
     }
 }
@@ -78,17 +87,28 @@ async fn page(
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
         let slice = SliceId::of_live(record.live.clone(), index, record.slices);
-        let snapshot = state.snapshots.since(position.began, (slice, Group::Fans), record.epoch).await?;
+        let snapshot = state
+            .snapshots
+            .since(position.began, (slice, Group::Fans), record.epoch)
+            .await?;
         for user in snapshot.beginning_with(prefix, after.take().as_ref()) {
             if items.len() == limit {
                 // There is one fan more than fits, so the next page will not be empty.
-                return Ok(Page { items, cursor: Some(position.cursor(Listing::Fans)) });
+                return Ok(Page {
+                    items,
+                    cursor: Some(position.cursor(Listing::Fans)),
+                });
             }
             (position.slice, position.after) = (index, Some(user.clone()));
-            items.push(Fan { user_id: user.clone() });
+            items.push(Fan {
+                user_id: user.clone(),
+            });
         }
     }
-    Ok(Page { items, cursor: None })
+    Ok(Page {
+        items,
+        cursor: None,
+    })
 }
 
 refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
@@ -109,7 +129,12 @@ pub(super) async fn presence(
         return Ok(Json(Presence { online: false }));
     }
     let slice = SliceId::of_live(live, user.slice_index(record.slices), record.slices);
-    Ok(Json(Presence { online: state.store_for_clients.is_member(&slice, Group::Fans, &user).await? }))
+    Ok(Json(Presence {
+        online: state
+            .store_for_clients
+            .is_member(&slice, Group::Fans, &user)
+            .await?,
+    }))
 }
 
 pub(super) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {

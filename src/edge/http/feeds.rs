@@ -1,5 +1,5 @@
-//! The routes of feeds: which lives of those whom a user follows are on air, and what they tell; with what each item
-//! of such a list looks like.
+//! The routes of feeds: which lives of those whom a user follows are on air, and what they tell;
+//! with what each item of such a list looks like.
 
 use std::sync::Arc;
 
@@ -55,7 +55,9 @@ pub(super) struct StatusItem {
 
 fn feed_entry(status: &ShownStatus) -> Option<FeedEntry> {
     let (live, _) = status.entry.id.live()?;
-    let Content::Live { title } = &status.content else { return None };
+    let Content::Live { title } = &status.content else {
+        return None;
+    };
     Some(FeedEntry {
         live_id: live.clone(),
         streamer_id: status.entry.id.author().clone(),
@@ -89,7 +91,11 @@ pub(super) async fn page_of(
     listing: Listing,
     paging: &Paging,
 ) -> Result<(Vec<ShownStatus>, Option<String>), Problem> {
-    let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
+    let after = paging
+        .cursor
+        .as_deref()
+        .map(|cursor| resume(listing, cursor))
+        .transpose()?;
     let StatusPage { items, next } = state.feeds.page(view, after.as_ref(), paging.limit).await?;
     let cursor = next.map(|Entry { at, id }| listing.cursor(&[&at, &id]));
     Ok((items, cursor))
@@ -98,7 +104,10 @@ pub(super) async fn page_of(
 /// A status id has the separator of cursors in it, so it is two of their fields.
 fn resume(listing: Listing, cursor: &str) -> Result<Entry, Problem> {
     listing.resume(cursor, |[at, author, subject]| {
-        Some(Entry { at: at.parse().ok()?, id: StatusId::parse(&format!("{author}~{subject}"))? })
+        Some(Entry {
+            at: at.parse().ok()?,
+            id: StatusId::parse(&format!("{author}~{subject}"))?,
+        })
     })
 }
 
@@ -110,17 +119,27 @@ pub(super) async fn statuses_of(
     paging: &Paging,
 ) -> Result<Json<Page<StatusItem>>, Problem> {
     let (items, cursor) = page_of(state, view, listing, paging).await?;
-    Ok(Json(Page { items: items.into_iter().map(StatusItem::from).collect(), cursor }))
+    Ok(Json(Page {
+        items: items.into_iter().map(StatusItem::from).collect(),
+        cursor,
+    }))
 }
 
 paging_query!(FeedQuery = Feed);
 paging_query!(HomeQuery = Home);
 paging_query!(ProfileQuery = Profile);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
 
 /// List the lives on air of the streamers whom a user follows, newest first
 ///
-/// A page may have fewer items than `limit` although the list goes on: the cursor is null at the end.
+/// A page may have fewer items than `limit` although the list goes on: the cursor is null at the
+/// end.
 #[utoipa::path(get, path = "/v1/users/{user_id}/feed", operation_id = "list_feed", tag = "feeds",
     params(("user_id" = UserId, Path, description = "Whose feed", example = "u1"), FeedQuery),
     responses((status = 200, description = "A page", body = Page<FeedEntry>), ListRefused))]
@@ -130,7 +149,10 @@ pub(super) async fn feed(
     paging: Paging,
 ) -> Result<Json<Page<FeedEntry>>, Problem> {
     let (items, cursor) = page_of(&state, View::Feed(&user), Listing::Feed, &paging).await?;
-    Ok(Json(Page { items: items.iter().filter_map(feed_entry).collect(), cursor }))
+    Ok(Json(Page {
+        items: items.iter().filter_map(feed_entry).collect(),
+        cursor,
+    }))
 }
 
 /// List what those tell whom a user follows, newest first

@@ -37,7 +37,10 @@ pub(super) struct FollowEntry {
 
 impl From<Followed> for FollowEntry {
     fn from(edge: Followed) -> Self {
-        Self { user_id: edge.user, followed_at: edge.at }
+        Self {
+            user_id: edge.user,
+            followed_at: edge.at,
+        }
     }
 }
 
@@ -45,7 +48,8 @@ refusals!(FollowRefused = InvalidId, StoreUnavailable);
 
 /// Follow a streamer
 ///
-/// Every gateway hears of it at once: in a live of that streamer the user counts as a fan from now on.
+/// Every gateway hears of it at once: in a live of that streamer the user counts as a fan from now
+/// on.
 #[utoipa::path(put, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "follow", tag = "follows",
     params(
         ("user_id" = UserId, Path, description = "Who follows", example = "u1"),
@@ -56,8 +60,12 @@ pub(super) async fn follow(
     State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = run_to_completion(async move { state.follows.follow(&user, &streamer).await }).await?;
-    Ok(Json(FollowState { following: true, changed }))
+    let changed =
+        run_to_completion(async move { state.follows.follow(&user, &streamer).await }).await?;
+    Ok(Json(FollowState {
+        following: true,
+        changed,
+    }))
 }
 
 /// Unfollow a streamer
@@ -74,8 +82,12 @@ pub(super) async fn unfollow(
     State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = run_to_completion(async move { state.follows.unfollow(&user, &streamer).await }).await?;
-    Ok(Json(FollowState { following: false, changed }))
+    let changed =
+        run_to_completion(async move { state.follows.unfollow(&user, &streamer).await }).await?;
+    Ok(Json(FollowState {
+        following: false,
+        changed,
+    }))
 }
 
 /// Which of those whom a user follows.
@@ -97,12 +109,18 @@ pub(super) struct OfQuery {
 
 paging_query!(FollowingQuery = Following);
 paging_query!(FollowersQuery = Followers);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
 
 /// List whom a user follows, newest first
 ///
-/// With `of=mutual` a page has those who follow the user back, of 1,000 whom the user follows. It may have fewer items
-/// than `limit` although the list goes on: the cursor is null at the end.
+/// With `of=mutual` a page has those who follow the user back, of 1,000 whom the user follows. It
+/// may have fewer items than `limit` although the list goes on: the cursor is null at the end.
 #[utoipa::path(get, path = "/v1/users/{user_id}/following", operation_id = "list_following", tag = "follows",
     params(
         ("user_id" = UserId, Path, description = "The user", example = "u1"),
@@ -144,22 +162,48 @@ async fn list(
         Edge::Following => Listing::Following,
         Edge::Followers => Listing::Followers,
     };
-    let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
-    let read = state.store_for_clients.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
-    let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
-    Ok(Json(Page { items: page.items.into_iter().map(FollowEntry::from).collect(), cursor: page.cursor }))
+    let after = paging
+        .cursor
+        .as_deref()
+        .map(|cursor| resume(listing, cursor))
+        .transpose()?;
+    let read = state
+        .store_for_clients
+        .follow_page(user, edge, after.as_ref(), ask_for(paging.limit))
+        .await?;
+    let page = Page::cut(read, paging.limit, |last| {
+        listing.cursor(&[&last.at, &last.user])
+    });
+    Ok(Json(Page {
+        items: page.items.into_iter().map(FollowEntry::from).collect(),
+        cursor: page.cursor,
+    }))
 }
 
 /// Asks of one page of those whom the user follows, who of them follows back.
-async fn list_mutual(state: &AppState, user: &UserId, paging: &Paging) -> Result<Json<Page<FollowEntry>>, Problem> {
+async fn list_mutual(
+    state: &AppState,
+    user: &UserId,
+    paging: &Paging,
+) -> Result<Json<Page<FollowEntry>>, Problem> {
     let listing = Listing::Following;
-    let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
+    let after = paging
+        .cursor
+        .as_deref()
+        .map(|cursor| resume(listing, cursor))
+        .transpose()?;
     let store = &state.store_for_clients;
-    let followed = store.follow_page(user, Edge::Following, after.as_ref(), MAX_LIMIT).await?;
+    let followed = store
+        .follow_page(user, Edge::Following, after.as_ref(), MAX_LIMIT)
+        .await?;
     let users: Vec<UserId> = followed.iter().map(|edge| edge.user.clone()).collect();
     let back = store.follows(user, &users).await?;
-    let mut mutual: Vec<&Followed> =
-        followed.iter().zip(back).filter(|(_, back)| *back).map(|(edge, _)| edge).collect();
+    let mut mutual: Vec<&Followed> = followed
+        .iter()
+        .zip(back)
+        .filter(|(_, back)| *back)
+        .map(|(edge, _)| edge)
+        .collect();
     // The page ends where it is full, or where the list that was read ends.
     let last = match mutual.get(paging.limit) {
         Some(_) => mutual.get(paging.limit - 1).copied(),
@@ -167,9 +211,17 @@ async fn list_mutual(state: &AppState, user: &UserId, paging: &Paging) -> Result
     };
     mutual.truncate(paging.limit);
     let cursor = last.map(|last| listing.cursor(&[&last.at, &last.user]));
-    Ok(Json(Page { items: mutual.into_iter().cloned().map(FollowEntry::from).collect(), cursor }))
+    Ok(Json(Page {
+        items: mutual.into_iter().cloned().map(FollowEntry::from).collect(),
+        cursor,
+    }))
 }
 
 fn resume(listing: Listing, cursor: &str) -> Result<Followed, Problem> {
-    listing.resume(cursor, |[at, user]| Some(Followed { user: UserId::parse(user).ok()?, at: at.parse().ok()? }))
+    listing.resume(cursor, |[at, user]| {
+        Some(Followed {
+            user: UserId::parse(user).ok()?,
+            at: at.parse().ok()?,
+        })
+    })
 }

@@ -1,4 +1,5 @@
-//! The route that shows which friends of a user are online, or were a moment ago, and in which live they are.
+//! The route that shows which friends of a user are online, or were a moment ago, and in which live
+//! they are.
 
 use std::sync::Arc;
 
@@ -52,7 +53,14 @@ pub(super) struct FriendsPage {
 }
 
 paging_query!(FriendsPaging = Friends);
-refusals!(FriendsRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, NotKept, StoreUnavailable,);
+refusals!(
+    FriendsRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    NotKept,
+    StoreUnavailable,
+);
 
 /// List the friends who are online, or were within a window
 ///
@@ -72,21 +80,43 @@ pub(super) async fn online(
         Of::Following => FriendsOf::Following,
         Of::Mutual => FriendsOf::Mutual,
     };
-    let since = window_before(state.clock.unix(), query.window_s.map_or(DEFAULT_WINDOW, |window| window.0)).from;
+    let since = window_before(
+        state.clock.unix(),
+        query.window_s.map_or(DEFAULT_WINDOW, |window| window.0),
+    )
+    .from;
     let seen = friends_seen(state.store_for_clients.as_ref(), &user, of, since).await?;
     let is_later = |friend: &Friend| {
-        let after = after.as_ref().map(|(at, user)| (std::cmp::Reverse(*at), user));
+        let after = after
+            .as_ref()
+            .map(|(at, user)| (std::cmp::Reverse(*at), user));
         after.is_none_or(|after| friend.place() > after)
     };
     let first = seen.friends.partition_point(|friend| !is_later(friend));
     let more = seen.friends.len() - first > paging.limit;
-    let shown: Vec<Friend> = seen.friends.into_iter().skip(first).take(paging.limit).collect();
+    let shown: Vec<Friend> = seen
+        .friends
+        .into_iter()
+        .skip(first)
+        .take(paging.limit)
+        .collect();
     let last = shown.last().filter(|_| more);
     let cursor = last.map(|last| Listing::Friends.cursor(&[&last.seen_at(), &last.user]));
-    let items = UserStatus::of(&state, shown.into_iter().map(|friend| (friend.user, friend.presence)));
-    Ok(Json(FriendsPage { items, cursor, partial: seen.partial }))
+    let items = UserStatus::of(
+        &state,
+        shown
+            .into_iter()
+            .map(|friend| (friend.user, friend.presence)),
+    );
+    Ok(Json(FriendsPage {
+        items,
+        cursor,
+        partial: seen.partial,
+    }))
 }
 
 fn resume(cursor: &str) -> Result<(UnixMillis, UserId), Problem> {
-    Listing::Friends.resume(cursor, |[at, user]| Some((at.parse().ok()?, UserId::parse(user).ok()?)))
+    Listing::Friends.resume(cursor, |[at, user]| {
+        Some((at.parse().ok()?, UserId::parse(user).ok()?))
+    })
 }

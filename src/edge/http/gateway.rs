@@ -1,5 +1,5 @@
-//! The routes that show what this gateway holds in its own memory, so that audits can compare it with the store. No
-//! handler here asks the store, and each holds a lock only to copy some numbers.
+//! The routes that show what this gateway holds in its own memory, so that audits can compare it
+//! with the store. No handler here asks the store, and each holds a lock only to copy some numbers.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::presence::{Audience, Fan, Slice};
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = GatewaySlice)]
 pub(crate) struct SliceHeld {
-    /// Of which set it is: the viewers of a `live`, the `users` online on the platform, or the `streamers` with a
-    /// socket.
+    /// Of which set it is: the viewers of a `live`, the `users` online on the platform, or the
+    /// `streamers` with a socket.
     pub(crate) set: SetName,
     /// The live; null for the platform.
     #[schema(example = "42")]
@@ -37,8 +37,8 @@ pub(crate) struct SliceHeld {
     /// Which of them, from 1.
     #[schema(example = 1)]
     pub(crate) slice: u32,
-    /// Whether every call to the store has been answered. If not, it is unknown what the store holds, and `members` and
-    /// `fans` are null.
+    /// Whether every call to the store has been answered. If not, it is unknown what the store
+    /// holds, and `members` and `fans` are null.
     pub(crate) settled: bool,
     /// How many users the store must hold for this gateway by now.
     #[schema(example = 12)]
@@ -46,8 +46,8 @@ pub(crate) struct SliceHeld {
     /// How many of them as fans.
     #[schema(example = 3)]
     pub(crate) fans: Option<u64>,
-    /// The number of the last call to the store. The store's entry of this gateway has a number too: only if both
-    /// are equal can `members` and `fans` be compared.
+    /// The number of the last call to the store. The store's entry of this gateway has a number
+    /// too: only if both are equal can `members` and `fans` be compared.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
     /// Users whose change the store does not know yet.
@@ -88,12 +88,19 @@ impl SliceHeld {
             SetName::Users => OnlineSet::Users,
             SetName::Streamers => OnlineSet::Streamers,
         };
-        Some(SliceId { set, index: self.slice, of: self.slices })
+        Some(SliceId {
+            set,
+            index: self.slice,
+            of: self.slices,
+        })
     }
 
     fn of(audience: &Audience, slice: &Slice) -> Option<Self> {
         let state = slice.lock();
-        let (is_registered, unsettled) = (state.desired().is_registered(), state.desired().unsettled() as u64);
+        let (is_registered, unsettled) = (
+            state.desired().is_registered(),
+            state.desired().unsettled() as u64,
+        );
         // A store that is full refuses the first entry, too.
         if !is_registered && unsettled == 0 {
             return None;
@@ -147,7 +154,13 @@ pub(super) struct OnlyQuery {
 }
 
 paging_query!(HeldQuery = Held);
-refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+refusals!(
+    SlicesRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
 
 /// List what this gateway holds
 ///
@@ -162,28 +175,46 @@ pub(super) async fn slices(
 ) -> Result<Json<SlicesHeld>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     let rooms = match only.live_id {
-        Some(live) => {
-            state.rooms.get(&in_query("live_id", LiveId::parse(&live))?).into_iter().map(Audience::Room).collect()
-        }
+        Some(live) => state
+            .rooms
+            .get(&in_query("live_id", LiveId::parse(&live))?)
+            .into_iter()
+            .map(Audience::Room)
+            .collect(),
         None => state.rooms.audiences(),
     };
-    let slices = rooms.iter().flat_map(|audience| audience.slices().iter().map(move |slice| (audience, slice)));
+    let slices = rooms
+        .iter()
+        .flat_map(|audience| audience.slices().iter().map(move |slice| (audience, slice)));
     let is_asked = |slice: &Slice| {
-        only.slice.is_none_or(|index| index.0 == u64::from(slice.id.index))
-            && only.set.is_none_or(|set| set == SetName::from(&slice.id.set))
+        only.slice
+            .is_none_or(|index| index.0 == u64::from(slice.id.index))
+            && only
+                .set
+                .is_none_or(|set| set == SetName::from(&slice.id.set))
             && after.as_ref().is_none_or(|after| place(&slice.id) > *after)
     };
     let mut slices: Vec<_> = slices.filter(|(_, slice)| is_asked(slice)).collect();
     slices.sort_by_cached_key(|(_, slice)| place(&slice.id));
-    let mut items = slices.into_iter().filter_map(|(audience, slice)| SliceHeld::of(audience, slice));
+    let mut items = slices
+        .into_iter()
+        .filter_map(|(audience, slice)| SliceHeld::of(audience, slice));
     let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
     let more = items.next().is_some();
     let last = page.last().filter(|_| more).and_then(SliceHeld::id);
     let cursor = last.map(|last| {
         let (set, live, index) = place(&last);
-        Listing::Held.cursor(&[&(set as u32), &live.as_ref().map_or("", LiveId::as_str), &index])
+        Listing::Held.cursor(&[
+            &(set as u32),
+            &live.as_ref().map_or("", LiveId::as_str),
+            &index,
+        ])
     });
-    Ok(Json(SlicesHeld { gateway_id: state.gateways.id().to_string(), items: page, cursor }))
+    Ok(Json(SlicesHeld {
+        gateway_id: state.gateways.id().to_string(),
+        items: page,
+        cursor,
+    }))
 }
 
 /// Where a slice stands in the listing.
@@ -195,7 +226,9 @@ fn place(slice: &SliceId) -> HeldPlace {
 
 fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
     Listing::Held.resume(cursor, |[set, live, slice]| {
-        let set = [SetName::Live, SetName::Users, SetName::Streamers].into_iter().nth(set.parse().ok()?)?;
+        let set = [SetName::Live, SetName::Users, SetName::Streamers]
+            .into_iter()
+            .nth(set.parse().ok()?)?;
         let live = match set {
             SetName::Live => Some(LiveId::parse(live).ok()?),
             SetName::Users | SetName::Streamers => live.is_empty().then_some(None)?,
@@ -254,7 +287,10 @@ pub(super) async fn viewer(
     let room = state.rooms.get(&live);
     let (seat, wanted) = match &room {
         Some(room) => {
-            let standing = room.slices()[room.place_of_user(&user)].lock().desired().standing(&user);
+            let standing = room.slices()[room.place_of_user(&user)]
+                .lock()
+                .desired()
+                .standing(&user);
             (room.seat(&user), standing == Standing::Fan)
         }
         None => (None, false),

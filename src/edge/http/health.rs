@@ -41,7 +41,8 @@ pub(super) struct Alive {
 pub(super) struct Readiness {
     /// True with 200, false with 503.
     ready: bool,
-    /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready, unless the store is ignored.
+    /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready, unless the
+    /// store is ignored.
     #[schema(example = json!(["draining"]))]
     wrong: Vec<&'static str>,
     /// This process.
@@ -51,7 +52,8 @@ pub(super) struct Readiness {
 
 /// Whether the process runs
 ///
-/// The store does not matter here: a gateway that has lost it still holds its sockets, and must not be restarted.
+/// The store does not matter here: a gateway that has lost it still holds its sockets, and must not
+/// be restarted.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
     responses((status = 200, description = "It runs", body = Alive)))]
 pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
@@ -67,8 +69,9 @@ pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ReadyQuery {
-    /// `ignore`: a gateway that has had a lease and does not drain is ready, whatever the store does. For
-    /// orchestrators: an outage of the store that all gateways share must not take all of them out at once.
+    /// `ignore`: a gateway that has had a lease and does not drain is ready, whatever the store
+    /// does. For orchestrators: an outage of the store that all gateways share must not take all of
+    /// them out at once.
     #[param(inline)]
     store: Option<StoreMatters>,
 }
@@ -83,7 +86,8 @@ refusals!(ReadyRefused = InvalidQuery);
 
 /// Whether to send clients here
 ///
-/// By itself it asks the store, too, for balancers in front of gateways of which each may lose the store alone.
+/// By itself it asks the store, too, for balancers in front of gateways of which each may lose the
+/// store alone.
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations", params(ReadyQuery),
     responses(
         (status = 200, body = Readiness,
@@ -109,11 +113,24 @@ pub(super) async fn readyz(
     }
     let ready = match query.store {
         None => wrong.is_empty(),
-        // A gateway that never gets its first lease may have wrong settings: an update with these must not go on.
+        // A gateway that never gets its first lease may have wrong settings: an update with these
+        // must not go on.
         Some(StoreMatters::Ignore) => !draining && !state.gateways.never_had_a_lease(now),
     };
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok((status, Json(Readiness { ready, wrong, gateway_id: state.gateways.id() })).into_response())
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    Ok((
+        status,
+        Json(Readiness {
+            ready,
+            wrong,
+            gateway_id: state.gateways.id(),
+        }),
+    )
+        .into_response())
 }
 
 refusals!(NoMetrics = Internal);
@@ -125,10 +142,31 @@ refusals!(NoMetrics = Internal);
             content((String = "text/plain"), (String = "application/openmetrics-text"))),
         NoMetrics,
     ))]
-pub(super) async fn metrics(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, Problem> {
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
+pub(super) async fn metrics(
+    State(state): State<Arc<AppState>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let accept = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
     let format = TextFormat::asked_for(accept);
-    gauges::update_gauges(&state.rooms, &state.gateways, &state.metrics, state.clock.now());
-    let text = state.metrics.render_as(format).map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text).into_response())
+    gauges::update_gauges(
+        &state.rooms,
+        &state.gateways,
+        &state.metrics,
+        state.clock.now(),
+    );
+    let text = state
+        .metrics
+        .render_as(format)
+        .map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+    Ok((
+        [
+            (header::CONTENT_TYPE, format.content_type()),
+            (header::VARY, "accept"),
+        ],
+        text,
+    )
+        .into_response())
 }

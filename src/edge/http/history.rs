@@ -1,4 +1,5 @@
-//! The routes of what is left to look at: how the figures of a live moved, and the past lives of a streamer.
+//! The routes of what is left to look at: how the figures of a live moved, and the past lives of a
+//! streamer.
 
 use std::sync::Arc;
 
@@ -16,7 +17,9 @@ use super::requests::{InPath, InQuery};
 use super::state::AppState;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::store::{Arrived, Figures, HISTORY_STEP, LiveEpoch, LiveRecord, PastLive, Point, Summary};
+use crate::store::{
+    Arrived, Figures, HISTORY_STEP, LiveEpoch, LiveRecord, PastLive, Point, Summary,
+};
 
 /// What the figures were at the end of ten seconds in which they changed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,8 +43,18 @@ pub(super) struct HistoryPoint {
 
 impl From<Point> for HistoryPoint {
     fn from(point: Point) -> Self {
-        let Point { at, figures: Figures { viewers, fans }, arrived: Arrived { joins, leaves } } = point;
-        Self { at, viewers, fans, joins, leaves }
+        let Point {
+            at,
+            figures: Figures { viewers, fans },
+            arrived: Arrived { joins, leaves },
+        } = point;
+        Self {
+            at,
+            viewers,
+            fans,
+            joins,
+            leaves,
+        }
     }
 }
 
@@ -83,13 +96,19 @@ pub(super) struct HistoryQuery {
     epoch: Option<Whole>,
 }
 
-refusals!(ShowRefused = InvalidId, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
+refusals!(
+    ShowRefused = InvalidId,
+    InvalidQuery,
+    LiveNotFound,
+    NotKept,
+    StoreUnavailable
+);
 
 /// How the figures of a live moved
 ///
-/// There is a point for every ten seconds in which a figure changed; until the next one, the figures stayed as they
-/// were. About the newest 10,000 points of an opening are kept, 30 days after the close, or as long as `--closed-ttl`
-/// says.
+/// There is a point for every ten seconds in which a figure changed; until the next one, the
+/// figures stayed as they were. About the newest 10,000 points of an opening are kept, 30 days
+/// after the close, or as long as `--closed-ttl` says.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/history", operation_id = "get_history", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), HistoryQuery),
     responses((status = 200, description = "All points of that time", body = HistoryOf), ShowRefused))]
@@ -108,26 +127,58 @@ pub(super) async fn show(
     let store = state.store_for_clients.as_ref();
     let is_latest = epoch == record.epoch;
     if !is_latest && own.is_some() && store.past_live(&record.streamer, &of).await?.is_none() {
-        let detail = "that opening of the live belonged to another streamer, or is not kept any more";
+        let detail =
+            "that opening of the live belonged to another streamer, or is not kept any more";
         return Err(Problem::new(Kind::Forbidden, detail));
     }
     // Times of points are those of the store's clock, which may differ from this gateway's.
-    let (first, last) = (query.from.map_or(0, |from| from.0), query.to.map_or(UnixMillis::MAX, |to| to.0));
-    let points = store.history(&of, first - first % millis(HISTORY_STEP), last).await?;
-    let (opened_at, until) = if is_latest { span_of(&record, state.clock.unix()) } else { (0, state.clock.unix()) };
-    let (from, to) = (query.from.map_or(opened_at, |from| from.0), query.to.map_or(until, |to| to.0));
+    let (first, last) = (
+        query.from.map_or(0, |from| from.0),
+        query.to.map_or(UnixMillis::MAX, |to| to.0),
+    );
+    let points = store
+        .history(&of, first - first % millis(HISTORY_STEP), last)
+        .await?;
+    let (opened_at, until) = if is_latest {
+        span_of(&record, state.clock.unix())
+    } else {
+        (0, state.clock.unix())
+    };
+    let (from, to) = (
+        query.from.map_or(opened_at, |from| from.0),
+        query.to.map_or(until, |to| to.0),
+    );
     if points.is_empty() && !is_latest {
-        return Err(Problem::new(Kind::NotKept, format!("no history of {of} is kept for that time")));
+        return Err(Problem::new(
+            Kind::NotKept,
+            format!("no history of {of} is kept for that time"),
+        ));
     }
     let step = query.step.unwrap_or_default();
-    let LiveEpoch { live: live_id, epoch: Epoch(epoch) } = of;
-    let items = thin(points, step.millis()).into_iter().map(HistoryPoint::from).collect();
-    Ok(Json(HistoryOf { live_id, epoch, step_s: step.seconds(), from, to, items }))
+    let LiveEpoch {
+        live: live_id,
+        epoch: Epoch(epoch),
+    } = of;
+    let items = thin(points, step.millis())
+        .into_iter()
+        .map(HistoryPoint::from)
+        .collect();
+    Ok(Json(HistoryOf {
+        live_id,
+        epoch,
+        step_s: step.seconds(),
+        from,
+        to,
+        items,
+    }))
 }
 
 /// From when to when a live is, or was, open.
 fn span_of(record: &LiveRecord, now: UnixMillis) -> (UnixMillis, UnixMillis) {
-    (record.opened_at, record.closure.map_or(now, |closure| closure.at))
+    (
+        record.opened_at,
+        record.closure.map_or(now, |closure| closure.at),
+    )
 }
 
 /// The last point of each step.
@@ -143,11 +194,18 @@ fn thin(points: Vec<Point>, step: u64) -> Vec<Point> {
 }
 
 paging_query!(PastQuery = PastLives);
-refusals!(PastRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+refusals!(
+    PastRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
 
 /// List the past lives of a streamer, newest first
 ///
-/// The newest 1,000 whose close began within the last 30 days, or as long ago as `--closed-ttl` says.
+/// The newest 1,000 whose close began within the last 30 days, or as long ago as `--closed-ttl`
+/// says.
 #[utoipa::path(get, path = "/v1/streamers/{streamer_id}/lives", operation_id = "list_past_lives", tag = "lives",
     params(("streamer_id" = UserId, Path, description = "The streamer", example = "s1"), PastQuery),
     responses((status = 200, description = "A page", body = Page<Summary>), PastRefused))]
@@ -158,13 +216,23 @@ pub(super) async fn past(
 ) -> Result<Json<Page<Summary>>, Problem> {
     let resume = |cursor: &str| {
         Listing::PastLives.resume(cursor, |[closed_at, live, epoch]| {
-            let of = LiveEpoch { live: LiveId::parse(live).ok()?, epoch: Epoch(epoch.parse().ok()?) };
-            Some(PastLive { of, closed_at: closed_at.parse().ok()? })
+            let of = LiveEpoch {
+                live: LiveId::parse(live).ok()?,
+                epoch: Epoch(epoch.parse().ok()?),
+            };
+            Some(PastLive {
+                of,
+                closed_at: closed_at.parse().ok()?,
+            })
         })
     };
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let lives = state.lives.past(&streamer, after.as_ref(), ask_for(paging.limit)).await?;
-    let cursor = |last: &Summary| Listing::PastLives.cursor(&[&last.closed_at, &last.live_id, &last.epoch]);
+    let lives = state
+        .lives
+        .past(&streamer, after.as_ref(), ask_for(paging.limit))
+        .await?;
+    let cursor =
+        |last: &Summary| Listing::PastLives.cursor(&[&last.closed_at, &last.live_id, &last.epoch]);
     Ok(Json(Page::cut(lives, paging.limit, cursor)))
 }
 
@@ -174,11 +242,20 @@ mod tests {
 
     #[test]
     fn the_last_point_of_each_step_stays() {
-        let point = |at, viewers| Point { at, figures: Figures { viewers, fans: 0 }, arrived: Arrived::default() };
-        let points: Vec<Point> = [(10, 1), (20, 2), (50, 3), (60, 4)].map(|(at, n)| point(at * 1_000, n)).to_vec();
+        let point = |at, viewers| Point {
+            at,
+            figures: Figures { viewers, fans: 0 },
+            arrived: Arrived::default(),
+        };
+        let points: Vec<Point> = [(10, 1), (20, 2), (50, 3), (60, 4)]
+            .map(|(at, n)| point(at * 1_000, n))
+            .to_vec();
         let viewers = |step| {
             let thinned = thin(points.clone(), step);
-            thinned.iter().map(|point| (point.at / 1_000, point.figures.viewers)).collect::<Vec<_>>()
+            thinned
+                .iter()
+                .map(|point| (point.at / 1_000, point.figures.viewers))
+                .collect::<Vec<_>>()
         };
         assert_eq!(viewers(10_000), [(10, 1), (20, 2), (50, 3), (60, 4)]);
         assert_eq!(viewers(30_000), [(20, 2), (50, 3), (60, 4)]);

@@ -44,8 +44,9 @@ refusals!(
 
 /// Tell the clients of an open live something
 ///
-/// Any JSON of at most 1,024 bytes, such as goods on sale or a pinned text; `null` clears it. Every socket in the live,
-/// and every one that watches it, gets it once, with its next message about the live.
+/// Any JSON of at most 1,024 bytes, such as goods on sale or a pinned text; `null` clears it. Every
+/// socket in the live, and every one that watches it, gets it once, with its next message about the
+/// live.
 #[utoipa::path(put, path = "/v1/lives/{live_id}/info", operation_id = "write_live_info", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")),
     request_body(content = serde_json::Value, content_type = "application/json"),
@@ -64,18 +65,26 @@ pub(super) async fn write(
         Ok::<_, Problem>((record.epoch.0, info.version))
     };
     let (epoch, info_version) = run_to_completion(write).await?;
-    Ok(Json(InfoWritten { live_id: id, epoch, info_version }))
+    Ok(Json(InfoWritten {
+        live_id: id,
+        epoch,
+        info_version,
+    }))
 }
 
 /// The information as it was sent; `None` for `null`.
 fn read(body: &[u8]) -> Result<Option<Arc<str>>, Problem> {
     let text = body.trim_ascii();
     if text.len() > MAX_INFO {
-        return Err(Problem::new(Kind::BodyTooLarge, format!("the information has at most {MAX_INFO} bytes")));
+        return Err(Problem::new(
+            Kind::BodyTooLarge,
+            format!("the information has at most {MAX_INFO} bytes"),
+        ));
     }
     if json(text)? == fields::Json::Null {
         return Ok(None);
     }
-    let text = str::from_utf8(text).map_err(|_| Problem::new(Kind::BadMessage, "the body is not UTF-8"))?;
+    let text = str::from_utf8(text)
+        .map_err(|_| Problem::new(Kind::BadMessage, "the body is not UTF-8"))?;
     Ok(Some(text.into()))
 }

@@ -1,6 +1,6 @@
-//! A layer around every route that refuses what its calls do not have: fields of the query, and a body. It knows them
-//! from the description of the route, so the OpenAPI document and the check cannot differ. The fields of a body are
-//! checked where the body is read.
+//! A layer around every route that refuses what its calls do not have: fields of the query, and a
+//! body. It knows them from the description of the route, so the OpenAPI document and the check
+//! cannot differ. The fields of a body are checked where the body is read.
 
 use axum::extract::{Request, State};
 use axum::http::Method;
@@ -18,7 +18,8 @@ use crate::edge::fields::{Place, nearest, pairs, shown};
 pub(super) enum Refuse {
     /// All of them.
     Unknown,
-    /// Those that look like a misspelt one. Balancers and probes add fields of their own to the others.
+    /// Those that look like a misspelt one. Balancers and probes add fields of their own to the
+    /// others.
     Misspelt,
 }
 
@@ -38,26 +39,45 @@ struct Call {
 
 impl KnownFields {
     pub(super) fn of(paths: &Paths, refuse: Refuse) -> Self {
-        let calls = paths.paths.values().flat_map(operations).map(|(method, operation)| Call::of(method, operation));
-        Self { refuse, calls: calls.collect() }
+        let calls = paths
+            .paths
+            .values()
+            .flat_map(operations)
+            .map(|(method, operation)| Call::of(method, operation));
+        Self {
+            refuse,
+            calls: calls.collect(),
+        }
     }
 
     /// A HEAD has what the GET has.
     fn of_method(&self, method: &Method) -> Option<&Call> {
-        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let method = if method == Method::HEAD {
+            &Method::GET
+        } else {
+            method
+        };
         self.calls.iter().find(|call| call.method == method)
     }
 }
 
 impl Call {
     fn of(method: Method, operation: &Operation) -> Self {
-        let all = operation.parameters.iter().flatten().filter_map(|parameter| match parameter {
-            RefOr::T(parameter) => Some(parameter),
-            RefOr::Ref(_) => None,
-        });
+        let all = operation
+            .parameters
+            .iter()
+            .flatten()
+            .filter_map(|parameter| match parameter {
+                RefOr::T(parameter) => Some(parameter),
+                RefOr::Ref(_) => None,
+            });
         let of_query = all.filter(|parameter| parameter.parameter_in == ParameterIn::Query);
         let query = of_query.map(|parameter| parameter.name.clone()).collect();
-        Self { method, query, has_body: operation.request_body.is_some() }
+        Self {
+            method,
+            query,
+            has_body: operation.request_body.is_some(),
+        }
     }
 
     fn check_query(&self, request: &Request, refuse: Refuse) -> Result<(), Problem> {
@@ -68,14 +88,19 @@ impl Call {
             }
             let meant = nearest(name, self.query.iter().map(String::as_str));
             let detail = match (meant, refuse) {
-                (Some((_, known)), Refuse::Unknown) => format!("this call has no such field; did you mean {known}?"),
+                (Some((_, known)), Refuse::Unknown) => {
+                    format!("this call has no such field; did you mean {known}?")
+                }
                 (Some((0 | 1, known)), Refuse::Misspelt) => format!("did you mean {known}?"),
                 (_, Refuse::Misspelt) => continue,
                 (None, Refuse::Unknown) if self.query.is_empty() => {
                     "this call has no such field: its query is empty".to_owned()
                 }
                 (None, Refuse::Unknown) => {
-                    format!("this call has no such field; its query takes {}", self.query.join(", "))
+                    format!(
+                        "this call has no such field; its query takes {}",
+                        self.query.join(", ")
+                    )
                 }
             };
             return Err(Problem::new(Kind::UnknownField, detail).at(Place::Query(shown(name))));
@@ -93,10 +118,15 @@ pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Oper
         (Method::DELETE, &item.delete),
         (Method::PATCH, &item.patch),
     ];
-    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+    all.into_iter()
+        .filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
 }
 
-pub(super) async fn check(State(known): State<KnownFields>, request: Request, next: Next) -> Response {
+pub(super) async fn check(
+    State(known): State<KnownFields>,
+    request: Request,
+    next: Next,
+) -> Response {
     match known.checked(request).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -105,7 +135,9 @@ pub(super) async fn check(State(known): State<KnownFields>, request: Request, ne
 
 impl KnownFields {
     async fn checked(&self, request: Request) -> Result<Request, Problem> {
-        let Some(call) = self.of_method(request.method()) else { return Ok(request) };
+        let Some(call) = self.of_method(request.method()) else {
+            return Ok(request);
+        };
         call.check_query(&request, self.refuse)?;
         // A body of a GET means nothing, whatever it is.
         match call.has_body || request.method().is_safe() {

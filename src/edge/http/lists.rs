@@ -1,4 +1,5 @@
-//! The routes of users' lists of other users: put users in, take them out, and see what those in a list tell.
+//! The routes of users' lists of other users: put users in, take them out, and see what those in a
+//! list tell.
 
 use std::sync::Arc;
 
@@ -43,10 +44,17 @@ pub(super) async fn put(
     InPath((owner, list, member)): InPath<(UserId, ListName, UserId)>,
 ) -> Result<Json<ListState>, Problem> {
     let store = state.store_for_clients.clone();
-    let put = run_to_completion(async move { store.put_in_list(&owner, &list, &member).await }).await?;
+    let put =
+        run_to_completion(async move { store.put_in_list(&owner, &list, &member).await }).await?;
     match put {
-        PutInList::Full => Err(Problem::new(Kind::ListFull, format!("a list has at most {MAX_LIST} members"))),
-        PutInList::Added | PutInList::There => Ok(Json(ListState { listed: true, changed: put == PutInList::Added })),
+        PutInList::Full => Err(Problem::new(
+            Kind::ListFull,
+            format!("a list has at most {MAX_LIST} members"),
+        )),
+        PutInList::Added | PutInList::There => Ok(Json(ListState {
+            listed: true,
+            changed: put == PutInList::Added,
+        })),
     }
 }
 
@@ -66,17 +74,28 @@ pub(super) async fn take_out(
     InPath((owner, list, member)): InPath<(UserId, ListName, UserId)>,
 ) -> Result<Json<ListState>, Problem> {
     let store = state.store_for_clients.clone();
-    let changed = run_to_completion(async move { store.take_out_of_list(&owner, &list, &member).await }).await?;
-    Ok(Json(ListState { listed: false, changed }))
+    let changed =
+        run_to_completion(async move { store.take_out_of_list(&owner, &list, &member).await })
+            .await?;
+    Ok(Json(ListState {
+        listed: false,
+        changed,
+    }))
 }
 
 paging_query!(TimelineQuery = ListTimeline);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
 
 /// List what those in a list tell, newest first
 ///
-/// Their announcements, and their lives that are on air. Pages are as those of the feed. A list without members is
-/// empty, as one that never was.
+/// Their announcements, and their lives that are on air. Pages are as those of the feed. A list
+/// without members is empty, as one that never was.
 #[utoipa::path(get, path = "/v1/users/{user_id}/lists/{list}/timeline", operation_id = "list_timeline", tag = "feeds",
     params(
         ("user_id" = UserId, Path, description = "Whose list", example = "u1"),
@@ -89,5 +108,11 @@ pub(super) async fn timeline(
     InPath((owner, list)): InPath<(UserId, ListName)>,
     paging: Paging,
 ) -> Result<Json<Page<StatusItem>>, Problem> {
-    statuses_of(&state, View::List(&owner, &list), Listing::ListTimeline, &paging).await
+    statuses_of(
+        &state,
+        View::List(&owner, &list),
+        Listing::ListTimeline,
+        &paging,
+    )
+    .await
 }

@@ -1,7 +1,8 @@
-//! The routes of many lives, for pages that show rooms: list the open ones by age or by size, ask about some.
+//! The routes of many lives, for pages that show rooms: list the open ones by age or by size, ask
+//! about some.
 //!
-//! Counts are exact for lives that this gateway has a room of. Those of others come from their records, which are a few
-//! seconds behind ([`crate::store::Counts`]).
+//! Counts are exact for lives that this gateway has a room of. Those of others come from their
+//! records, which are a few seconds behind ([`crate::store::Counts`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,12 +51,18 @@ enum GoesOn {
 }
 
 paging_query!(LivesQuery = Lives);
-refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    StoreUnavailable
+);
 
 /// List the open lives, oldest or largest first
 ///
-/// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out. By
-/// size, lives whose counts change while the pages are read may be listed twice or not at all.
+/// A page may hold fewer than `limit` although the list goes on: a live that is just opening or
+/// closing is left out. By size, lives whose counts change while the pages are read may be listed
+/// twice or not at all.
 #[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(LivesQuery, SortQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
 pub(super) async fn list(
@@ -63,24 +70,45 @@ pub(super) async fn list(
     InQuery(SortQuery { sort }): InQuery<SortQuery>,
     paging: Paging,
 ) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
-    let place = paging.cursor.as_deref().map_or_else(|| Ok(begin(sort)), resume)?;
+    let place = paging
+        .cursor
+        .as_deref()
+        .map_or_else(|| Ok(begin(sort)), resume)?;
     let store = &state.store_for_clients;
     let (lives, cursor, rank) = match place {
         GoesOn::ByAge(after) => {
-            let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
-            let cursor = |last: &ListedLive| Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live]);
+            let listed = store
+                .lives_page(after.as_ref(), ask_for(paging.limit))
+                .await?;
+            let cursor =
+                |last: &ListedLive| Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live]);
             let Page { items, cursor } = Page::cut(listed, paging.limit, cursor);
-            (items.into_iter().map(|listed| listed.live).collect::<Vec<_>>(), cursor, None)
+            (
+                items
+                    .into_iter()
+                    .map(|listed| listed.live)
+                    .collect::<Vec<_>>(),
+                cursor,
+                None,
+            )
         }
         GoesOn::BySize(rank, after) => {
-            let ranked = store.top_lives(rank, after.as_ref(), ask_for(paging.limit)).await?;
+            let ranked = store
+                .top_lives(rank, after.as_ref(), ask_for(paging.limit))
+                .await?;
             let letter = if rank == Rank::Viewers { "v" } else { "f" };
-            let cursor = |last: &RankedLive| Listing::Lives.cursor(&[&letter, &last.figure, &last.live]);
+            let cursor =
+                |last: &RankedLive| Listing::Lives.cursor(&[&letter, &last.figure, &last.live]);
             let Page { items, cursor } = Page::cut(ranked, paging.limit, cursor);
-            (items.into_iter().map(|ranked| ranked.live).collect(), cursor, Some(rank))
+            (
+                items.into_iter().map(|ranked| ranked.live).collect(),
+                cursor,
+                Some(rank),
+            )
         }
     };
-    // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
+    // The list is only a hint, because a live is listed before it opens. The record says whether it
+    // is open.
     let records = state.lives.counted(&lives).await?.into_iter().flatten();
     let open = records.filter(|record| record.state == LiveState::Open);
     let entry = |record: LiveRecord| {
@@ -110,9 +138,24 @@ fn resume(cursor: &str) -> Result<GoesOn, Problem> {
     Listing::Lives.resume(cursor, |[sort, number, live]| {
         let (live, number) = (LiveId::parse(live).ok()?, number.parse().ok()?);
         Some(match sort {
-            "a" => GoesOn::ByAge(Some(ListedLive { live, opened_at: number })),
-            "v" => GoesOn::BySize(Rank::Viewers, Some(RankedLive { live, figure: number })),
-            "f" => GoesOn::BySize(Rank::Fans, Some(RankedLive { live, figure: number })),
+            "a" => GoesOn::ByAge(Some(ListedLive {
+                live,
+                opened_at: number,
+            })),
+            "v" => GoesOn::BySize(
+                Rank::Viewers,
+                Some(RankedLive {
+                    live,
+                    figure: number,
+                }),
+            ),
+            "f" => GoesOn::BySize(
+                Rank::Fans,
+                Some(RankedLive {
+                    live,
+                    figure: number,
+                }),
+            ),
             _ => return None,
         })
     })
@@ -137,7 +180,13 @@ pub(super) struct LivesFound {
     unknown: Vec<LiveId>,
 }
 
-refusals!(QueryRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+refusals!(
+    QueryRefused = BadMessage,
+    InvalidId,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
 
 /// Ask about many lives
 ///
@@ -154,7 +203,10 @@ pub(super) async fn query(
     }
     let mut lives = Vec::with_capacity(asked.live_ids.len());
     for (index, live) in asked.live_ids.iter().enumerate() {
-        lives.push(LiveId::parse(live).map_err(|why| Problem::from(why).at(Place::item("live_ids", index)))?);
+        lives.push(
+            LiveId::parse(live)
+                .map_err(|why| Problem::from(why).at(Place::item("live_ids", index)))?,
+        );
     }
     let mut known = HashSet::new();
     lives.retain(|live| known.insert(live.clone()));

@@ -31,15 +31,17 @@ pub(super) struct OpenLive {
     /// Over how many slices its viewers are spread. The gateway chooses if this is left out.
     #[schema(inline)]
     slices: Option<SliceCount>,
-    /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
+    /// Whether to keep, until eight days after the close, which fans came, and from when to when
+    /// each user was there.
     attendance: Option<bool>,
     /// Whether to keep it out of all feeds and timelines, because its streamer hides.
     invisible: Option<bool>,
     /// For people: no control characters. Left out, null or empty: no title.
     #[schema(inline)]
     title: Option<Title>,
-    /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever. Left out or null:
-    /// as long as `--streamer-timeout` says if a streamer's token opens it, otherwise for ever.
+    /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever.
+    /// Left out or null: as long as `--streamer-timeout` says if a streamer's token opens it,
+    /// otherwise for ever.
     #[schema(inline)]
     streamer_timeout_s: Option<StreamerTimeout>,
 }
@@ -56,8 +58,14 @@ type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
 impl OpenLive {
     fn terms(&self) -> Terms {
         Terms {
-            title: self.title.as_ref().map(|title| title.0.clone()).filter(|title| !title.is_empty()),
-            streamer_timeout: self.streamer_timeout_s.map(|seconds| Duration::from_secs(seconds.0)),
+            title: self
+                .title
+                .as_ref()
+                .map(|title| title.0.clone())
+                .filter(|title| !title.is_empty()),
+            streamer_timeout: self
+                .streamer_timeout_s
+                .map(|seconds| Duration::from_secs(seconds.0)),
             attendance: self.attendance == Some(true),
             invisible: self.invisible == Some(true),
         }
@@ -87,7 +95,8 @@ pub(super) struct Live {
     /// Its title; null if it has none.
     #[schema(example = "Cooking with s1")]
     title: Option<String>,
-    /// For how many seconds its streamer may be away, as it was opened; null: the default for `opened_by`.
+    /// For how many seconds its streamer may be away, as it was opened; null: the default for
+    /// `opened_by`.
     #[schema(example = 60)]
     streamer_timeout_s: Option<u64>,
     /// Whether it is kept which fans come, and when each user is there.
@@ -116,7 +125,10 @@ impl From<LiveRecord> for Live {
             epoch: record.epoch.0,
             slices: record.slices,
             opened_by: record.opened_by.as_str(),
-            streamer_timeout_s: record.terms.streamer_timeout.map(|timeout| timeout.as_secs()),
+            streamer_timeout_s: record
+                .terms
+                .streamer_timeout
+                .map(|timeout| timeout.as_secs()),
             attendance: record.terms.attendance,
             opened_at: record.opened_at,
             peak_viewers: record.peaks.viewers,
@@ -185,15 +197,23 @@ pub(super) struct LiveCounted {
     /// Fans online.
     #[schema(example = 3)]
     fans: u64,
-    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come yet, and once it is
-    /// closed.
+    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come
+    /// yet, and once it is closed.
     counted_at: Option<u64>,
 }
 
 impl From<LiveRecord> for LiveCounted {
     fn from(record: LiveRecord) -> Self {
-        let Figures { viewers, fans } = record.counted.map(|counted| counted.figures).unwrap_or_default();
-        Self { viewers, fans, counted_at: record.counted.map(|counted| counted.at), live: record.into() }
+        let Figures { viewers, fans } = record
+            .counted
+            .map(|counted| counted.figures)
+            .unwrap_or_default();
+        Self {
+            viewers,
+            fans,
+            counted_at: record.counted.map(|counted| counted.at),
+            live: record.into(),
+        }
     }
 }
 
@@ -218,7 +238,8 @@ pub(super) struct OpenLiveEntry {
     /// Fans online.
     #[schema(example = 3)]
     pub(super) fans: u64,
-    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come yet.
+    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come
+    /// yet.
     counted_at: Option<u64>,
     /// What the room of the live knows.
     #[serde(flatten)]
@@ -227,7 +248,10 @@ pub(super) struct OpenLiveEntry {
 
 impl OpenLiveEntry {
     pub(super) fn of(record: LiveRecord, room: InRoom) -> Self {
-        let Figures { viewers, fans } = record.counted.map(|counted| counted.figures).unwrap_or_default();
+        let Figures { viewers, fans } = record
+            .counted
+            .map(|counted| counted.figures)
+            .unwrap_or_default();
         Self {
             epoch: record.epoch.0,
             title: record.terms.title,
@@ -254,7 +278,8 @@ refusals!(
 
 /// Open a live
 ///
-/// The same streamer again gets the same epoch. A `live_id` may be used again after its live closed.
+/// The same streamer again gets the same epoch. A `live_id` may be used again after its live
+/// closed.
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
     responses(
@@ -269,39 +294,78 @@ pub(super) async fn open(
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
     let mut terms = body.terms();
-    terms.invisible |= only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| !claims.counted);
+    terms.invisible |= only
+        .as_ref()
+        .is_some_and(|Extension(OnlyOwn(claims))| !claims.counted);
     let streamer = in_body("streamer_id", UserId::parse(&body.streamer_id))?;
-    if only.as_ref().is_some_and(|Extension(OnlyOwn(claims))| claims.user != streamer) {
+    if only
+        .as_ref()
+        .is_some_and(|Extension(OnlyOwn(claims))| claims.user != streamer)
+    {
         return Err(Problem::new(
             Kind::Forbidden,
             "a streamer opens only their own lives: streamer_id is another user",
         ));
     }
     // A streamer's live has a streamer timeout, whichever way it was opened.
-    let by = if only.is_some() { OpenedBy::Streamer } else { OpenedBy::Service };
+    let by = if only.is_some() {
+        OpenedBy::Streamer
+    } else {
+        OpenedBy::Service
+    };
     if by == OpenedBy::Streamer && (body.slices.is_some() || body.streamer_timeout_s.is_some()) {
-        let why = "only a service or an API key chooses the number of slices, or the streamer timeout";
+        let why =
+            "only a service or an API key chooses the number of slices, or the streamer timeout";
         return Err(Problem::new(Kind::Forbidden, why));
     }
-    if by == OpenedBy::Streamer && terms.attendance && !has_attendance(&state, &live, &streamer).await {
-        return Err(Problem::new(Kind::Forbidden, "only a service or an API key switches attendance on"));
+    if by == OpenedBy::Streamer
+        && terms.attendance
+        && !has_attendance(&state, &live, &streamer).await
+    {
+        return Err(Problem::new(
+            Kind::Forbidden,
+            "only a service or an API key switches attendance on",
+        ));
     }
     let location = format!("/v1/lives/{live}");
     let slices = body.slices.map(|slices| slices.0 as u32);
-    let wish = OpenWish { live, streamer, slices, by, terms };
+    let wish = OpenWish {
+        live,
+        streamer,
+        slices,
+        by,
+        terms,
+    };
     let opened = state.lives.open(wish).await?;
-    let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
+    let status = if opened.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((
+        status,
+        [(header::LOCATION, location)],
+        Json(Live::from(opened.record)),
+    )
+        .into_response())
 }
 
-/// Whether a back end opened the live with attendance, so that opening it once more changes nothing.
+/// Whether a back end opened the live with attendance, so that opening it once more changes
+/// nothing.
 async fn has_attendance(state: &AppState, live: &LiveId, streamer: &UserId) -> bool {
     let record = state.lives.record(live).await;
-    record
-        .is_ok_and(|record| record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance)
+    record.is_ok_and(|record| {
+        record.state == LiveState::Open && record.streamer == *streamer && record.terms.attendance
+    })
 }
 
-refusals!(CloseRefused = InvalidId, InvalidQuery, LiveNotFound, LiveNotOpen, StoreUnavailable);
+refusals!(
+    CloseRefused = InvalidId,
+    InvalidQuery,
+    LiveNotFound,
+    LiveNotOpen,
+    StoreUnavailable
+);
 
 /// Which opening is meant.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -314,7 +378,8 @@ pub(super) struct CloseQuery {
 
 /// Close a live
 ///
-/// The gateways delete its slices and tell every socket in it. Closing a closed live gives the same answer again.
+/// The gateways delete its slices and tell every socket in it. Closing a closed live gives the same
+/// answer again.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), CloseQuery),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
@@ -328,10 +393,18 @@ pub(super) async fn close(
     let record = match own {
         // The next epoch may belong to another streamer.
         Some(Extension(OwnLive(record))) if epoch.is_none_or(|epoch| epoch == record.epoch) => {
-            state.lives.close_epoch(&record, CloseReason::Requested).await?
+            state
+                .lives
+                .close_epoch(&record, CloseReason::Requested)
+                .await?
         }
         Some(_) => return Err(LiveError::NotOpen(live).into()),
-        None => state.lives.close(&live, epoch, CloseReason::Requested).await?,
+        None => {
+            state
+                .lives
+                .close(&live, epoch, CloseReason::Requested)
+                .await?
+        }
     };
     Ok(Json(record.into()))
 }
@@ -349,5 +422,11 @@ pub(super) async fn show(
     let view = state.lives.view(&live).await?;
     let summary = view.record.summary();
     let room = InRoom::of(&state, view.room.as_deref(), view.viewers);
-    Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans, room, summary }))
+    Ok(Json(LiveNow {
+        live: view.record.into(),
+        viewers: view.viewers,
+        fans: view.fans,
+        room,
+        summary,
+    }))
 }

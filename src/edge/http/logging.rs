@@ -31,8 +31,8 @@ type Seconds = Within<1, MAX_FOR>;
 pub(super) struct ChangeLog {
     #[schema(schema_with = filter_schema)]
     filter: String,
-    /// After how many seconds the filter of the start comes back by itself. Null or left out: with the next change, or
-    /// the next start.
+    /// After how many seconds the filter of the start comes back by itself. Null or left out: with
+    /// the next change, or the next start.
     #[schema(inline)]
     for_s: Option<Seconds>,
 }
@@ -40,8 +40,12 @@ pub(super) struct ChangeLog {
 fn filter_schema() -> Schema {
     let description = "As in the setting `log`: a level, or a list with commas of levels and of `target=level`, \
                        `[span]=level`, `target[span{field=value}]=level`";
-    let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(MAX_FILTER));
-    text.description(Some(description)).pattern(Some(telemetry::filter_pattern())).into()
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .max_length(Some(MAX_FILTER));
+    text.description(Some(description))
+        .pattern(Some(telemetry::filter_pattern()))
+        .into()
 }
 
 /// What a gateway logs.
@@ -64,9 +68,18 @@ pub(super) struct LogState {
 
 impl LogState {
     fn of(state: &AppState) -> Json<Self> {
-        let Logged { filter, at_start, left } = Log::of_process().now();
+        let Logged {
+            filter,
+            at_start,
+            left,
+        } = Log::of_process().now();
         let for_s = left.map(|left| left.as_secs_f64().ceil() as u64);
-        Json(Self { gateway_id: state.gateways.id(), filter, filter_at_start: at_start, for_s })
+        Json(Self {
+            gateway_id: state.gateways.id(),
+            filter,
+            filter_at_start: at_start,
+            for_s,
+        })
     }
 }
 
@@ -79,7 +92,13 @@ pub(super) async fn show(State(state): State<Arc<AppState>>) -> Json<LogState> {
     LogState::of(&state)
 }
 
-refusals!(ChangeRefused = BadMessage, InvalidFilter, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+refusals!(
+    ChangeRefused = BadMessage,
+    InvalidFilter,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
 
 /// Change what this gateway logs
 ///
@@ -96,6 +115,8 @@ pub(super) async fn change(
         return Err(refuse(format!("must have 1 to {MAX_FILTER} bytes")));
     }
     let time = wish.for_s.map(|seconds| Duration::from_secs(seconds.0));
-    Log::of_process().change(&wish.filter, time).map_err(|why| refuse(why.to_string()))?;
+    Log::of_process()
+        .change(&wish.filter, time)
+        .map_err(|why| refuse(why.to_string()))?;
     Ok(LogState::of(&state))
 }

@@ -1,5 +1,5 @@
-//! What surrounds every handler: a deadline, protection from panics, the count of answers, common headers, and the
-//! request's id, which also stands in every line that is logged meanwhile.
+//! What surrounds every handler: a deadline, protection from panics, the count of answers, common
+//! headers, and the request's id, which also stands in every line that is logged meanwhile.
 //! [`super::sharing`] lies between the two layers, so that it sees every answer.
 
 use std::any::Any;
@@ -22,8 +22,9 @@ use super::state::AppState;
 use crate::base::metrics::{HttpAnswer, HttpCall};
 use crate::base::telemetry;
 
-/// From the end of a request's head to its answer, including the arrival of the body. It is generous: it only keeps a
-/// body that trickles in from holding a handler for ever. The store has its own, much shorter deadlines.
+/// From the end of a request's head to its answer, including the arrival of the body. It is
+/// generous: it only keeps a body that trickles in from holding a handler for ever. The store has
+/// its own, much shorter deadlines.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The label of unknown paths: a client must not be able to make up labels.
@@ -49,11 +50,19 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     }
 }
 
-/// The outer layer: every answer is counted, and has the headers that all have. Of the highest level is its span, so
-/// that lines of every level have the id of their request.
-pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+/// The outer layer: every answer is counted, and has the headers that all have. Of the highest
+/// level is its span, so that lines of every level have the id of their request.
+pub(super) async fn finish(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (route, scheme) = (route(&request), browsers::scheme(request.extensions()));
-    let (id, method, began) = (HttpRequestId::of(request.headers()), request.method().clone(), state.clock.now());
+    let (id, method, began) = (
+        HttpRequestId::of(request.headers()),
+        request.method().clone(),
+        state.clock.now(),
+    );
     let span = tracing::error_span!(
         "request", request_id = %id, %method, route, otel.name = Empty, otel.kind = Empty, status = Empty
     );
@@ -67,25 +76,50 @@ pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request,
     headers.insert(REQUEST_ID, id.header());
     browsers::harden(headers, scheme);
     // Presence is of this moment: no proxy may cache it.
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     let method = method_label(&method);
     let took = state.clock.now() - began;
-    let call = HttpCall { route: route.clone(), method };
-    state.metrics.http_seconds.get_or_create(&call).observe(took as f64 / 1_000.0);
-    state.metrics.http_answers.get_or_create(&HttpAnswer { route, method, status }).inc();
+    let call = HttpCall {
+        route: route.clone(),
+        method,
+    };
+    state
+        .metrics
+        .http_seconds
+        .get_or_create(&call)
+        .observe(took as f64 / 1_000.0);
+    state
+        .metrics
+        .http_answers
+        .get_or_create(&HttpAnswer {
+            route,
+            method,
+            status,
+        })
+        .inc();
     response
 }
 
 fn method_label(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
-    KNOWN.into_iter().find(|known| method.as_str() == *known).unwrap_or(OTHER_METHOD)
+    KNOWN
+        .into_iter()
+        .find(|known| method.as_str() == *known)
+        .unwrap_or(OTHER_METHOD)
 }
 
 fn route(request: &Request) -> String {
-    request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned()
+    request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or(UNKNOWN_ROUTE, MatchedPath::as_str)
+        .to_owned()
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }

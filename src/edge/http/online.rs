@@ -1,8 +1,9 @@
-//! The routes on users of the whole platform: how many are online or were, who was seen when, and what is known of some
-//! users.
+//! The routes on users of the whole platform: how many are online or were, who was seen when, and
+//! what is known of some users.
 //!
-//! A user who is online has no last-seen time, so the two add up and each user counts once. The price: for a window
-//! that ended in the past there is no exact answer, because those who came back later have lost the older time.
+//! A user who is online has no last-seen time, so the two add up and each user counts once. The
+//! price: for a window that ended in the past there is no exact answer, because those who came back
+//! later have lost the older time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,12 +35,12 @@ pub(super) struct CountQuery {
     /// Those who are online, and those who were within so many seconds.
     #[param(inline, example = 300)]
     window_s: Option<Whole>,
-    /// Those who were seen last at this time or later, in Unix milliseconds. With `window_s`, the later of the two
-    /// beginnings counts.
+    /// Those who were seen last at this time or later, in Unix milliseconds. With `window_s`, the
+    /// later of the two beginnings counts.
     #[param(inline)]
     from: Option<Whole>,
-    /// And not later than this. Without it, or if it is not in the past, those who are online count too. Nobody counts
-    /// in a window that ends before it begins.
+    /// And not later than this. Without it, or if it is not in the past, those who are online count
+    /// too. Nobody counts in a window that ends before it begins.
     #[param(inline)]
     to: Option<Whole>,
 }
@@ -51,9 +52,14 @@ impl CountQuery {
     }
 
     fn span(&self, now: UnixMillis) -> Span {
-        let window = self.window_s.map(|window| window_before(now, window.0).from);
+        let window = self
+            .window_s
+            .map(|window| window_before(now, window.0).from);
         let from = self.from.map(|from| from.0).max(window).unwrap_or(0);
-        Span { from, to: self.to.map_or(UnixMillis::MAX, |to| to.0) }
+        Span {
+            from,
+            to: self.to.map_or(UnixMillis::MAX, |to| to.0),
+        }
     }
 }
 
@@ -65,8 +71,8 @@ pub(super) struct Count {
     count: u64,
     /// How many of them are online now.
     online: u64,
-    /// False if users may be missing: the window ended in the past, and those who came back later have lost the older
-    /// time; or it begins before the time for which users are remembered.
+    /// False if users may be missing: the window ended in the past, and those who came back later
+    /// have lost the older time; or it begins before the time for which users are remembered.
     exact: bool,
 }
 
@@ -85,18 +91,29 @@ pub(super) async fn count(
     let now = state.clock.unix();
     let span = query.span(now);
     if span.is_empty() {
-        return Ok(Json(Count { count: 0, online: 0, exact: true }));
+        return Ok(Json(Count {
+            count: 0,
+            online: 0,
+            exact: true,
+        }));
     }
     let is_past = span.to < now;
     let OnlineCount { online, seen } = state.store_for_clients.count_online(span).await?;
     let remembered = !query.begins() || span.from >= oldest(&state, now);
     let online = if is_past { 0 } else { online };
-    Ok(Json(Count { count: online + seen, online, exact: remembered && !is_past }))
+    Ok(Json(Count {
+        count: online + seen,
+        online,
+        exact: remembered && !is_past,
+    }))
 }
 
 /// From so many seconds ago on.
 pub(super) fn window_before(now: UnixMillis, seconds: u64) -> Span {
-    Span { from: now.saturating_sub(seconds.saturating_mul(1_000)), to: UnixMillis::MAX }
+    Span {
+        from: now.saturating_sub(seconds.saturating_mul(1_000)),
+        to: UnixMillis::MAX,
+    }
 }
 
 /// A user without a socket.
@@ -122,11 +139,18 @@ pub(super) struct SeenQuery {
 }
 
 paging_query!(SeenPaging = Seen);
-refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, NotKept, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    NotKept,
+    StoreUnavailable
+);
 
 /// List users by the time when they were seen last, oldest first
 ///
-/// Users who are online are not in it. A page may have fewer items than `limit` although more follow.
+/// Users who are online are not in it. A page may have fewer items than `limit` although more
+/// follow.
 #[utoipa::path(get, path = "/v1/online", operation_id = "list_seen", tag = "online", params(SeenQuery, SeenPaging),
     responses((status = 200, description = "A page", body = Page<SeenUser>), ListRefused))]
 pub(super) async fn list(
@@ -136,19 +160,39 @@ pub(super) async fn list(
 ) -> Result<Json<Page<SeenUser>>, Problem> {
     tracked(&state)?;
     let (from, to) = (query.from.map(|from| from.0), query.to.map(|to| to.0));
-    let span = Span { from: from.unwrap_or(Span::ALL.from), to: to.unwrap_or(Span::ALL.to) };
+    let span = Span {
+        from: from.unwrap_or(Span::ALL.from),
+        to: to.unwrap_or(Span::ALL.to),
+    };
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     if span.is_empty() {
         return Ok(Json(Page::empty()));
     }
-    let (page, more) = state.store_for_clients.seen_page(span, after.as_ref(), paging.limit).await?;
-    let cursor = page.last().filter(|_| more).map(|last| Listing::Seen.cursor(&[&last.at, &last.user]));
-    let items = page.into_iter().map(|seen| SeenUser { user_id: seen.user, last_seen: seen.at }).collect();
+    let (page, more) = state
+        .store_for_clients
+        .seen_page(span, after.as_ref(), paging.limit)
+        .await?;
+    let cursor = page
+        .last()
+        .filter(|_| more)
+        .map(|last| Listing::Seen.cursor(&[&last.at, &last.user]));
+    let items = page
+        .into_iter()
+        .map(|seen| SeenUser {
+            user_id: seen.user,
+            last_seen: seen.at,
+        })
+        .collect();
     Ok(Json(Page { items, cursor }))
 }
 
 fn resume(cursor: &str) -> Result<Seen, Problem> {
-    Listing::Seen.resume(cursor, |[at, user]| Some(Seen { user: UserId::parse(user).ok()?, at: at.parse().ok()? }))
+    Listing::Seen.resume(cursor, |[at, user]| {
+        Some(Seen {
+            user: UserId::parse(user).ok()?,
+            at: at.parse().ok()?,
+        })
+    })
 }
 
 /// Some users.
@@ -168,7 +212,10 @@ impl Users {
         }
         let mut users = Vec::with_capacity(self.user_ids.len());
         for (index, user) in self.user_ids.iter().enumerate() {
-            users.push(UserId::parse(user).map_err(|why| Problem::from(why).at(Place::item("user_ids", index)))?);
+            users.push(
+                UserId::parse(user)
+                    .map_err(|why| Problem::from(why).at(Place::item("user_ids", index)))?,
+            );
         }
         let mut known = HashSet::new();
         users.retain(|user| known.insert(user.clone()));
@@ -183,19 +230,32 @@ pub(super) struct UserStatus {
     user_id: UserId,
     /// Whether the user has a socket now.
     pub(super) online: bool,
-    /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if nobody remembers.
+    /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if
+    /// nobody remembers.
     pub(super) last_seen: Option<u64>,
     /// In which live the user is: the one joined last.
     pub(super) live_id: Option<LiveId>,
 }
 
 impl UserStatus {
-    pub(super) fn of(state: &AppState, known: impl Iterator<Item = (UserId, UserPresence)>) -> Vec<Self> {
+    pub(super) fn of(
+        state: &AppState,
+        known: impl Iterator<Item = (UserId, UserPresence)>,
+    ) -> Vec<Self> {
         let (roster, now) = (state.gateways.roster(), state.clock.unix());
         let status = |(user_id, presence): (UserId, UserPresence)| {
             let live_id = presence.live(|gateway| roster.counts(gateway)).cloned();
-            let last_seen = if presence.online { Some(now) } else { presence.last_seen };
-            Self { user_id, online: presence.online, last_seen, live_id }
+            let last_seen = if presence.online {
+                Some(now)
+            } else {
+                presence.last_seen
+            };
+            Self {
+                user_id,
+                online: presence.online,
+                last_seen,
+                live_id,
+            }
         };
         known.map(status).collect()
     }
@@ -207,7 +267,14 @@ pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResul
     Ok(UserStatus::of(state, users.into_iter().zip(known)))
 }
 
-refusals!(QueryRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
+refusals!(
+    QueryRefused = BadMessage,
+    InvalidId,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    NotKept,
+    StoreUnavailable,
+);
 
 /// Ask whether users are online, in which live, and when they were seen last
 ///
@@ -220,7 +287,10 @@ pub(super) async fn query(
     JsonObject(users): JsonObject<Users>,
 ) -> Result<Json<Page<UserStatus>>, Problem> {
     tracked(&state)?;
-    Ok(Json(Page { items: statuses(&state, users.check()?).await?, cursor: None }))
+    Ok(Json(Page {
+        items: statuses(&state, users.check()?).await?,
+        cursor: None,
+    }))
 }
 
 /// Whom to forget.

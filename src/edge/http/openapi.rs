@@ -1,11 +1,13 @@
-//! The OpenAPI document beyond its paths and most of its schemas, which come from the handlers: its head, ids, and who
-//! may call a route. The document cannot differ from what is served.
+//! The OpenAPI document beyond its paths and most of its schemas, which come from the handlers: its
+//! head, ids, and who may call a route. The document cannot differ from what is served.
 
 use std::mem;
 
 use utoipa::openapi::path::Paths;
 use utoipa::openapi::schema::ArrayItems;
-use utoipa::openapi::security::{Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Response, Schema, Type};
 use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
@@ -50,8 +52,12 @@ struct Credentials;
 
 impl Modify for Credentials {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let bearer =
-            |what: &str| -> Http { HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(what)).build() };
+        let bearer = |what: &str| -> Http {
+            HttpBuilder::new()
+                .scheme(HttpAuthScheme::Bearer)
+                .description(Some(what))
+                .build()
+        };
         let components = document.components.get_or_insert_default();
         let key = bearer("An API key of `--api-keys`; a route names the scope that the key needs");
         components.add_security_scheme(API_KEY, SecurityScheme::Http(key));
@@ -64,34 +70,56 @@ impl Modify for Credentials {
 /// Adds to operations who may call them, and how they refuse everybody else.
 pub(super) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accepts) {
     let roles = [Role::Viewer, Role::Streamer, Role::Service].into_iter();
-    let roles = roles.filter(|role| permission(Caller::Role(*role), action) != Permission::No).map(Role::as_str);
+    let roles = roles
+        .filter(|role| permission(Caller::Role(*role), action) != Permission::No)
+        .map(Role::as_str);
     let scope = scope(action).filter(|_| accepts == Accepts::KeysAndTokens);
     let key = scope.map(|scope| SecurityRequirement::new(API_KEY, [scope.as_str()]));
-    let security: Vec<_> = key.into_iter().chain([SecurityRequirement::new(TOKEN, roles)]).collect();
+    let security: Vec<_> = key
+        .into_iter()
+        .chain([SecurityRequirement::new(TOKEN, roles)])
+        .collect();
     let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
     // The listener answers it, before any route is known.
-    let too_large = Response::new("The request line and the headers are larger than 8 KiB; no body");
+    let too_large =
+        Response::new("The request line and the headers are larger than 8 KiB; no body");
     refusals.insert("431".to_owned(), RefOr::T(too_large));
     for item in paths.paths.values_mut() {
-        let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        let all = [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.delete,
+            &mut item.patch,
+        ];
         for operation in all.into_iter().flatten() {
             operation.security = Some(security.clone());
             for (status, refusal) in &refusals {
-                operation.responses.responses.entry(status.clone()).or_insert_with(|| refusal.clone());
+                operation
+                    .responses
+                    .responses
+                    .entry(status.clone())
+                    .or_insert_with(|| refusal.clone());
             }
         }
     }
 }
 
-/// Gives the items of pages a name, where utoipa spells them out: programs that are made from the document then have
-/// one type for an item, whichever list it is in.
+/// Gives the items of pages a name, where utoipa spells them out: programs that are made from the
+/// document then have one type for an item, whichever list it is in.
 pub(super) fn name_items(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     let mut named = Vec::new();
     for (page, schema) in &mut components.schemas {
-        let Some((_, item)) = page.split_once("Page_") else { continue };
-        let RefOr::T(Schema::Object(page)) = schema else { continue };
-        let Some(RefOr::T(Schema::Array(list))) = page.properties.get_mut("items") else { continue };
+        let Some((_, item)) = page.split_once("Page_") else {
+            continue;
+        };
+        let RefOr::T(Schema::Object(page)) = schema else {
+            continue;
+        };
+        let Some(RefOr::T(Schema::Array(list))) = page.properties.get_mut("items") else {
+            continue;
+        };
         if let ArrayItems::RefOrSchema(schema) = &mut list.items
             && matches!(**schema, RefOr::T(_))
         {
@@ -119,7 +147,11 @@ fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
 impl PartialSchema for LiveId {
     fn schema() -> RefOr<Schema> {
         let description = "1 to 64 letters, digits, `_`, `.`, `-`; not `.`, `..`, or `_slice` and digits at the end";
-        id(r"^(?!\.{1,2}$)(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$", description, "42")
+        id(
+            r"^(?!\.{1,2}$)(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$",
+            description,
+            "42",
+        )
     }
 }
 
@@ -127,7 +159,11 @@ impl ToSchema for LiveId {}
 
 impl PartialSchema for UserId {
     fn schema() -> RefOr<Schema> {
-        id(USER, "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`", "u1")
+        id(
+            USER,
+            "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`",
+            "u1",
+        )
     }
 }
 
@@ -135,7 +171,11 @@ impl ToSchema for UserId {}
 
 impl PartialSchema for Login {
     fn schema() -> RefOr<Schema> {
-        id(USER, "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`", "ann")
+        id(
+            USER,
+            "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; not `.` or `..`",
+            "ann",
+        )
     }
 }
 
@@ -143,7 +183,11 @@ impl ToSchema for Login {}
 
 impl PartialSchema for ListName {
     fn schema() -> RefOr<Schema> {
-        id(r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `-`; not `.` or `..`", "cooks")
+        id(
+            r"^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$",
+            "1 to 64 letters, digits, `_`, `.`, `-`; not `.` or `..`",
+            "cooks",
+        )
     }
 }
 

@@ -1,6 +1,6 @@
-//! The pages for people, and the client for apps: static files, embedded in the binary. They load nothing from
-//! elsewhere, and nothing in them is inline, so that their policy can forbid that. The wiring of `routes` says which
-//! port serves which page.
+//! The pages for people, and the client for apps: static files, embedded in the binary. They load
+//! nothing from elsewhere, and nothing in them is inline, so that their policy can forbid that. The
+//! wiring of `routes` says which port serves which page.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -33,15 +33,23 @@ const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What the pages load from `/pages/`, by name.
-static PARTS: LazyLock<Vec<(&str, Asset)>> =
-    LazyLock::new(|| FILES.iter().map(|(name, kind, text)| (*name, Asset::new(kind, *text))).collect());
+static PARTS: LazyLock<Vec<(&str, Asset)>> = LazyLock::new(|| {
+    FILES
+        .iter()
+        .map(|(name, kind, text)| (*name, Asset::new(kind, *text)))
+        .collect()
+});
 
 /// The files of [`PARTS`]: name, type, content.
 const FILES: &[(&str, &str, &str)] = &[
     ("api.js", SCRIPT, include_str!("pages/api.js")),
     ("bans.js", SCRIPT, include_str!("pages/bans.js")),
     ("chart.js", SCRIPT, include_str!("pages/chart.js")),
-    ("credentials.js", SCRIPT, include_str!("pages/credentials.js")),
+    (
+        "credentials.js",
+        SCRIPT,
+        include_str!("pages/credentials.js"),
+    ),
     ("crowd.js", SCRIPT, include_str!("pages/crowd.js")),
     ("dashboard.js", SCRIPT, include_str!("pages/dashboard.js")),
     ("demo-words.js", SCRIPT, include_str!("pages/demo-words.js")),
@@ -52,7 +60,11 @@ const FILES: &[(&str, &str, &str)] = &[
     ("live.js", SCRIPT, include_str!("pages/live.js")),
     ("lives.js", SCRIPT, include_str!("pages/lives.js")),
     ("style.css", STYLE, include_str!("pages/style.css")),
-    ("uplot-license.txt", TEXT, include_str!("pages/vendor/uplot-LICENSE.txt")),
+    (
+        "uplot-license.txt",
+        TEXT,
+        include_str!("pages/vendor/uplot-LICENSE.txt"),
+    ),
     ("uplot.css", STYLE, include_str!("pages/vendor/uplot.css")),
     ("uplot.js", SCRIPT, include_str!("pages/vendor/uplot.js")),
     ("words.js", SCRIPT, include_str!("pages/words.js")),
@@ -70,28 +82,51 @@ pub(super) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
     let auth_off = state.tokens.is_none();
     let page = |text: &'static str| {
         let auth = if auth_off { "off" } else { "jwt" };
-        let api = if api == Api::Here { "here" } else { "elsewhere" };
+        let api = if api == Api::Here {
+            "here"
+        } else {
+            "elsewhere"
+        };
         let head = format!("<html data-auth=\"{auth}\" data-api=\"{api}\" ");
         Asset::new(HTML, text.replacen("<html ", &head, 1)).route()
     };
     let part = async move |Path(wanted): Path<String>, headers: HeaderMap| {
         let found = PARTS.iter().find(|(name, _)| *name == wanted);
-        found.map_or_else(|| Err(Problem::new(Kind::NotFound, "no such file")), |(_, part)| Ok(part.answer(&headers)))
+        found.map_or_else(
+            || Err(Problem::new(Kind::NotFound, "no such file")),
+            |(_, part)| Ok(part.answer(&headers)),
+        )
     };
     let pages = Router::new()
         .route("/", page(include_str!("pages/dashboard.html")))
-        .route(CLIENT, Asset::new(SCRIPT, include_str!("pages/rollcall.js")).route())
-        .route("/rollcall.d.ts", Asset::new(TEXT, include_str!("pages/rollcall.d.ts")).route())
+        .route(
+            CLIENT,
+            Asset::new(SCRIPT, include_str!("pages/rollcall.js")).route(),
+        )
+        .route(
+            "/rollcall.d.ts",
+            Asset::new(TEXT, include_str!("pages/rollcall.d.ts")).route(),
+        )
         .route("/pages/{file}", get(part));
     // The viewer page claims to be anybody, which only such a gateway believes.
-    if auth_off { pages.route("/demo", page(include_str!("pages/demo.html"))) } else { pages }
+    if auth_off {
+        pages.route("/demo", page(include_str!("pages/demo.html")))
+    } else {
+        pages
+    }
 }
 
 /// The page of the internal port: what an operator finds there.
 pub(super) fn internal() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/", Asset::new(HTML, include_str!("pages/internal.html")).route())
-        .route("/pages/style.css", Asset::new(STYLE, include_str!("pages/style.css")).route())
+        .route(
+            "/",
+            Asset::new(HTML, include_str!("pages/internal.html")).route(),
+        )
+        .route(
+            "/pages/style.css",
+            Asset::new(STYLE, include_str!("pages/style.css")).route(),
+        )
 }
 
 /// A file, as it is and compressed, and the tag by which a browser asks whether it has changed.
@@ -112,19 +147,27 @@ impl Asset {
         // One tag stands for both forms, so it is a weak one.
         let tag = format!("W/\"{}\"", HEXLOWER.encode(&Sha256::digest(&plain)[..12]));
         let gzip = compressed(&plain);
-        Self { kind, plain, gzip, tag }
+        Self {
+            kind,
+            plain,
+            gzip,
+            tag,
+        }
     }
 
     fn route(self) -> MethodRouter<Arc<AppState>> {
         get(async move |headers: HeaderMap| self.answer(&headers))
     }
 
-    /// The file, or nothing if the browser has it. A browser asks each time: after an upgrade of the gateway, scripts
-    /// of two versions must not meet.
+    /// The file, or nothing if the browser has it. A browser asks each time: after an upgrade of
+    /// the gateway, scripts of two versions must not meet.
     fn answer(&self, asked: &HeaderMap) -> Response {
-        let known = asked.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+        let known = asked
+            .get(header::IF_NONE_MATCH)
+            .and_then(|tags| tags.to_str().ok());
         let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let has_it = known.is_some_and(|tags| tags.split(',').any(|tag| opaque(tag) == opaque(&self.tag)));
+        let has_it =
+            known.is_some_and(|tags| tags.split(',').any(|tag| opaque(tag) == opaque(&self.tag)));
         let unpacks = takes_gzip(asked);
         let mut response = match has_it {
             true => StatusCode::NOT_MODIFIED.into_response(),
@@ -142,7 +185,10 @@ impl Asset {
             headers.insert(header::ETAG, tag);
         }
         if self.kind == HTML {
-            headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+            headers.insert(
+                header::CONTENT_SECURITY_POLICY,
+                HeaderValue::from_static(POLICY),
+            );
         }
         response
     }
@@ -156,10 +202,18 @@ fn compressed(plain: &[u8]) -> Bytes {
 
 /// Whether the client said that it can unpack gzip (RFC 9110, section 12.5.3).
 fn takes_gzip(asked: &HeaderMap) -> bool {
-    let accepted = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|codings| codings.split(',')).any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
-        name.trim().eq_ignore_ascii_case("gzip") && !refused
-    })
+    let accepted = asked
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    accepted
+        .flat_map(|codings| codings.split(','))
+        .any(|coding| {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+            let refused = weight
+                .trim()
+                .strip_prefix("q=")
+                .is_some_and(|q| q.parse() == Ok(0.0));
+            name.trim().eq_ignore_ascii_case("gzip") && !refused
+        })
 }

@@ -1,7 +1,9 @@
-//! How listings are cut into pages: `?cursor=`, `?limit=`, and the cursors. Every handler that lists uses it.
+//! How listings are cut into pages: `?cursor=`, `?limit=`, and the cursors. Every handler that
+//! lists uses it.
 //!
-//! A cursor is opaque to clients: the listing's letter, and the position after which to go on. It needs no escaping in
-//! a query. A listing refuses a cursor of another listing, and a malformed one.
+//! A cursor is opaque to clients: the listing's letter, and the position after which to go on. It
+//! needs no escaping in a query. A listing refuses a cursor of another listing, and a malformed
+//! one.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -76,13 +78,17 @@ impl Listing {
         const LIVE: &str = r"(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
         // The users of the platform are of no live.
         const SET: &str = r"([01]~(?!\.{1,2}(~|$))(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
-        const LIVE_STATUS: &str = r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
+        const LIVE_STATUS: &str =
+            r"(?!\.{1,2}@)(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
         // An announcement, or a live.
-        const STATUS: &str = r"(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
+        const STATUS: &str =
+            r"(?!\.{1,2}(@|$))(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
         let fields: &[&str] = match self {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
-            Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
+            Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => {
+                &[NUMBER, USER]
+            }
             Self::Sessions => &[NUMBER, NUMBER, NUMBER, USER, NUMBER],
             Self::Attendance => &[NUMBER, SLICE, USER],
             Self::PastLives => &[NUMBER, LIVE, NUMBER],
@@ -90,22 +96,40 @@ impl Listing {
             Self::Feed => &[NUMBER, USER, LIVE_STATUS],
             Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],
         };
-        format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))
+        format!(
+            "^({}{SEPARATOR}{})?$",
+            self.letter(),
+            fields.join(&SEPARATOR.to_string())
+        )
     }
 
     /// The query parameters of the listing, for the OpenAPI document.
     pub(crate) fn parameters(self) -> Vec<Parameter> {
         let parameter = |name: &str, description: &str, schema: ObjectBuilder| {
-            let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query);
-            parameter.description(Some(description)).schema(Some(schema)).build()
+            let parameter = ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Query);
+            parameter
+                .description(Some(description))
+                .schema(Some(schema))
+                .build()
         };
-        let cursor = ObjectBuilder::new().schema_type(Type::String).pattern(Some(self.pattern()));
+        let cursor = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some(self.pattern()));
         // The empty string stands for the default, as the absent parameter does.
-        let limit = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Integer, Type::String]));
-        let limit = limit.default(Some(json!(DEFAULT_LIMIT))).max_length(Some(0));
+        let limit =
+            ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Integer, Type::String]));
+        let limit = limit
+            .default(Some(json!(DEFAULT_LIMIT)))
+            .max_length(Some(0));
         let limit = limit.minimum(Some(1)).maximum(Some(MAX_LIMIT as u64));
-        let of_cursor = "What the previous page answered as `cursor`; absent or empty for the first page.";
-        vec![parameter("cursor", of_cursor, cursor), parameter("limit", "How many items at most.", limit)]
+        let of_cursor =
+            "What the previous page answered as `cursor`; absent or empty for the first page.";
+        vec![
+            parameter("cursor", of_cursor, cursor),
+            parameter("limit", "How many items at most.", limit),
+        ]
     }
 
     /// Makes a cursor of the fields that say where to go on.
@@ -175,7 +199,8 @@ impl<S: Sync> FromRequestParts<S> for Paging {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query: PagingQuery = from_query(&parts.uri).map_err(|error| Problem::of_query(&error))?;
+        let query: PagingQuery =
+            from_query(&parts.uri).map_err(|error| Problem::of_query(&error))?;
         let given = |field: Option<String>| field.filter(|text| !text.is_empty());
         let limit = match given(query.limit) {
             None => DEFAULT_LIMIT,
@@ -183,11 +208,15 @@ impl<S: Sync> FromRequestParts<S> for Paging {
                 Ok(limit @ 1..=MAX_LIMIT) => limit,
                 _ => {
                     let detail = format!("must be a whole number from 1 to {MAX_LIMIT}");
-                    return Err(Problem::new(Kind::InvalidLimit, detail).at(Place::Query("limit".to_owned())));
+                    return Err(Problem::new(Kind::InvalidLimit, detail)
+                        .at(Place::Query("limit".to_owned())));
                 }
             },
         };
-        Ok(Self { cursor: given(query.cursor), limit })
+        Ok(Self {
+            cursor: given(query.cursor),
+            limit,
+        })
     }
 }
 
@@ -202,12 +231,16 @@ pub(crate) struct Page<T> {
 
 impl<T> Page<T> {
     pub(crate) fn empty() -> Self {
-        Self { items: Vec::new(), cursor: None }
+        Self {
+            items: Vec::new(),
+            cursor: None,
+        }
     }
 
     /// Cuts a page out of what was read: up to `limit` items, or one more if the list goes on.
     pub(crate) fn cut(mut items: Vec<T>, limit: usize, cursor: impl FnOnce(&T) -> String) -> Self {
-        // A store call returns MAX_LIMIT items at most, so a full page of that size may or may not be the last.
+        // A store call returns MAX_LIMIT items at most, so a full page of that size may or may not
+        // be the last.
         let more = items.len() > limit || (limit == MAX_LIMIT && items.len() == limit);
         items.truncate(limit);
         let cursor = if more { items.last().map(cursor) } else { None };
@@ -226,7 +259,8 @@ pub(crate) struct CountedPage<T> {
     pub(crate) cursor: Option<String>,
 }
 
-/// How many items to ask the store for, for a page of `limit`: one more, within what one call may carry.
+/// How many items to ask the store for, for a page of `limit`: one more, within what one call may
+/// carry.
 pub(crate) fn ask_for(limit: usize) -> usize {
     (limit + 1).min(MAX_LIMIT)
 }

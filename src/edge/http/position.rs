@@ -1,8 +1,8 @@
 //! Where a listing of a live's fans or viewers goes on.
 //!
-//! Such a listing shows each user at most once, although the store's scan may repeat members and the set changes
-//! between pages: a user belongs to one slice for good, slices are listed one after the other in the order of user ids,
-//! and the cursor is a position in that order.
+//! Such a listing shows each user at most once, although the store's scan may repeat members and
+//! the set changes between pages: a user belongs to one slice for good, slices are listed one after
+//! the other in the order of user ids, and the cursor is a position in that order.
 
 use super::paging::{Listing, Paging, bad_cursor};
 use super::problem::Problem;
@@ -35,17 +35,26 @@ impl Position {
                 after: Some(UserId::parse(after).ok()?),
             })
         };
-        paging.cursor.as_deref().map(|cursor| listing.resume(cursor, read)).transpose()
+        paging
+            .cursor
+            .as_deref()
+            .map(|cursor| listing.resume(cursor, read))
+            .transpose()
     }
 
-    /// The position, or the first one, in a live. `None` if the live is over, or the epoch with which the listing
-    /// began.
+    /// The position, or the first one, in a live. `None` if the live is over, or the epoch with
+    /// which the listing began.
     pub(super) fn in_epoch(
         position: Option<Self>,
         state: &AppState,
         record: &LiveRecord,
     ) -> Result<Option<Self>, Problem> {
-        let first = || Self { began: state.snapshots.stamp(), epoch: record.epoch, slice: 1, after: None };
+        let first = || Self {
+            began: state.snapshots.stamp(),
+            epoch: record.epoch,
+            slice: 1,
+            after: None,
+        };
         let position = position.unwrap_or_else(first);
         if record.state != LiveState::Open || position.epoch != record.epoch {
             return Ok(None);

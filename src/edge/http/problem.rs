@@ -1,6 +1,6 @@
-//! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All handlers and extractors use
-//! it, and the OpenAPI document reads the same table. A problem tells clients nothing that only operators should know:
-//! the store's own error texts stay in the logs.
+//! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All
+//! handlers and extractors use it, and the OpenAPI document reads the same table. A problem tells
+//! clients nothing that only operators should know: the store's own error texts stay in the logs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,17 +117,24 @@ impl Kind {
     fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         match self {
-            // A store returns within a second or not soon. Another gateway takes a drained socket at once.
+            // A store returns within a second or not soon. Another gateway takes a drained socket
+            // at once.
             Self::StoreUnavailable | Self::Draining => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::UpgradeRequired => {
-                headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+                headers.insert(
+                    header::SEC_WEBSOCKET_VERSION,
+                    HeaderValue::from_static("13"),
+                );
                 headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
                 headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             }
             _ if self.status() == StatusCode::UNAUTHORIZED => {
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"rollcall\""));
+                headers.insert(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Bearer realm=\"rollcall\""),
+                );
             }
             _ => {}
         }
@@ -184,19 +191,33 @@ pub(crate) struct ProblemBody {
 /// One code may have several statuses.
 fn code_schema() -> Schema {
     let codes: BTreeSet<&str> = ALL.iter().map(|(_, code, _)| *code).collect();
-    let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes));
-    schema.description(Some("The kind, for programs")).examples([json!("live_owned")]).into()
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(codes));
+    schema
+        .description(Some("The kind, for programs"))
+        .examples([json!("live_owned")])
+        .into()
 }
 
 impl Problem {
     pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, retry_after: None, detail: detail.into(), place: None }
+        Self {
+            kind,
+            retry_after: None,
+            detail: detail.into(),
+            place: None,
+        }
     }
 
     /// The same problem, of the part of the request that stands there.
     pub(crate) fn at(self, place: Place) -> Self {
         let detail = format!("{place}: {}", self.detail).into();
-        Self { detail, place: Some(place), ..self }
+        Self {
+            detail,
+            place: Some(place),
+            ..self
+        }
     }
 
     /// A field of the JSON body is wrong.
@@ -217,9 +238,15 @@ impl Problem {
         Self::new(kind, error.fault.to_string()).at(place)
     }
 
-    /// A problem that ends after so many seconds. A 503 closes the connection, because others need its slot.
+    /// A problem that ends after so many seconds. A 503 closes the connection, because others need
+    /// its slot.
     pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
-        Self { kind, retry_after: Some(seconds), detail: detail.into(), place: None }
+        Self {
+            kind,
+            retry_after: Some(seconds),
+            detail: detail.into(),
+            place: None,
+        }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -228,16 +255,25 @@ impl Problem {
 
     /// Says in a refusal which request it answers; leaves every other answer as it is.
     pub(super) fn name_request(response: &mut Response, method: &Method, id: &HttpRequestId) {
-        let Some(problem) = response.extensions_mut().remove::<Self>() else { return };
+        let Some(problem) = response.extensions_mut().remove::<Self>() else {
+            return;
+        };
         let text = problem.text(Some(id));
-        response.headers_mut().insert(header::CONTENT_LENGTH, text.len().into());
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, text.len().into());
         if method != Method::HEAD {
             *response.body_mut() = text.into();
         }
     }
 
     fn text(&self, request: Option<&HttpRequestId>) -> String {
-        let Self { kind, detail, place, .. } = self;
+        let Self {
+            kind,
+            detail,
+            place,
+            ..
+        } = self;
         let body = ProblemBody {
             r#type: kind.uri(),
             title: kind.title(),
@@ -284,7 +320,10 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         // The store's error may name hosts and keys: the client learns the label only.
         tracing::debug!(%error, "a request failed in the store");
-        Self::new(Kind::StoreUnavailable, format!("{} ({}); try again", error.for_clients(), error.label()))
+        Self::new(
+            Kind::StoreUnavailable,
+            format!("{} ({}); try again", error.for_clients(), error.label()),
+        )
     }
 }
 
@@ -303,7 +342,10 @@ impl From<LiveError> for Problem {
             LiveError::TooMany(_) => Some(TRY_TO_OPEN_AFTER),
             _ => None,
         };
-        Self { retry_after, ..Self::new(kind, error.to_string()) }
+        Self {
+            retry_after,
+            ..Self::new(kind, error.to_string())
+        }
     }
 }
 
@@ -335,7 +377,12 @@ impl From<AuthError> for Problem {
 /// Describes kinds for the OpenAPI document: one response a status, one example a code.
 pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
     let statuses: BTreeSet<StatusCode> = kinds.iter().map(|kind| kind.status()).collect();
-    let of = |status| kinds.iter().copied().filter(move |kind| kind.status() == status);
+    let of = |status| {
+        kinds
+            .iter()
+            .copied()
+            .filter(move |kind| kind.status() == status)
+    };
     let mut described = BTreeMap::new();
     for status in statuses {
         let examples = of(status).map(|kind| {
@@ -346,12 +393,23 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
                 "detail": "…",
                 "code": kind.code(),
             });
-            (kind.code(), ExampleBuilder::new().summary(kind.title()).value(Some(value)).build())
+            (
+                kind.code(),
+                ExampleBuilder::new()
+                    .summary(kind.title())
+                    .value(Some(value))
+                    .build(),
+            )
         });
         let codes: Vec<_> = of(status).map(Kind::code).collect();
-        let content =
-            ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).examples_from_iter(examples).build();
-        let response = ResponseBuilder::new().description(codes.join(", ")).content(CONTENT_TYPE, content).build();
+        let content = ContentBuilder::new()
+            .schema(Some(Ref::from_schema_name("Problem")))
+            .examples_from_iter(examples)
+            .build();
+        let response = ResponseBuilder::new()
+            .description(codes.join(", "))
+            .content(CONTENT_TYPE, content)
+            .build();
         described.insert(status.as_str().to_owned(), RefOr::T(response));
     }
     described

@@ -1,6 +1,6 @@
-//! How many requests a caller may make: a budget for each API key, for each user of tokens, and for each address that
-//! shows no key. [`super::authorization`] asks, and [`super::bill`] for all that nobody else has paid for; upgrades
-//! with good tokens cost the address nothing.
+//! How many requests a caller may make: a budget for each API key, for each user of tokens, and for
+//! each address that shows no key. [`super::authorization`] asks, and [`super::bill`] for all that
+//! nobody else has paid for; upgrades with good tokens cost the address nothing.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -28,11 +28,13 @@ pub(crate) enum Payer {
 }
 
 impl Payer {
-    /// The address, unless the client is on this machine, or unknown. Of an IPv6 address only the network counts: a
-    /// client can use every address of its own.
+    /// The address, unless the client is on this machine, or unknown. Of an IPv6 address only the
+    /// network counts: a client can use every address of its own.
     pub(crate) fn address(extensions: &Extensions) -> Option<Self> {
         let address = match extensions.get::<ClientAddress>()?.limited()? {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+            IpAddr::V6(address) => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+            }
             address => address,
         };
         Some(Self::Address(address))
@@ -96,7 +98,8 @@ impl RateLimits {
         })
     }
 
-    /// Takes one request for an answer that is made already. That a budget is spent by such answers is not noted for
+    /// Takes one request for an answer that is made already. That a budget is spent by such answers
+    /// is not noted for
     /// [`Self::look`]: they do not tell that somebody guesses credentials.
     ///
     /// # Errors
@@ -105,7 +108,8 @@ impl RateLimits {
         self.budgets.take(payer, 1, self.clock.now())
     }
 
-    /// Takes nothing, but asks whether the payer's last request found the budget spent, and it still is.
+    /// Takes nothing, but asks whether the payer's last request found the budget spent, and it
+    /// still is.
     ///
     /// # Errors
     /// The budget is spent.
@@ -121,6 +125,10 @@ impl RateLimits {
     /// Counts a refusal, and says it.
     pub(crate) fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
         Metrics::count(&self.metrics.http_limited, payer.label());
-        Problem::later(Kind::RateLimited, millis.div_ceil(1_000), "too many requests; try again after Retry-After")
+        Problem::later(
+            Kind::RateLimited,
+            millis.div_ceil(1_000),
+            "too many requests; try again after Retry-After",
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! The route that makes this gateway read its keys, secrets and certificates again, where nobody can send a signal.
+//! The route that makes this gateway read its keys, secrets and certificates again, where nobody
+//! can send a signal.
 
 use std::sync::Arc;
 
@@ -28,20 +29,34 @@ refusals!(ReloadRefused = BadFiles, StoreUnavailable);
 
 /// Read keys and certificates again
 ///
-/// On this gateway only: the files of keys, secrets and certificates, and the key set of a URL. A gateway looks at its
-/// files each second, so this is for those who will not wait, or want to know whether the files are good.
+/// On this gateway only: the files of keys, secrets and certificates, and the key set of a URL. A
+/// gateway looks at its files each second, so this is for those who will not wait, or want to know
+/// whether the files are good.
 #[utoipa::path(post, path = "/v1/gateway/reload", operation_id = "reload_gateway", tag = "operations",
     responses((status = 200, description = "All are in force", body = Reloaded), ReloadRefused))]
 pub(super) async fn reload(
     State(state): State<Arc<AppState>>,
     caller: Option<Extension<CalledBy>>,
 ) -> Result<Json<Reloaded>, Problem> {
-    let by = caller.map_or_else(|| "anybody: auth is off".to_owned(), |Extension(CalledBy(payer))| payer.to_string());
-    tracing::info!(by, "reading keys, secrets and certificates again, as asked over HTTP");
+    let by = caller.map_or_else(
+        || "anybody: auth is off".to_owned(),
+        |Extension(CalledBy(payer))| payer.to_string(),
+    );
+    tracing::info!(
+        by,
+        "reading keys, secrets and certificates again, as asked over HTTP"
+    );
     match state.reloader.reload().await {
-        Ok(read) => Ok(Json(Reloaded { gateway_id: state.gateways.id(), read })),
-        Err(problems) => {
-            Err(Problem::new(Kind::BadFiles, format!("{}; what was read before stays in force", problems.join("; "))))
-        }
+        Ok(read) => Ok(Json(Reloaded {
+            gateway_id: state.gateways.id(),
+            read,
+        })),
+        Err(problems) => Err(Problem::new(
+            Kind::BadFiles,
+            format!(
+                "{}; what was read before stays in force",
+                problems.join("; ")
+            ),
+        )),
     }
 }

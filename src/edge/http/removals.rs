@@ -1,4 +1,5 @@
-//! The routes of moderation: remove a user from a live, ban them for a time, lift the ban, list the bans.
+//! The routes of moderation: remove a user from a live, ban them for a time, lift the ban, list the
+//! bans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ type BanSeconds = Within<0, { MAX_BAN.as_secs() }>;
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"ban_s": 600}))]
 pub(super) struct RemoveUser {
-    /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may
-    /// come back, unless an earlier ban still runs.
+    /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left
+    /// out: the user may come back, unless an earlier ban still runs.
     #[schema(inline)]
     ban_s: Option<BanSeconds>,
 }
@@ -79,8 +80,8 @@ refusals!(
 
 /// Remove a user from an open live
 ///
-/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user cannot join for so long, or until the
-/// live closes. The user need not be in the live.
+/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user cannot join for
+/// so long, or until the live closes. The user need not be in the live.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(
@@ -95,7 +96,10 @@ pub(super) async fn remove(
     own: Option<Extension<OwnLive>>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
-    let ban = body.ban_s.filter(|seconds| seconds.0 > 0).map(|seconds| Duration::from_secs(seconds.0));
+    let ban = body
+        .ban_s
+        .filter(|seconds| seconds.0 > 0)
+        .map(|seconds| Duration::from_secs(seconds.0));
     let (id, user_id) = (live.clone(), user.clone());
     let remove = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
@@ -103,10 +107,20 @@ pub(super) async fn remove(
     };
     let removed = run_to_completion(remove).await?;
     let (epoch, banned_until) = (removed.epoch.0, removed.banned_until);
-    Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
+    Ok(Json(RemovedUser {
+        live_id: id,
+        epoch,
+        user_id,
+        banned_until,
+    }))
 }
 
-refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
+refusals!(
+    LiftRefused = InvalidId,
+    LiveNotFound,
+    LiveNotOpen,
+    StoreUnavailable
+);
 
 /// Let a banned user in again
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/bans/{user_id}", operation_id = "lift_ban", tag = "moderation",
@@ -125,7 +139,10 @@ pub(super) async fn lift(
         state.removals.lift(&record, &user).await
     };
     let changed = run_to_completion(lift).await?;
-    Ok(Json(BanState { banned: false, changed }))
+    Ok(Json(BanState {
+        banned: false,
+        changed,
+    }))
 }
 
 paging_query!(BansQuery = Bans);
@@ -151,19 +168,34 @@ pub(super) async fn list(
 ) -> Result<Json<Page<BanEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     let record = state.removals.open_record(&live, judged(own)).await?;
-    let read = state.removals.bans(&record, after.as_ref(), ask_for(paging.limit)).await?;
-    let page = Page::cut(read, paging.limit, |last| Listing::Bans.cursor(&[&last.until, &last.user]));
-    let entry = |ban: Ban| BanEntry { user_id: ban.user, banned_until: ban.until };
-    Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))
+    let read = state
+        .removals
+        .bans(&record, after.as_ref(), ask_for(paging.limit))
+        .await?;
+    let page = Page::cut(read, paging.limit, |last| {
+        Listing::Bans.cursor(&[&last.until, &last.user])
+    });
+    let entry = |ban: Ban| BanEntry {
+        user_id: ban.user,
+        banned_until: ban.until,
+    };
+    Ok(Json(Page {
+        items: page.items.into_iter().map(entry).collect(),
+        cursor: page.cursor,
+    }))
 }
 
-/// The epoch that a streamer was found to own. The next one may belong to another streamer, and a request may take long
-/// to arrive.
+/// The epoch that a streamer was found to own. The next one may belong to another streamer, and a
+/// request may take long to arrive.
 pub(super) fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
     own.map(|Extension(OwnLive(record))| record)
 }
 
 fn resume(cursor: &str) -> Result<Ban, Problem> {
-    Listing::Bans
-        .resume(cursor, |[until, user]| Some(Ban { user: UserId::parse(user).ok()?, until: until.parse().ok()? }))
+    Listing::Bans.resume(cursor, |[until, user]| {
+        Some(Ban {
+            user: UserId::parse(user).ok()?,
+            until: until.parse().ok()?,
+        })
+    })
 }

@@ -1,5 +1,5 @@
-//! The name of one HTTP request: the client's own (`x-request-id`) if it is well formed, else a new one. It stands in
-//! the answer, in the body of a refusal, and in the log lines of the request.
+//! The name of one HTTP request: the client's own (`x-request-id`) if it is well formed, else a new
+//! one. It stands in the answer, in the body of a refusal, and in the log lines of the request.
 
 use std::fmt;
 
@@ -16,7 +16,9 @@ pub(super) struct HttpRequestId(HeaderValue);
 impl HttpRequestId {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut sent = headers.get_all(REQUEST_ID).iter();
-        let only = sent.next().filter(|id| sent.next().is_none() && is_well_formed(id));
+        let only = sent
+            .next()
+            .filter(|id| sent.next().is_none() && is_well_formed(id));
         only.cloned().map_or_else(Self::random, Self)
     }
 
@@ -61,7 +63,12 @@ mod tests {
     #[test]
     fn a_well_formed_id_of_the_client_is_kept() {
         let longest = "a".repeat(MAX_LEN);
-        for id in ["7", "6f1c3c9e-94a5-4f0e-9ad5-a7b3c2f1e001", "web:eu-1.c_7", &longest] {
+        for id in [
+            "7",
+            "6f1c3c9e-94a5-4f0e-9ad5-a7b3c2f1e001",
+            "web:eu-1.c_7",
+            &longest,
+        ] {
             assert_eq!(of(&[id]), id);
         }
     }
@@ -69,9 +76,21 @@ mod tests {
     #[test]
     fn any_other_is_replaced_by_a_new_one() {
         let too_long = "a".repeat(MAX_LEN + 1);
-        let wrong: [&[&str]; 7] = [&[], &[""], &["a b"], &["a\"b"], &["é"], &[&too_long], &["a", "a"]];
+        let wrong: [&[&str]; 7] = [
+            &[],
+            &[""],
+            &["a b"],
+            &["a\"b"],
+            &["é"],
+            &[&too_long],
+            &["a", "a"],
+        ];
         let made: std::collections::HashSet<_> = wrong.iter().map(|sent| of(sent)).collect();
         assert_eq!(made.len(), wrong.len(), "{made:?}");
-        assert!(made.iter().all(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())), "{made:?}");
+        assert!(
+            made.iter()
+                .all(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())),
+            "{made:?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The extractors of the handlers: ids from the path, fields from the query and JSON from the body. They refuse what
-//! they cannot read with a problem document, before a handler runs.
+//! The extractors of the handlers: ids from the path, fields from the query and JSON from the body.
+//! They refuse what they cannot read with a problem document, before a handler runs.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -52,7 +52,11 @@ impl Ids for StatusId {
 
 impl<A: Ids, B: Ids, C: Ids> Ids for (A, B, C) {
     fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
-        Ok((A::parse(&mut next)?, B::parse(&mut next)?, C::parse(&mut next)?))
+        Ok((
+            A::parse(&mut next)?,
+            B::parse(&mut next)?,
+            C::parse(&mut next)?,
+        ))
     }
 }
 
@@ -79,7 +83,10 @@ impl<T: Ids, S: Send + Sync> FromRequestParts<S> for InPath<T> {
         };
         match T::parse(next) {
             Ok(ids) => Ok(Self(ids)),
-            Err(why) => Err(Problem::new(Kind::InvalidId, format!("{read}, in the path: {why}"))),
+            Err(why) => Err(Problem::new(
+                Kind::InvalidId,
+                format!("{read}, in the path: {why}"),
+            )),
         }
     }
 }
@@ -91,7 +98,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for InQuery<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        from_query(&parts.uri).map(Self).map_err(|error| Problem::of_query(&error))
+        from_query(&parts.uri)
+            .map(Self)
+            .map_err(|error| Problem::of_query(&error))
     }
 }
 
@@ -151,14 +160,16 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 /// Any JSON in which no object has a field twice.
 pub(super) fn json(text: &[u8]) -> Result<Json, Problem> {
     let json = parse(text)?;
-    json.check_fields().map_err(|error| Problem::of_body(&error))?;
+    json.check_fields()
+        .map_err(|error| Problem::of_body(&error))?;
     Ok(json)
 }
 
 /// Any JSON. Whether an object has a field twice is not known yet.
 fn parse(text: &[u8]) -> Result<Json, Problem> {
     Json::parse(text).map_err(|NotJson { line, column }| {
-        let detail = format!("the body is no JSON that can be read; look at line {line}, column {column}");
+        let detail =
+            format!("the body is no JSON that can be read; look at line {line}, column {column}");
         Problem::new(Kind::BadMessage, detail)
     })
 }
@@ -166,13 +177,16 @@ fn parse(text: &[u8]) -> Result<Json, Problem> {
 fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let json = parse(text)?;
     if !matches!(json, Json::Object(_)) {
-        return Err(Problem::new(Kind::BadMessage, format!("the body must be a JSON object, not {}", json.kind())));
+        return Err(Problem::new(
+            Kind::BadMessage,
+            format!("the body must be a JSON object, not {}", json.kind()),
+        ));
     }
     from_json(&json).map_err(|error| Problem::of_body(&error))
 }
 
-/// The body of a call that has no fields may be left out, or be an empty object. A field in it is a mistake of the
-/// caller, who expects the call to do something about it.
+/// The body of a call that has no fields may be left out, or be an empty object. A field in it is a
+/// mistake of the caller, who expects the call to do something about it.
 pub(super) async fn without_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     if body.is_end_stream() {
@@ -184,7 +198,12 @@ pub(super) async fn without_fields(request: Request) -> Result<Request, Problem>
         text if is_json(&parts.headers) => {
             let Nothing {} = object(text)?;
         }
-        _ => return Err(Problem::new(Kind::BadMessage, "this call has no body; leave it out")),
+        _ => {
+            return Err(Problem::new(
+                Kind::BadMessage,
+                "this call has no body; leave it out",
+            ));
+        }
     }
     Ok(Request::from_parts(parts, Body::empty()))
 }
@@ -197,36 +216,60 @@ struct Nothing {}
 pub(super) struct MaxBody(pub(super) u64);
 
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
-    let too_large = || Problem::new(Kind::BodyTooLarge, "the body is larger than this call takes");
-    let most = request.extensions().get::<MaxBody>().map_or(u64::MAX, |most| most.0);
+    let too_large = || {
+        Problem::new(
+            Kind::BodyTooLarge,
+            "the body is larger than this call takes",
+        )
+    };
+    let most = request
+        .extensions()
+        .get::<MaxBody>()
+        .map_or(u64::MAX, |most| most.0);
     // A client that asks first (Expect: 100-continue) must not be told to go on.
     if request.body().size_hint().lower() > most {
         return Err(too_large());
     }
-    Bytes::from_request(request, state).await.map_err(|why| match why.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-        _ => Problem::new(Kind::BadMessage, "the body ended too early"),
-    })
+    Bytes::from_request(request, state)
+        .await
+        .map_err(|why| match why.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+            _ => Problem::new(Kind::BadMessage, "the body ended too early"),
+        })
 }
 
 /// `application/json`, or a type that ends in `+json`; with or without a charset.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(declared) = headers.get(header::CONTENT_TYPE).and_then(|declared| declared.to_str().ok()) else {
+    let Some(declared) = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|declared| declared.to_str().ok())
+    else {
         return false;
     };
-    let kind = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = declared
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
 fn not_declared() -> Problem {
-    Problem::new(Kind::UnsupportedMediaType, "send the body with Content-Type: application/json")
+    Problem::new(
+        Kind::UnsupportedMediaType,
+        "send the body with Content-Type: application/json",
+    )
 }
 
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
-/// A handler is dropped together with its connection. Half a change, in the store but not in the rooms, would be worse
-/// than a change whose answer nobody reads. (Opening and closing a live need no such help.)
-pub(crate) async fn run_to_completion<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
+/// A handler is dropped together with its connection. Half a change, in the store but not in the
+/// rooms, would be worse than a change whose answer nobody reads. (Opening and closing a live need
+/// no such help.)
+pub(crate) async fn run_to_completion<T: Send + 'static>(
+    change: impl Future<Output = T> + Send + 'static,
+) -> T {
     match tokio::spawn(change.in_current_span()).await {
         Ok(answer) => answer,
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),

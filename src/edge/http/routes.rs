@@ -1,6 +1,6 @@
-//! Which path leads to which handler, on which port, and what its callers must be allowed to do. A new route is added
-//! here: its method and path stand in the `#[utoipa::path]` of its handler. The wiring hands the routers to the
-//! listener.
+//! Which path leads to which handler, on which port, and what its callers must be allowed to do. A
+//! new route is added here: its method and path stand in the `#[utoipa::path]` of its handler. The
+//! wiring hands the routers to the listener.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,20 +24,23 @@ use super::problem::{Kind, Problem};
 use super::requests::MaxBody;
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists, live_lists, lives,
-    logging, middleware, online, openapi, reloading, removals, sessions, sharing, statuses, upgrade, users, viewers,
+    attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists,
+    live_lists, lives, logging, middleware, online, openapi, reloading, removals, sessions,
+    sharing, statuses, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// The largest body that names many users or lives: a thousand of the longest ids, with room for white space.
+/// The largest body that names many users or lives: a thousand of the longest ids, with room for
+/// white space.
 const MAX_IDS_BODY: usize = 96 << 10;
 
 const SOCKET: &str = "/ws";
 
-/// Routes, with their description. There are two ways to add one, so that each says who may call it.
+/// Routes, with their description. There are two ways to add one, so that each says who may call
+/// it.
 struct Routes {
     state: Arc<AppState>,
     accepts: Accepts,
@@ -47,7 +50,11 @@ struct Routes {
 impl Routes {
     fn new(state: &Arc<AppState>, accepts: Accepts) -> Self {
         let head = OpenApiRouter::with_openapi(openapi::Head::openapi());
-        Self { state: state.clone(), accepts, router: head }
+        Self {
+            state: state.clone(),
+            accepts,
+            router: head,
+        }
     }
 
     /// Anybody may call it.
@@ -64,7 +71,11 @@ impl Routes {
         let (schemas, mut paths, methods) = route;
         openapi::describe_callers(&mut paths, action, self.accepts);
         let known = KnownFields::of(&paths, Refuse::Unknown);
-        let guard = Guard { state: self.state.clone(), action, accepts: self.accepts };
+        let guard = Guard {
+            state: self.state.clone(),
+            action,
+            accepts: self.accepts,
+        };
         // The guard is the outer one: a caller who may not call it learns nothing more.
         let guarded = methods
             .route_layer(from_fn_with_state(known, known_fields::check))
@@ -74,11 +85,13 @@ impl Routes {
     }
 
     fn socket(self) -> Self {
-        self.open_to_all(routes!(upgrade::upgrade)).open_to_all(routes!(upgrade::probe::admission))
+        self.open_to_all(routes!(upgrade::upgrade))
+            .open_to_all(routes!(upgrade::probe::admission))
     }
 
     fn probes(self) -> Self {
-        self.open_to_all(routes!(health::healthz)).open_to_all(routes!(health::readyz))
+        self.open_to_all(routes!(health::healthz))
+            .open_to_all(routes!(health::readyz))
     }
 
     fn api(self) -> Self {
@@ -140,11 +153,15 @@ impl Routes {
     }
 }
 
-/// The routes of the public port: all of them. Beside an internal port it serves no metrics, and the API to the bearers
-/// of tokens only.
+/// The routes of the public port: all of them. Beside an internal port it serves no metrics, and
+/// the API to the bearers of tokens only.
 pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
     if !has_internal_port {
-        let whole = Routes::new(state, Accepts::KeysAndTokens).socket().probes().api().metrics();
+        let whole = Routes::new(state, Accepts::KeysAndTokens)
+            .socket()
+            .probes()
+            .api()
+            .metrics();
         return whole.finish(pages::public(state, Api::Here));
     }
     let routes = Routes::new(state, Accepts::Tokens).socket().probes();
@@ -168,7 +185,10 @@ pub(crate) fn admin(state: &Arc<AppState>) -> Router {
 fn text_of(mut document: utoipa::openapi::OpenApi) -> Bytes {
     // OpenAPI cannot describe a WebSocket: as a GET, whoever calls it gets 426.
     if let Some(socket) = document.paths.paths.remove(SOCKET) {
-        document.extensions.get_or_insert_default().insert("x-websocket".to_owned(), json!({SOCKET: socket}));
+        document
+            .extensions
+            .get_or_insert_default()
+            .insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     }
     openapi::name_items(&mut document);
     // utoipa fills it in from the package, which names no license.
@@ -199,9 +219,15 @@ fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter
 }
 
 async fn not_found() -> Problem {
-    Problem::new(Kind::NotFound, "no route has this path; /openapi.json lists them")
+    Problem::new(
+        Kind::NotFound,
+        "no route has this path; /openapi.json lists them",
+    )
 }
 
 async fn method_not_allowed() -> Problem {
-    Problem::new(Kind::MethodNotAllowed, "the header Allow names the methods that this path takes")
+    Problem::new(
+        Kind::MethodNotAllowed,
+        "the header Allow names the methods that this path takes",
+    )
 }

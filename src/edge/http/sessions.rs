@@ -64,20 +64,39 @@ struct Position {
 fn resume(cursor: &str) -> Result<Position, Problem> {
     Listing::Sessions.resume(cursor, |[epoch, count, joined_at, user, number]| {
         let (user, number) = (UserId::parse(user).ok()?, number.parse().ok()?);
-        let place = SessionPlace { joined_at: joined_at.parse().ok()?, user, number };
-        Some(Position { epoch: Epoch(epoch.parse().ok()?), count: count.parse().ok()?, place })
+        let place = SessionPlace {
+            joined_at: joined_at.parse().ok()?,
+            user,
+            number,
+        };
+        Some(Position {
+            epoch: Epoch(epoch.parse().ok()?),
+            count: count.parse().ok()?,
+            place,
+        })
     })
 }
 
 /// The span that `from` and `to` name.
 /// `None` if it ends before it begins: then nobody was there.
 pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Option<Span> {
-    let span = Span { from: from.map_or(0, |from| from.0), to: to.map_or(u64::MAX, |to| to.0) };
+    let span = Span {
+        from: from.map_or(0, |from| from.0),
+        to: to.map_or(u64::MAX, |to| to.0),
+    };
     (span.from <= span.to).then_some(span)
 }
 
 paging_query!(SessionsPaging = Sessions);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    NotKept,
+    StoreUnavailable
+);
 
 /// List who entered a live with attendance, and was there from when to when
 ///
@@ -93,13 +112,23 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<CountedPage<ListedSession>>, Problem> {
     let position = paging.cursor.as_deref().map(resume).transpose()?;
-    let epoch = position.as_ref().map(|position| position.epoch).or(query.epoch.map(|epoch| Epoch(epoch.0)));
+    let epoch = position
+        .as_ref()
+        .map(|position| position.epoch)
+        .or(query.epoch.map(|epoch| Epoch(epoch.0)));
     let (of, attended) = recorded(&state, live, epoch).await?;
     if own.is_some_and(|Extension(OwnLive(own))| own.streamer != attended.streamer) {
-        return Err(Problem::new(Kind::Forbidden, "that opening of the live belonged to another streamer"));
+        return Err(Problem::new(
+            Kind::Forbidden,
+            "that opening of the live belonged to another streamer",
+        ));
     }
     let Some(span) = span_of(query.from, query.to) else {
-        return Ok(Json(CountedPage { count: 0, items: Vec::new(), cursor: None }));
+        return Ok(Json(CountedPage {
+            count: 0,
+            items: Vec::new(),
+            cursor: None,
+        }));
     };
     let store = state.store_for_clients.as_ref();
     let count = match &position {
@@ -107,14 +136,25 @@ pub(super) async fn list(
         None => store.count_sessions(&of, attended.slices, span).await?,
     };
     let after = position.as_ref().map(|position| &position.place);
-    let (page, more) = store.sessions_page((&of, attended.slices), span, after, paging.limit).await?;
+    let (page, more) = store
+        .sessions_page((&of, attended.slices), span, after, paging.limit)
+        .await?;
     let users: BTreeSet<&UserId> = page.iter().map(|session| &session.place.user).collect();
     let users: Vec<UserId> = users.into_iter().cloned().collect();
-    let fans: HashMap<_, _> =
-        store.have_attended(&of, &users).await?.into_iter().zip(&users).map(|(f, u)| (u, f)).collect();
+    let fans: HashMap<_, _> = store
+        .have_attended(&of, &users)
+        .await?
+        .into_iter()
+        .zip(&users)
+        .map(|(f, u)| (u, f))
+        .collect();
     let end = attended.closed_at.unwrap_or(state.clock.unix());
     let cursor = page.last().filter(|_| more).map(|last| {
-        let SessionPlace { joined_at, user, number } = &last.place;
+        let SessionPlace {
+            joined_at,
+            user,
+            number,
+        } = &last.place;
         Listing::Sessions.cursor(&[&of.epoch, &count, joined_at, user, number])
     });
     let items = page.iter().map(|session| ListedSession {
@@ -125,7 +165,11 @@ pub(super) async fn list(
         watched_ms: session.watched.until(end),
         user_id: session.place.user.clone(),
     });
-    Ok(Json(CountedPage { count, items: items.collect(), cursor }))
+    Ok(Json(CountedPage {
+        count,
+        items: items.collect(),
+        cursor,
+    }))
 }
 
 /// The epoch of a live, or its latest, and what is known of it if attendance is kept.
@@ -147,7 +191,10 @@ pub(super) async fn recorded(
     let of = LiveEpoch { live, epoch };
     if let Some(record) = record {
         if !record.terms.attendance {
-            return Err(Problem::new(Kind::NotKept, format!("live {} was opened without attendance", of.live)));
+            return Err(Problem::new(
+                Kind::NotKept,
+                format!("live {} was opened without attendance", of.live),
+            ));
         }
         if record.state == LiveState::Open {
             return Ok((of, record.attended()));
@@ -155,6 +202,9 @@ pub(super) async fn recorded(
     }
     match state.store_for_clients.attended(&of).await? {
         Some(attended) => Ok((of, attended)),
-        None => Err(Problem::new(Kind::NotKept, format!("no attendance of {of} is kept"))),
+        None => Err(Problem::new(
+            Kind::NotKept,
+            format!("no attendance of {of} is kept"),
+        )),
     }
 }

@@ -1,7 +1,9 @@
-//! Surrounds every handler: refuses hosts that are not served, and lets pages of allowed origins read answers (CORS).
+//! Surrounds every handler: refuses hosts that are not served, and lets pages of allowed origins
+//! read answers (CORS).
 //!
-//! A page of another origin cannot read an answer of `/v1`, nor change anything, nor import the client. No answer
-//! allows credentials of the browser's own (cookies), because no request is judged by them.
+//! A page of another origin cannot read an answer of `/v1`, nor change anything, nor import the
+//! client. No answer allows credentials of the browser's own (cookies), because no request is
+//! judged by them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +23,19 @@ use super::upgrade::ADMISSION;
 const PREFLIGHT_FOR: Duration = Duration::from_secs(7_200);
 
 /// Lets pages of allowed origins read what is meant for other programs, refusals included.
-pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let browsers = &state.browsers;
     let path = request.uri().path();
     if !path.starts_with("/v1/") && path != ADMISSION && path != CLIENT {
         return serve(browsers, request, next).await;
     }
     let origin = browsers.origin(request.headers(), scheme(request.extensions()));
-    // Browsers send some requests before they ask whether they may, and only keep the answer from the page.
+    // Browsers send some requests before they ask whether they may, and only keep the answer from
+    // the page.
     let is_foreign_write = origin == Origin::Forbidden && !request.method().is_safe();
     let allowed = match origin {
         Origin::Allowed(origin) => Some(origin.clone()),
@@ -70,9 +77,18 @@ async fn serve(browsers: &Browsers, request: Request, next: Next) -> Response {
 
 fn preflight() -> Response {
     let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, PUT, DELETE")),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("authorization, content-type")),
-        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(PREFLIGHT_FOR.as_secs())),
+        (
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            HeaderValue::from_static("GET, PUT, DELETE"),
+        ),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("authorization, content-type"),
+        ),
+        (
+            header::ACCESS_CONTROL_MAX_AGE,
+            HeaderValue::from(PREFLIGHT_FOR.as_secs()),
+        ),
     ];
     (StatusCode::NO_CONTENT, headers).into_response()
 }

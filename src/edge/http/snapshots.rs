@@ -1,8 +1,8 @@
-//! Sorted copies of slices, for listing viewers or fans. A slice is read whole, kept for a few seconds, and shared by
-//! all listings that began before it was read.
+//! Sorted copies of slices, for listing viewers or fans. A slice is read whole, kept for a few
+//! seconds, and shared by all listings that began before it was read.
 //!
-//! The cache is bounded in bytes, in age and in parallel reads. A copy that is gone is read again, so any gateway can
-//! answer any page.
+//! The cache is bounded in bytes, in age and in parallel reads. A copy that is gone is read again,
+//! so any gateway can answer any page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,8 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 /// A slice that is larger is read again for each page.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// Bytes that one user of a copy takes besides the id: the pointer, the reference counts, the allocator's overhead.
+/// Bytes that one user of a copy takes besides the id: the pointer, the reference counts, the
+/// allocator's overhead.
 const USER_OVERHEAD: usize = 48;
 
 /// Few, so that listings do not push the flusher's calls out of the store's queue.
@@ -57,7 +58,11 @@ impl Snapshot {
     }
 
     fn weight(&self) -> u32 {
-        let bytes: usize = self.users.iter().map(|user| user.as_str().len() + USER_OVERHEAD).sum();
+        let bytes: usize = self
+            .users
+            .iter()
+            .map(|user| user.as_str().len() + USER_OVERHEAD)
+            .sum();
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 }
@@ -78,33 +83,52 @@ impl Snapshots {
             .max_capacity(KEPT_BYTES)
             .time_to_live(KEPT_FOR)
             .build();
-        Self { store, clock, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
+        Self {
+            store,
+            clock,
+            kept,
+            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+            last_stamp: Arc::default(),
+        }
     }
 
-    /// Microseconds since 1970, but never the same twice, so that one gateway can order any two moments.
+    /// Microseconds since 1970, but never the same twice, so that one gateway can order any two
+    /// moments.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
-        let before = self.last_stamp.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
+        let before = self
+            .last_stamp
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
         before.map_or(now, next)
     }
 
-    /// A copy of a group of a slice that was read after `began`: a kept one, or one read now. Parallel requests share
-    /// one read.
+    /// A copy of a group of a slice that was read after `began`: a kept one, or one read now.
+    /// Parallel requests share one read.
     pub(crate) async fn since(
         &self,
         began: u64,
         (slice, group): (SliceId, Group),
         epoch: Epoch,
     ) -> StoreResult<Arc<Snapshot>> {
-        let key = Key { set: slice.set.clone(), group, epoch, slice: slice.index };
-        // A moment in the future comes from another gateway's clock, or is forged: a read that begins now will do.
+        let key = Key {
+            set: slice.set.clone(),
+            group,
+            epoch,
+            slice: slice.index,
+        };
+        // A moment in the future comes from another gateway's clock, or is forged: a read that
+        // begins now will do.
         let began = began.min(self.stamp());
-        // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.
+        // A kept copy, or a read under way, that is older than the listing is dropped, and the
+        // slice read again.
         for _ in 0..2 {
             let read = self.read(slice.clone(), group);
-            let snapshot =
-                self.kept.try_get_with_by_ref(&key, read).await.map_err(|error| StoreError::clone(&error))?;
+            let snapshot = self
+                .kept
+                .try_get_with_by_ref(&key, read)
+                .await
+                .map_err(|error| StoreError::clone(&error))?;
             if snapshot.read_at > began {
                 return Ok(snapshot);
             }

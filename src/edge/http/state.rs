@@ -1,4 +1,5 @@
-//! What every handler may ask. The wiring makes one for each gateway, and both ports share it; it has no logic.
+//! What every handler may ask. The wiring makes one for each gateway, and both ports share it; it
+//! has no logic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,11 @@ pub(crate) struct OnlineSettings {
 
 impl OnlineSettings {
     pub(crate) fn new(config: &Config, seen: Arc<SeenUsers>) -> Self {
-        Self { seen, remember: config.remember, ids: config.last_seen_ids }
+        Self {
+            seen,
+            remember: config.remember,
+            ids: config.last_seen_ids,
+        }
     }
 }
 

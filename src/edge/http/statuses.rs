@@ -37,12 +37,19 @@ pub(super) struct PostStatus {
     data: Value,
 }
 
-refusals!(PostRefused = BadMessage, InvalidId, UserNotFound, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+refusals!(
+    PostRefused = BadMessage,
+    InvalidId,
+    UserNotFound,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
 
 /// Announce something to those who follow a user
 ///
-/// The author needs a profile. After an error that leaves open whether the announcement was made, look at the author's
-/// statuses before trying again.
+/// The author needs a profile. After an error that leaves open whether the announcement was made,
+/// look at the author's statuses before trying again.
 #[utoipa::path(post, path = "/v1/users/{user_id}/statuses", operation_id = "post_status", tag = "feeds",
     params(("user_id" = UserId, Path, description = "The author", example = "s1")), request_body = PostStatus,
     responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
@@ -60,19 +67,28 @@ pub(super) async fn post(
         let detail = format!("must have at most {MAX_DATA} bytes");
         return Err(Problem::new(Kind::BodyTooLarge, detail).at(Place::field("data")));
     }
-    let made = run_to_completion(async move { state.feeds.post(&author, body.text, data).await }).await?;
+    let made =
+        run_to_completion(async move { state.feeds.post(&author, body.text, data).await }).await?;
     let Some(status) = made else {
-        return Err(Problem::new(Kind::UserNotFound, "the author has no profile"));
+        return Err(Problem::new(
+            Kind::UserNotFound,
+            "the author has no profile",
+        ));
     };
     Ok((StatusCode::CREATED, Json(StatusItem::from(status))).into_response())
 }
 
-refusals!(DeleteRefused = InvalidId, Forbidden, StatusNotFound, StoreUnavailable);
+refusals!(
+    DeleteRefused = InvalidId,
+    Forbidden,
+    StatusNotFound,
+    StoreUnavailable
+);
 
 /// Delete an announcement
 ///
-/// It is gone from the author's statuses at once, and nobody is shown it any more. The timelines of very many followers
-/// forget it a little later.
+/// It is gone from the author's statuses at once, and nobody is shown it any more. The timelines of
+/// very many followers forget it a little later.
 #[utoipa::path(delete, path = "/v1/users/{user_id}/statuses/{status_id}", operation_id = "delete_status", tag = "feeds",
     params(
         ("user_id" = UserId, Path, description = "The author", example = "s1"),
@@ -85,7 +101,13 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     match run_to_completion(async move { state.feeds.delete(&user, &status).await }).await? {
         Deleted::Done => Ok(StatusCode::NO_CONTENT),
-        Deleted::Absent => Err(Problem::new(Kind::StatusNotFound, "there is no such announcement")),
-        Deleted::Another => Err(Problem::new(Kind::Forbidden, "the status is not this user's announcement")),
+        Deleted::Absent => Err(Problem::new(
+            Kind::StatusNotFound,
+            "there is no such announcement",
+        )),
+        Deleted::Another => Err(Problem::new(
+            Kind::Forbidden,
+            "the status is not this user's announcement",
+        )),
     }
 }

@@ -1,7 +1,8 @@
 //! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
 //!
-//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. After the
-//! 101 of an accepted upgrade, hyper gives the raw connection back, and the session takes it over.
+//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can
+//! read why. After the 101 of an accepted upgrade, hyper gives the raw connection back, and the
+//! session takes it over.
 
 mod candidate;
 pub(super) mod probe;
@@ -59,11 +60,11 @@ refusals!(
 
 /// Open the WebSocket
 ///
-/// One JSON object per text frame, in both directions; any frame from the client is a heartbeat. With `--auth off` the
-/// query says who it is.
+/// One JSON object per text frame, in both directions; any frame from the client is a heartbeat.
+/// With `--auth off` the query says who it is.
 ///
-/// A plain GET is answered with 426. A browser cannot read the answer to a refused upgrade: a page asks
-/// `/ws/admission` first.
+/// A plain GET is answered with 426. A browser cannot read the answer to a refused upgrade: a page
+/// asks `/ws/admission` first.
 #[utoipa::path(get, path = "/ws", operation_id = "open_socket", tag = "socket",
     params(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
@@ -92,28 +93,61 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
 }
 
 /// Answers 101 and leaves a task behind that waits for the connection to come free.
-async fn accept(state: &Arc<AppState>, mut parts: Parts, asked: Instant) -> Result<Response, Refusal> {
+async fn accept(
+    state: &Arc<AppState>,
+    mut parts: Parts,
+    asked: Instant,
+) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
-    let Candidate { identity, claims, first, address } = Candidate::check(state, &parts).await?;
-    let (Some(on_upgrade), Some(tracker)) =
-        (parts.extensions.remove::<OnUpgrade>(), parts.extensions.remove::<TaskTracker>())
-    else {
+    let Candidate {
+        identity,
+        claims,
+        first,
+        address,
+    } = Candidate::check(state, &parts).await?;
+    let (Some(on_upgrade), Some(tracker)) = (
+        parts.extensions.remove::<OnUpgrade>(),
+        parts.extensions.remove::<TaskTracker>(),
+    ) else {
         let detail = "this connection cannot change its protocol";
-        return Err(Refusal::new("not_upgradable", Kind::UpgradeRequired, detail));
+        return Err(Refusal::new(
+            "not_upgradable",
+            Kind::UpgradeRequired,
+            detail,
+        ));
     };
-    let place = admit(state, &identity.user, parts.extensions.remove::<Arc<PendingConnection>>()).await?;
+    let place = admit(
+        state,
+        &identity.user,
+        parts.extensions.remove::<Arc<PendingConnection>>(),
+    )
+    .await?;
     let permit = SocketPermit::new(place, address);
     // A drain may have begun meanwhile.
     check_draining(state)?;
     let response = switching_protocols(&key, &parts.headers);
-    let handshake = Handshake { identity, claims, join: first.live_id, watch: first.watch, permit: Some(permit) };
+    let handshake = Handshake {
+        identity,
+        claims,
+        join: first.live_id,
+        watch: first.watch,
+        permit: Some(permit),
+    };
     let (state, sockets) = (state.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
             // The session gets a task of its own, which is about 1 kB smaller than this one.
             Ok(Some((socket, early))) => {
-                state.metrics.handshake_seconds.observe(asked.elapsed().as_secs_f64());
-                drop(sockets.spawn(session::run(state.sessions.clone(), socket, early, handshake)))
+                state
+                    .metrics
+                    .handshake_seconds
+                    .observe(asked.elapsed().as_secs_f64());
+                drop(sockets.spawn(session::run(
+                    state.sessions.clone(),
+                    socket,
+                    early,
+                    handshake,
+                )))
             }
             Ok(None) => Metrics::count(&state.metrics.upgrades_refused, "lost"),
             Err(_) => Metrics::count(&state.metrics.upgrades_refused, "slow"),
@@ -132,7 +166,8 @@ async fn admit(
         Decision::Admit(wait) => wait,
         Decision::RetryAfter(seconds) => return Err(Refusal::crowded(seconds)),
     };
-    // A handshake with a place frees its slot among the pending connections; one that waits for a place keeps it.
+    // A handshake with a place frees its slot among the pending connections; one that waits for a
+    // place keeps it.
     let at_once = state.admission.place_now();
     if let (Some(pending), Some(_)) = (&pending, &at_once) {
         pending.becomes_socket();
@@ -179,7 +214,11 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let asks = contains_token(headers, &header::CONNECTION, "upgrade")
         && contains_token(headers, &header::UPGRADE, "websocket");
     if !fits || !asks {
-        return Err(Refusal::new("not_an_upgrade", Kind::UpgradeRequired, "open this path with a WebSocket client"));
+        return Err(Refusal::new(
+            "not_an_upgrade",
+            Kind::UpgradeRequired,
+            "open this path with a WebSocket client",
+        ));
     }
     if only_line(headers, &header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         return Err(Refusal::new(
@@ -188,9 +227,21 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
             "only version 13 of the WebSocket protocol is spoken",
         ));
     }
-    let nonce = |key: &&HeaderValue| BASE64.decode(key.as_bytes()).is_ok_and(|nonce| nonce.len() == 16);
-    let key = only_line(headers, &header::SEC_WEBSOCKET_KEY).filter(nonce).cloned();
-    key.ok_or_else(|| Refusal::new("key", Kind::BadHandshake, "Sec-WebSocket-Key is 16 bytes in base64"))
+    let nonce = |key: &&HeaderValue| {
+        BASE64
+            .decode(key.as_bytes())
+            .is_ok_and(|nonce| nonce.len() == 16)
+    };
+    let key = only_line(headers, &header::SEC_WEBSOCKET_KEY)
+        .filter(nonce)
+        .cloned();
+    key.ok_or_else(|| {
+        Refusal::new(
+            "key",
+            Kind::BadHandshake,
+            "Sec-WebSocket-Key is 16 bytes in base64",
+        )
+    })
 }
 
 /// The value of a header that a request may have once.
@@ -201,7 +252,10 @@ fn only_line<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Option<&'a Head
 
 /// The items of a comma-separated header, of all its lines.
 fn items<'a>(headers: &'a HeaderMap, header: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let lines = headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
+    let lines = headers
+        .get_all(header)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
@@ -221,7 +275,10 @@ fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
     }
     // The client compares it with what it offered letter by letter, and gives up on any other.
     if items(asked, &header::SEC_WEBSOCKET_PROTOCOL).any(|offered| offered == SUBPROTOCOL) {
-        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        headers.insert(
+            header::SEC_WEBSOCKET_PROTOCOL,
+            HeaderValue::from_static(SUBPROTOCOL),
+        );
     }
     response
 }

@@ -51,11 +51,17 @@ pub(super) struct User {
 
 impl User {
     fn of(user_id: UserId, profile: Profile) -> Self {
-        Self { user_id, login: profile.login.to_string(), name: profile.name, signup: profile.signup }
+        Self {
+            user_id,
+            login: profile.login.to_string(),
+            name: profile.name,
+            signup: profile.signup,
+        }
     }
 }
 
-/// What is known of a user. Without a profile its fields are null; the user may follow and be followed all the same.
+/// What is known of a user. Without a profile its fields are null; the user may follow and be
+/// followed all the same.
 #[derive(Serialize, ToSchema)]
 #[schema(as = UserNow)]
 pub(super) struct UserNow {
@@ -79,9 +85,11 @@ pub(super) struct UserNow {
     /// How many announcements of the user there are.
     #[schema(example = 2)]
     statuses: u64,
-    /// Whether the user has a socket now. Null if this gateway does not track who is online; so are the next two.
+    /// Whether the user has a socket now. Null if this gateway does not track who is online; so are
+    /// the next two.
     online: Option<bool>,
-    /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if nobody remembers.
+    /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if
+    /// nobody remembers.
     last_seen: Option<u64>,
     /// In which live the user is: the one joined last.
     live_id: Option<LiveId>,
@@ -99,7 +107,8 @@ refusals!(
 
 /// Sign a user up
 ///
-/// Makes an id. After an error that leaves open whether the user was made, look for the login before trying again.
+/// Makes an id. After an error that leaves open whether the user was made, look for the login
+/// before trying again.
 #[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users", request_body = PutUser,
     responses((status = 201, description = "The user signed up", body = User), PutRefused))]
 pub(super) async fn create(
@@ -133,14 +142,29 @@ async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Resp
         Problem::new(Kind::InvalidLogin, detail).at(Place::field("login"))
     })?;
     let id = user.clone();
-    let put = async move { state.store_for_clients.put_profile(&user, &login, &body.name.0).await };
+    let put = async move {
+        state
+            .store_for_clients
+            .put_profile(&user, &login, &body.name.0)
+            .await
+    };
     let (status, profile) = match run_to_completion(put).await? {
         PutProfile::Created(profile) => (StatusCode::CREATED, profile),
         PutProfile::Replaced(profile) => (StatusCode::OK, profile),
-        PutProfile::LoginTaken => return Err(Problem::new(Kind::LoginTaken, "another user has this login")),
+        PutProfile::LoginTaken => {
+            return Err(Problem::new(
+                Kind::LoginTaken,
+                "another user has this login",
+            ));
+        }
     };
     let location = format!("/v1/users/{id}");
-    Ok((status, [(header::LOCATION, location)], Json(User::of(id, profile))).into_response())
+    Ok((
+        status,
+        [(header::LOCATION, location)],
+        Json(User::of(id, profile)),
+    )
+        .into_response())
 }
 
 refusals!(ShowRefused = InvalidId, StoreUnavailable);
@@ -154,7 +178,11 @@ pub(super) async fn show(
     InPath(user): InPath<UserId>,
 ) -> Result<Json<UserNow>, Problem> {
     let store = &state.store_for_clients;
-    let asked = if tracked(&state).is_ok() { vec![user.clone()] } else { Vec::new() };
+    let asked = if tracked(&state).is_ok() {
+        vec![user.clone()]
+    } else {
+        Vec::new()
+    };
     let (profile, followers, following, statuses, status) = tokio::try_join!(
         store.profile(&user),
         store.follow_count(&user, Edge::Followers),

@@ -28,7 +28,8 @@ pub(super) struct Viewer {
     user_id: UserId,
     /// Whether the user follows the streamer.
     fan: bool,
-    /// Since when the user is in the live without a break, in Unix milliseconds; null if the store does not know.
+    /// Since when the user is in the live without a break, in Unix milliseconds; null if the store
+    /// does not know.
     #[schema(example = 1_732_000_000_000_u64)]
     since: Option<UnixMillis>,
 }
@@ -42,13 +43,19 @@ pub(super) struct FanQuery {
 }
 
 paging_query!(ViewersQuery = Viewers);
-refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    StoreUnavailable
+);
 
 /// List all viewers who are online
 ///
-/// Each viewer at most once. A viewer who joins or
-/// leaves while the pages are read may be in them or not. A page may hold fewer than `limit` although the list goes on.
-/// A closed live has none.
+/// Each viewer at most once. A viewer who joins or leaves while the pages are read may be in them
+/// or not. A page may hold fewer than `limit` although the list goes on. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), ViewersQuery, FanQuery),
     responses((status = 200, description = "A page", body = Page<Viewer>), ListRefused))]
@@ -61,7 +68,9 @@ pub(super) async fn list(
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
-        Some(position) => page(&state, &record, position, (only.fan, paging.limit)).await.map(Json),
+        Some(position) => page(&state, &record, position, (only.fan, paging.limit))
+            .await
+            .map(Json),
         None => Ok(Json(Page::empty())),
     }
 }
@@ -75,28 +84,52 @@ async fn page(
 ) -> Result<Page<Viewer>, Problem> {
     let (mut items, mut looked_at) = (Vec::new(), 0);
     let mut after = position.after.take();
-    for slice in SliceId::all(OnlineSet::Live(record.live.clone()), record.slices).skip(position.slice as usize - 1) {
-        let snapshot = state.snapshots.since(position.began, (slice.clone(), Group::All), record.epoch).await?;
+    for slice in SliceId::all(OnlineSet::Live(record.live.clone()), record.slices)
+        .skip(position.slice as usize - 1)
+    {
+        let snapshot = state
+            .snapshots
+            .since(position.began, (slice.clone(), Group::All), record.epoch)
+            .await?;
         // One more than fits, so that the page knows whether another one follows.
-        let at_a_time = if only.is_some() { MAX_LIMIT } else { limit.saturating_add(1).min(MAX_LIMIT) };
+        let at_a_time = if only.is_some() {
+            MAX_LIMIT
+        } else {
+            limit.saturating_add(1).min(MAX_LIMIT)
+        };
         for users in snapshot.after(after.take().as_ref()).chunks(at_a_time) {
             if looked_at >= MOST_LOOKED_AT {
-                return Ok(Page { items, cursor: Some(position.cursor(Listing::Viewers)) });
+                return Ok(Page {
+                    items,
+                    cursor: Some(position.cursor(Listing::Viewers)),
+                });
             }
             looked_at += users.len();
             let store = &state.store_for_clients;
-            let (are_fans, since) =
-                tokio::try_join!(store.are_members(&slice, Group::Fans, users), store.since_of(&slice, users))?;
+            let (are_fans, since) = tokio::try_join!(
+                store.are_members(&slice, Group::Fans, users),
+                store.since_of(&slice, users)
+            )?;
             for ((user, fan), since) in users.iter().zip(are_fans).zip(since) {
                 if only.is_none_or(|only| only == fan) {
                     if items.len() == limit {
-                        return Ok(Page { items, cursor: Some(position.cursor(Listing::Viewers)) });
+                        return Ok(Page {
+                            items,
+                            cursor: Some(position.cursor(Listing::Viewers)),
+                        });
                     }
-                    items.push(Viewer { user_id: user.clone(), fan, since });
+                    items.push(Viewer {
+                        user_id: user.clone(),
+                        fan,
+                        since,
+                    });
                 }
                 (position.slice, position.after) = (slice.index, Some(user.clone()));
             }
         }
     }
-    Ok(Page { items, cursor: None })
+    Ok(Page {
+        items,
+        cursor: None,
+    })
 }

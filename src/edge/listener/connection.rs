@@ -1,5 +1,5 @@
-//! The life of one connection: the header of the PROXY protocol and the TLS handshake, if there are any, then HTTP
-//! requests, until it ends or becomes a WebSocket.
+//! The life of one connection: the header of the PROXY protocol and the TLS handshake, if there are
+//! any, then HTTP requests, until it ends or becomes a WebSocket.
 
 use std::convert::Infallible;
 use std::io;
@@ -39,7 +39,8 @@ pub(super) const MAX_HEADERS: usize = 64;
 /// The largest request head, and what one connection may hold in buffers: hyper's minimum.
 pub(super) const MAX_HEAD: usize = 8 << 10;
 
-/// What TLS may hold back for a client that does not read, beyond the kernel's buffer and the session's.
+/// What TLS may hold back for a client that does not read, beyond the kernel's buffer and the
+/// session's.
 const MAX_UNSENT: usize = 16 << 10;
 
 #[derive(Clone)]
@@ -62,13 +63,19 @@ impl PortSettings {
     /// To whom a connection counts before anything is read of it.
     pub(super) fn holder_at_first(&self, peer: ClientAddress) -> Holder {
         // A balancer is about to name its client.
-        if self.proxy_protocol { Holder::Unbounded } else { self.holder(peer) }
+        if self.proxy_protocol {
+            Holder::Unbounded
+        } else {
+            self.holder(peer)
+        }
     }
 
     /// To whom a connection of this client counts. A trusted proxy has the connections of many.
     fn holder(&self, client: ClientAddress) -> Holder {
         match client.limited() {
-            Some(address) if !self.trusted_proxies.trusts(address) => Holder::Network(network(address)),
+            Some(address) if !self.trusted_proxies.trusts(address) => {
+                Holder::Network(network(address))
+            }
             _ => Holder::Unbounded,
         }
     }
@@ -98,12 +105,16 @@ struct Failed {
 
 impl From<TooMany> for Failed {
     fn from(_: TooMany) -> Self {
-        Self { why: "too_many", error: io::Error::other("the address holds as many connections as it may") }
+        Self {
+            why: "too_many",
+            error: io::Error::other("the address holds as many connections as it may"),
+        }
     }
 }
 
 impl Connection {
-    /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or `stop`.
+    /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or
+    /// `stop`.
     pub(super) async fn run(self, tcp: TcpStream, peer: ClientAddress) {
         // Boxed: what a handshake needs is gone when requests are served.
         let opened = tokio::select! {
@@ -122,22 +133,34 @@ impl Connection {
     }
 
     async fn open(&self, mut tcp: TcpStream, mut peer: ClientAddress) -> Result<Opened, Failed> {
-        let deadline = |why| move |_| Failed { why, error: io::ErrorKind::TimedOut.into() };
+        let deadline = |why| {
+            move |_| Failed {
+                why,
+                error: io::ErrorKind::TimedOut.into(),
+            }
+        };
         let failed = |why| move |error| Failed { why, error };
         let limit = self.port.handshake_timeout;
         if self.port.proxy_protocol {
-            let read = timeout(limit, proxy_header::read(&mut tcp)).await.map_err(deadline("proxy_header"))?;
+            let read = timeout(limit, proxy_header::read(&mut tcp))
+                .await
+                .map_err(deadline("proxy_header"))?;
             if let Some(client) = read.map_err(failed("proxy_header"))? {
                 peer = ClientAddress::Forwarded(client);
             }
-            self.pending.belongs_to(self.port.holder(peer)).inspect_err(|_| self.hint.refused(peer.address()))?;
+            self.pending
+                .belongs_to(self.port.holder(peer))
+                .inspect_err(|_| self.hint.refused(peer.address()))?;
         }
         let transport = match &self.port.certificate {
             None => Transport::Plain(tcp),
             Some(certificate) => {
-                let bound = |session: &mut ServerConnection| session.set_buffer_limit(Some(MAX_UNSENT));
+                let bound =
+                    |session: &mut ServerConnection| session.set_buffer_limit(Some(MAX_UNSENT));
                 let accept = certificate.acceptor().accept_with(tcp, bound);
-                let accepted = timeout(limit, accept).await.map_err(deadline("tls_handshake"))?;
+                let accepted = timeout(limit, accept)
+                    .await
+                    .map_err(deadline("tls_handshake"))?;
                 Transport::Tls(Box::new(accepted.map_err(failed("tls_handshake"))?))
             }
         };
@@ -145,8 +168,16 @@ impl Connection {
     }
 
     async fn serve(self, Opened { transport, peer }: Opened) {
-        let Self { port, pending, router, tracker, stop, .. } = self;
-        let (served, scheme, head_timeout) = (pending.clone(), transport.scheme(), port.handshake_timeout);
+        let Self {
+            port,
+            pending,
+            router,
+            tracker,
+            stop,
+            ..
+        } = self;
+        let (served, scheme, head_timeout) =
+            (pending.clone(), transport.scheme(), port.handshake_timeout);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let client = port.trusted_proxies.client(peer, request.headers());
             let extensions = request.extensions_mut();
@@ -160,7 +191,8 @@ impl Connection {
             if is_proxied && served.belongs_to(port.holder(client)).is_err() {
                 request.extensions_mut().insert(Crowded);
             }
-            let request: Request = request.map(|body| Body::new(Arriving::new(body, served.clone())));
+            let request: Request =
+                request.map(|body| Body::new(Arriving::new(body, served.clone())));
             let (router, pending, port) = (router.clone(), served.clone(), port.clone());
             async move {
                 let mut answer = router.oneshot(request).await?;
@@ -175,8 +207,14 @@ impl Connection {
             }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
-        let mut connection = pin!(http.serve_connection(TokioIo::new(transport), service).with_upgrades());
+        http.timer(TokioTimer::new())
+            .header_read_timeout(head_timeout)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEAD);
+        let mut connection = pin!(
+            http.serve_connection(TokioIo::new(transport), service)
+                .with_upgrades()
+        );
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = pending.evicted() => return,
@@ -192,8 +230,9 @@ impl Connection {
     }
 }
 
-/// Whether a client has to connect again after this answer: a request that is refused must cost its sender more than
-/// the gateway. Callers with good credentials are spared, who ask on about what may not be there.
+/// Whether a client has to connect again after this answer: a request that is refused must cost its
+/// sender more than the gateway. Callers with good credentials are spared, who ask on about what
+/// may not be there.
 fn ends_connection(answer: &Response) -> bool {
     match answer.extensions().get::<Ending>() {
         Some(Ending::Spared) => false,
@@ -206,14 +245,17 @@ fn close_after(answer: &mut Response) {
     // The connection is a WebSocket from here on.
     let is_upgrade = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = answer.headers_mut();
-    let closes = headers.get_all(header::CONNECTION).iter().any(|value| value == "close");
+    let closes = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .any(|value| value == "close");
     if !is_upgrade && !closes {
         headers.append(header::CONNECTION, HeaderValue::from_static("close"));
     }
 }
 
-/// A request's body as it arrives. Until the body is complete, the connection counts as idle, because the gateway waits
-/// for the client.
+/// A request's body as it arrives. Until the body is complete, the connection counts as idle,
+/// because the gateway waits for the client.
 struct Arriving {
     body: Incoming,
     pending: Arc<PendingConnection>,

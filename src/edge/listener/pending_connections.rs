@@ -1,11 +1,13 @@
-//! The connections of one port that are not WebSockets: in their handshake, or plain HTTP. Their number is bounded, and
-//! so is the share of one address: whoever holds connections, others still get in.
+//! The connections of one port that are not WebSockets: in their handshake, or plain HTTP. Their
+//! number is bounded, and so is the share of one address: whoever holds connections, others still
+//! get in.
 //!
-//! An address that has its share gives up one of its own for each new one. At the bound of the whole port, the listener
-//! closes a connection of the address that holds most, however lately it was answered. Only if all hold about as many
-//! does it matter how long a connection has waited: first those go whose last request was answered, then those that
-//! sent no whole request for a second. If there is none, the accept loop waits, and new connections stay in the
-//! kernel's backlog.
+//! An address that has its share gives up one of its own for each new one. At the bound of the
+//! whole port, the listener closes a connection of the address that holds most, however lately it
+//! was answered. Only if all hold about as many does it matter how long a connection has waited:
+//! first those go whose last request was answered, then those that sent no whole request for a
+//! second. If there is none, the accept loop waits, and new connections stay in the kernel's
+//! backlog.
 
 mod table;
 
@@ -65,11 +67,20 @@ impl PendingConnections {
             PerAddress::Unlimited => usize::MAX,
         };
         let slots = Arc::new(Semaphore::new(most));
-        Arc::new(Self { slots, most, per_network, table: Mutex::default(), metrics })
+        Arc::new(Self {
+            slots,
+            most,
+            per_network,
+            table: Mutex::default(),
+            metrics,
+        })
     }
 
     /// Waits for a slot, and frees one if there is a connection to close.
-    pub(super) async fn admit(self: &Arc<Self>, holder: Holder) -> Result<Arc<PendingConnection>, TooMany> {
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        holder: Holder,
+    ) -> Result<Arc<PendingConnection>, TooMany> {
         self.make_room_for(holder, &mut self.table.lock())?;
         let slot = loop {
             match self.slots.clone().try_acquire_owned() {
@@ -83,8 +94,16 @@ impl PendingConnections {
         };
         self.metrics.connections.inc();
         let evicted = CancellationToken::new();
-        let number = self.table.lock().add(holder, Instant::now(), evicted.clone());
-        Ok(Arc::new(PendingConnection { all: self.clone(), number, slot: Mutex::new(Some(slot)), evicted }))
+        let number = self
+            .table
+            .lock()
+            .add(holder, Instant::now(), evicted.clone());
+        Ok(Arc::new(PendingConnection {
+            all: self.clone(),
+            number,
+            slot: Mutex::new(Some(slot)),
+            evicted,
+        }))
     }
 
     /// Closes a connection of a holder that has its share.
@@ -102,7 +121,8 @@ impl PendingConnections {
         }
     }
 
-    /// Closes a connection in favour of one of `newcomer`; returns how long until a slot may be free.
+    /// Closes a connection in favour of one of `newcomer`; returns how long until a slot may be
+    /// free.
     fn evict_one(&self, newcomer: Holder, now: Instant) -> Duration {
         let mut table = self.table.lock();
         match table.victim(newcomer, now) {
@@ -121,7 +141,10 @@ impl PendingConnection {
     pub(super) fn belongs_to(&self, holder: Holder) -> Result<(), TooMany> {
         let mut table = self.all.table.lock();
         // One that was evicted meanwhile is about to end.
-        if table.holder_of(self.number).is_some_and(|now| now != holder) {
+        if table
+            .holder_of(self.number)
+            .is_some_and(|now| now != holder)
+        {
             self.all.make_room_for(holder, &mut table)?;
             table.give_to(self.number, holder);
         }
@@ -130,7 +153,10 @@ impl PendingConnection {
 
     /// A request has begun whose body is yet to come.
     pub(super) fn begun(&self) {
-        self.all.table.lock().note(self.number, Stage::Begun(Instant::now()));
+        self.all
+            .table
+            .lock()
+            .note(self.number, Stage::Begun(Instant::now()));
     }
 
     /// A request is complete, with its body, and will be answered.
@@ -140,7 +166,10 @@ impl PendingConnection {
 
     /// The request is answered.
     pub(super) fn answered(&self) {
-        self.all.table.lock().note(self.number, Stage::Answered(Instant::now()));
+        self.all
+            .table
+            .lock()
+            .note(self.number, Stage::Answered(Instant::now()));
     }
 
     pub(super) async fn evicted(&self) {

@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2: a balancer begins each connection with it, to say who connected
-//! to the balancer. Nothing of what follows the header is read.
+//! The header of the PROXY protocol, versions 1 and 2: a balancer begins each connection with it,
+//! to say who connected to the balancer. Nothing of what follows the header is read.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ const MAX_TEXT: usize = 107;
 /// What the first bytes of a connection are.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Start {
-    /// A header of this length. Without a client, the connection is the balancer's own, such as a health check, or the
-    /// balancer does not know the client.
+    /// A header of this length. Without a client, the connection is the balancer's own, such as a
+    /// health check, or the balancer does not know the client.
     Header {
         /// In bytes.
         length: usize,
@@ -35,11 +35,24 @@ pub enum Start {
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Start {
     // The library refuses a longer header of version 1 only if it has not arrived whole.
-    let most = if bytes.starts_with(b"PROXY") { MAX_TEXT } else { MAX_LENGTH };
-    match ProxyHeader::parse(bytes, ParseConfig { include_tlvs: false, ..ParseConfig::default() }) {
-        Ok((header, length)) if length <= most => {
-            Start::Header { length, client: header.proxied_address().map(|address| address.source.ip().to_canonical()) }
-        }
+    let most = if bytes.starts_with(b"PROXY") {
+        MAX_TEXT
+    } else {
+        MAX_LENGTH
+    };
+    match ProxyHeader::parse(
+        bytes,
+        ParseConfig {
+            include_tlvs: false,
+            ..ParseConfig::default()
+        },
+    ) {
+        Ok((header, length)) if length <= most => Start::Header {
+            length,
+            client: header
+                .proxied_address()
+                .map(|address| address.source.ip().to_canonical()),
+        },
         Err(Error::BufferTooShort) if bytes.len() < most => Start::Incomplete,
         _ => Start::Wrong,
     }
@@ -49,7 +62,8 @@ pub fn parse(bytes: &[u8]) -> Start {
 pub(super) async fn read(stream: &mut TcpStream) -> io::Result<Option<IpAddr>> {
     let (mut bytes, mut taken) = (vec![0; MAX_LENGTH], 0);
     loop {
-        // What follows the header must stay in the kernel's buffer, so the bytes are looked at before they are taken.
+        // What follows the header must stay in the kernel's buffer, so the bytes are looked at
+        // before they are taken.
         let seen = taken + stream.peek(&mut bytes[taken..]).await?;
         if seen == taken {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -57,7 +71,12 @@ pub(super) async fn read(stream: &mut TcpStream) -> io::Result<Option<IpAddr>> {
         let (length, client) = match parse(&bytes[..seen]) {
             Start::Header { length, client } => (length, Some(client)),
             Start::Incomplete => (seen, None),
-            Start::Wrong => return Err(io::Error::new(ErrorKind::InvalidData, "no PROXY protocol header")),
+            Start::Wrong => {
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "no PROXY protocol header",
+                ));
+            }
         };
         stream.read_exact(&mut bytes[taken..length]).await?;
         match client {
@@ -74,26 +93,67 @@ mod tests {
     const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
     fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
-        [V2, &[command, family], &u16::try_from(body.len()).unwrap().to_be_bytes(), body].concat()
+        [
+            V2,
+            &[command, family],
+            &u16::try_from(body.len()).unwrap().to_be_bytes(),
+            body,
+        ]
+        .concat()
     }
 
     fn named(bytes: &[u8], client: Option<&str>) {
         let client = client.map(|ip| ip.parse().unwrap());
-        assert_eq!(parse(bytes), Start::Header { length: bytes.len(), client });
+        assert_eq!(
+            parse(bytes),
+            Start::Header {
+                length: bytes.len(),
+                client
+            }
+        );
         let longer = [bytes, b"GET / HTTP/1.1\r\n\r\n"].concat();
-        assert_eq!(parse(&longer), Start::Header { length: bytes.len(), client }, "what follows is not read");
+        assert_eq!(
+            parse(&longer),
+            Start::Header {
+                length: bytes.len(),
+                client
+            },
+            "what follows is not read"
+        );
         for short in 0..bytes.len() {
-            assert_eq!(parse(&bytes[..short]), Start::Incomplete, "{short} of {}", bytes.len());
+            assert_eq!(
+                parse(&bytes[..short]),
+                Start::Incomplete,
+                "{short} of {}",
+                bytes.len()
+            );
         }
     }
 
     #[test]
     fn both_versions_name_the_client() {
-        named(b"PROXY TCP4 192.0.2.7 10.0.0.1 4711 443\r\n", Some("192.0.2.7"));
-        named(b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n", Some("2001:db8::7"));
-        named(&v2(0x21, 0x11, &[192, 0, 2, 7, 10, 0, 0, 1, 18, 103, 1, 187]), Some("192.0.2.7"));
         named(
-            &v2(0x21, 0x11, &[[192, 0, 2, 7, 10, 0, 0, 1, 18, 103, 1, 187].as_slice(), &[9; 300]].concat()),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 4711 443\r\n",
+            Some("192.0.2.7"),
+        );
+        named(
+            b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n",
+            Some("2001:db8::7"),
+        );
+        named(
+            &v2(0x21, 0x11, &[192, 0, 2, 7, 10, 0, 0, 1, 18, 103, 1, 187]),
+            Some("192.0.2.7"),
+        );
+        named(
+            &v2(
+                0x21,
+                0x11,
+                &[
+                    [192, 0, 2, 7, 10, 0, 0, 1, 18, 103, 1, 187].as_slice(),
+                    &[9; 300],
+                ]
+                .concat(),
+            ),
             Some("192.0.2.7"),
         );
         let mut mapped = [0; 36];
@@ -105,7 +165,15 @@ mod tests {
     fn a_balancer_that_speaks_for_itself_names_nobody() {
         named(b"PROXY UNKNOWN\r\n", None);
         named(b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None);
-        named(&[b"PROXY UNKNOWN ".as_slice(), &[b'x'; MAX_TEXT - 16], b"\r\n"].concat(), None);
+        named(
+            &[
+                b"PROXY UNKNOWN ".as_slice(),
+                &[b'x'; MAX_TEXT - 16],
+                b"\r\n",
+            ]
+            .concat(),
+            None,
+        );
         named(&v2(0x20, 0x00, &[]), None);
         named(&v2(0x20, 0x11, &[0; 12]), None);
         named(&v2(0x21, 0x31, &[b'x'; 216]), None);
@@ -125,10 +193,20 @@ mod tests {
             &[v2(0x21, 0x11, &[0; 4]), vec![0; 12]].concat(),
             &v2(0x21, 0x77, &[0; 12]),
             &[b"PROXY TCP4 ".as_slice(), &[b'1'; 200]].concat(),
-            &[b"PROXY UNKNOWN ".as_slice(), &[b'x'; MAX_TEXT - 15], b"\r\n"].concat(),
+            &[
+                b"PROXY UNKNOWN ".as_slice(),
+                &[b'x'; MAX_TEXT - 15],
+                b"\r\n",
+            ]
+            .concat(),
             &long,
         ] {
-            assert_eq!(parse(wrong), Start::Wrong, "{:?}", String::from_utf8_lossy(wrong));
+            assert_eq!(
+                parse(wrong),
+                Start::Wrong,
+                "{:?}",
+                String::from_utf8_lossy(wrong)
+            );
         }
     }
 }

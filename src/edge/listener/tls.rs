@@ -1,6 +1,6 @@
-//! The certificate of the public port: read at the start, and again on demand while connections live on with the one
-//! that they began with. A file that cannot be used at the start is an error of its setting; later it is logged, and
-//! the certificate stays as it was.
+//! The certificate of the public port: read at the start, and again on demand while connections
+//! live on with the one that they began with. A file that cannot be used at the start is an error
+//! of its setting; later it is logged, and the certificate stays as it was.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +37,11 @@ impl Certificate {
     /// Reads the chain and the key from PEM files.
     pub(crate) fn open(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
         let current = ArcSwap::new(read(chain, key)?);
-        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), current })
+        Ok(Self {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+            current,
+        })
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
@@ -66,11 +70,19 @@ impl FromFiles for Certificate {
 pub fn wrong_files(chain: &Path, key: &Path) -> Vec<CertificateError> {
     let of_files = [read_chain(chain).err(), read_key(key).err()];
     let wrong: Vec<CertificateError> = of_files.into_iter().flatten().collect();
-    if wrong.is_empty() { read(chain, key).err().into_iter().collect() } else { wrong }
+    if wrong.is_empty() {
+        read(chain, key).err().into_iter().collect()
+    } else {
+        wrong
+    }
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let wrong = |problem| CertificateError { setting: "tls-cert", path: path.to_owned(), problem };
+    let wrong = |problem| CertificateError {
+        setting: "tls-cert",
+        path: path.to_owned(),
+        problem,
+    };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(none) if none.is_empty() => Err(wrong("has no certificate in PEM form".to_owned())),
@@ -82,17 +94,29 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateEr
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     PrivateKeyDer::from_pem_file(path).map_err(|why| {
         let problem = format!("has no private key that can be read: {why}");
-        CertificateError { setting: "tls-key", path: path.to_owned(), problem }
+        CertificateError {
+            setting: "tls-key",
+            path: path.to_owned(),
+            problem,
+        }
     })
 }
 
 fn read(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
     let certificates = read_chain(chain)?;
-    let of_key = |problem| CertificateError { setting: "tls-key", path: key.to_owned(), problem };
+    let of_key = |problem| CertificateError {
+        setting: "tls-key",
+        path: key.to_owned(),
+        problem,
+    };
     let key = read_key(key)?;
     let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(certificates, key)
+        })
         .map_err(|why| of_key(format!("does not fit the certificate: {why}")))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // A socket lives for hours: what resumption would save is not worth a session kept for each.

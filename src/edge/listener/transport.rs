@@ -1,5 +1,5 @@
-//! The byte stream of a connection, with or without TLS, as HTTP and later the session use it. A plain socket is as
-//! small as without this type: the state of TLS is in a box.
+//! The byte stream of a connection, with or without TLS, as HTTP and later the session use it. A
+//! plain socket is as small as without this type: the state of TLS is in a box.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -37,13 +37,21 @@ macro_rules! inside {
 }
 
 impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         inside!(self, poll_read, cx, buffer)
     }
 }
 
 impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         inside!(self, poll_write, cx, bytes)
     }
 

@@ -1,4 +1,5 @@
-//! When the files of a part are read: a part that counts, in a folder that changes as a mounted Secret does.
+//! When the files of a part are read: a part that counts, in a folder that changes as a mounted
+//! Secret does.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -44,10 +45,19 @@ struct World {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let part = Arc::new(Part { file: folder.path().join("key"), ..Part::default() });
+        let part = Arc::new(Part {
+            file: folder.path().join("key"),
+            ..Part::default()
+        });
         let metrics = Arc::<Metrics>::default();
         let reloader = Reloader::new(vec![part.clone()], None, metrics.clone());
-        let mut world = Self { folder, part, reloader, metrics, version: 0 };
+        let mut world = Self {
+            folder,
+            part,
+            reloader,
+            metrics,
+            version: 0,
+        };
         symlink("..data/key", &world.part.file).unwrap();
         world.mounts("one");
         world.looks(1).await;
@@ -55,7 +65,8 @@ impl World {
         world
     }
 
-    /// As the kubelet does it: the file stays a link, and the link that it leads through is renamed over the old one.
+    /// As the kubelet does it: the file stays a link, and the link that it leads through is renamed
+    /// over the old one.
     fn mounts(&mut self, text: &str) {
         self.version += 1;
         let data = format!("..{}", self.version);
@@ -127,7 +138,10 @@ async fn a_bad_file_is_counted_until_it_is_good_and_read_once() {
     world.looks(5).await;
     world.reads(2);
     assert_eq!(world.unusable(), 1);
-    assert_eq!(world.reloader.reload().await, Err(vec!["part: cannot be used".to_owned()]));
+    assert_eq!(
+        world.reloader.reload().await,
+        Err(vec!["part: cannot be used".to_owned()])
+    );
     fs::remove_file(&world.part.file).unwrap();
     world.looks(5).await;
     world.reads(4);
@@ -152,7 +166,9 @@ async fn the_files_are_looked_at_until_the_stop() {
             tokio::time::sleep(EVERY).await;
         }
     };
-    tokio::time::timeout(EVERY * 60, read).await.expect("a change is read");
+    tokio::time::timeout(EVERY * 60, read)
+        .await
+        .expect("a change is read");
     stop.cancel();
     watch.await.unwrap();
 }

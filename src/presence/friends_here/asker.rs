@@ -1,5 +1,5 @@
-//! A viewer's socket that asked for its friends in a room: whom the viewer follows, who of them is here, and what the
-//! viewer was told.
+//! A viewer's socket that asked for its friends in a room: whom the viewer follows, who of them is
+//! here, and what the viewer was told.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
@@ -54,7 +54,10 @@ impl Answer {
 
 impl Asker {
     pub(super) fn new(conn: Arc<Conn>) -> Self {
-        Self { conn, answer: Mutex::default() }
+        Self {
+            conn,
+            answer: Mutex::default(),
+        }
     }
 
     pub fn is_of(&self, conn: &Arc<Conn>) -> bool {
@@ -81,7 +84,11 @@ impl Asker {
             return None;
         }
         let users = answer.here.iter().take(MOST_SHOWN).cloned().collect();
-        let shown = FriendsShown { count: answer.here.len(), users, partial: answer.partial };
+        let shown = FriendsShown {
+            count: answer.here.len(),
+            users,
+            partial: answer.partial,
+        };
         if answer.shown.as_ref() == Some(&shown) {
             return None;
         }

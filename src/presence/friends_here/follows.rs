@@ -1,4 +1,5 @@
-//! How many follows of viewers who asked for their friends this gateway keeps, in all rooms together.
+//! How many follows of viewers who asked for their friends this gateway keeps, in all rooms
+//! together.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,10 +13,12 @@ impl Follows {
     /// Takes room for up to so many follows; how many there is room for.
     pub(super) fn take(&self, wanted: usize) -> usize {
         let mut taken = 0;
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| {
-            taken = wanted.min(MOST_FOLLOWS.saturating_sub(kept));
-            Some(kept + taken)
-        });
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| {
+                taken = wanted.min(MOST_FOLLOWS.saturating_sub(kept));
+                Some(kept + taken)
+            });
         taken
     }
 

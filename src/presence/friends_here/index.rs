@@ -1,4 +1,5 @@
-//! From each user whom somebody who asked follows, to those who asked; and what of it has to be read.
+//! From each user whom somebody who asked follows, to those who asked; and what of it has to be
+//! read.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -70,7 +71,10 @@ impl Index {
 
     /// Whether it is to be read soon whom a viewer follows.
     pub(super) fn waits_to_load(&self, asker: &Arc<Asker>) -> bool {
-        let mut waiting = self.to_load.iter().chain(self.postponed.iter().map(|(_, asker)| asker));
+        let mut waiting = self
+            .to_load
+            .iter()
+            .chain(self.postponed.iter().map(|(_, asker)| asker));
         waiting.any(|other| Arc::ptr_eq(other, asker))
     }
 
@@ -91,7 +95,10 @@ impl Index {
             return Work::Ask;
         }
         // What is read before the gateway hears of moves must be read again then.
-        let deaf_until = self.deaf_since.map(|since| since + HEARS_WITHIN).filter(|until| now < *until);
+        let deaf_until = self
+            .deaf_since
+            .map(|since| since + HEARS_WITHIN)
+            .filter(|until| now < *until);
         // Viewers who come in great numbers do not keep those from their answer who came before.
         let is_enough = self.to_look.len() >= most && deaf_until.is_none();
         if !self.to_load.is_empty() && !is_enough {
@@ -114,7 +121,9 @@ impl Index {
         if !self.doubted.is_empty() {
             return Work::Look(take(&mut self.doubted, most));
         }
-        self.doubted_askers.pop_front().map_or(Work::Nothing, |asker| Work::Load(vec![asker]))
+        self.doubted_askers
+            .pop_front()
+            .map_or(Work::Nothing, |asker| Work::Load(vec![asker]))
     }
 
     pub(super) fn doubt_all(&mut self) {
@@ -122,12 +131,18 @@ impl Index {
     }
 
     /// Takes in whom a viewer follows, and whether those are all.
-    pub(super) fn set_followed(&mut self, asker: &Arc<Asker>, mut users: Vec<UserId>, mut partial: bool) {
+    pub(super) fn set_followed(
+        &mut self,
+        asker: &Arc<Asker>,
+        mut users: Vec<UserId>,
+        mut partial: bool,
+    ) {
         let mut answer = asker.answer();
         let mut wanted = HashSet::with_capacity(users.len());
         users.retain(|user| wanted.insert(user.clone()));
         let over: Vec<UserId> = answer.followed.difference(&wanted).cloned().collect();
-        over.iter().for_each(|user| self.unfollow(user, asker, &mut answer));
+        over.iter()
+            .for_each(|user| self.unfollow(user, asker, &mut answer));
         self.follows.give_back(over.len());
         users.retain(|user| !answer.followed.contains(user));
         let room = self.follows.take(users.len());
@@ -135,7 +150,9 @@ impl Index {
             users.truncate(room);
             partial = true;
         }
-        users.into_iter().for_each(|user| self.follow(user, asker, &mut answer));
+        users
+            .into_iter()
+            .for_each(|user| self.follow(user, asker, &mut answer));
         (answer.partial, answer.is_loaded) = (partial, true);
         self.must_tell(asker, &mut answer);
     }
@@ -160,7 +177,9 @@ impl Index {
     fn unfollow(&mut self, user: &UserId, asker: &Arc<Asker>, answer: &mut Answer) {
         answer.followed.remove(user);
         answer.here.remove(user);
-        let Some(there) = self.followed.get_mut(user) else { return };
+        let Some(there) = self.followed.get_mut(user) else {
+            return;
+        };
         there.by.remove(&ByAddress(asker.clone()));
         answer.unknown -= usize::from(there.seen.is_none());
         if there.by.is_empty() {
@@ -174,7 +193,8 @@ impl Index {
     pub(super) fn unfollow_all(&mut self, asker: &Arc<Asker>) {
         let mut answer = asker.answer();
         let all: Vec<UserId> = answer.followed.iter().cloned().collect();
-        all.iter().for_each(|user| self.unfollow(user, asker, &mut answer));
+        all.iter()
+            .for_each(|user| self.unfollow(user, asker, &mut answer));
         self.follows.give_back(all.len());
         answer.is_loaded = false;
         drop(answer);
@@ -187,8 +207,12 @@ impl Index {
 
     /// Takes in where a user is.
     pub(super) fn note_seen(&mut self, user: &UserId, seen: Sighting) {
-        let Self { followed, to_tell, .. } = self;
-        let Some(there) = followed.get_mut(user) else { return };
+        let Self {
+            followed, to_tell, ..
+        } = self;
+        let Some(there) = followed.get_mut(user) else {
+            return;
+        };
         let before = there.seen.replace(seen);
         let is_here = seen == Sighting::Here;
         if before.is_some_and(|before| (before == Sighting::Here) == is_here) {

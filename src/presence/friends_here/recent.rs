@@ -1,6 +1,6 @@
-//! Whom viewers follow, as it was read within the last seconds, and of whom it is being read: a viewer who switches
-//! from live to live, or has several sockets, costs one read. A change of a follow that this gateway hears of drops
-//! what was read before it.
+//! Whom viewers follow, as it was read within the last seconds, and of whom it is being read: a
+//! viewer who switches from live to live, or has several sockets, costs one read. A change of a
+//! follow that this gateway hears of drops what was read before it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub struct FollowsRead {
     pub partial: bool,
 }
 
-/// One read of a viewer's follows that is under way. It ends with [`RecentFollows::end`] or [`RecentFollows::give_up`].
+/// One read of a viewer's follows that is under way. It ends with [`RecentFollows::end`] or
+/// [`RecentFollows::give_up`].
 #[derive(Debug)]
 pub struct Reading(u64);
 
@@ -57,7 +58,8 @@ struct Kept {
 }
 
 impl RecentFollows {
-    /// What is known of whom a user follows. If nothing is, and nobody is reading it, a read begins.
+    /// What is known of whom a user follows. If nothing is, and nobody is reading it, a read
+    /// begins.
     pub fn get(&self, user: &UserId, now: Millis) -> Recent {
         let mut kept = self.0.lock();
         match kept.by_user.get(user) {
@@ -152,16 +154,23 @@ mod tests {
     }
 
     fn follows(count: usize) -> FollowsRead {
-        FollowsRead { users: (0..count).map(|n| user(&n.to_string())).collect(), partial: false }
+        FollowsRead {
+            users: (0..count).map(|n| user(&n.to_string())).collect(),
+            partial: false,
+        }
     }
 
     fn begins(recent: &RecentFollows, id: &str, now: Millis) -> Reading {
-        let Recent::Unknown(reading) = recent.get(&user(id), now) else { panic!("nothing is to be read of {id}") };
+        let Recent::Unknown(reading) = recent.get(&user(id), now) else {
+            panic!("nothing is to be read of {id}")
+        };
         reading
     }
 
     fn known(recent: &RecentFollows, id: &str, now: Millis) -> usize {
-        let Recent::Read(read) = recent.get(&user(id), now) else { panic!("the follows of {id} are not known") };
+        let Recent::Read(read) = recent.get(&user(id), now) else {
+            panic!("the follows of {id} are not known")
+        };
         read.users.len()
     }
 
@@ -184,7 +193,10 @@ mod tests {
         let recent = RecentFollows::default();
         let reading = begins(&recent, "u1", 0);
         reads(&recent, "u2", 3, 3 * FRESH);
-        assert!(matches!(recent.get(&user("u1"), 3 * FRESH), Recent::UnderWay));
+        assert!(matches!(
+            recent.get(&user("u1"), 3 * FRESH),
+            Recent::UnderWay
+        ));
         recent.end(&user("u1"), &reading, &follows(3), 3 * FRESH);
         assert_eq!(known(&recent, "u1", 3 * FRESH), 3);
         let failed = begins(&recent, "u1", 4 * FRESH);

@@ -15,7 +15,10 @@ fn users(names: &[&str]) -> Vec<UserId> {
 }
 
 fn read(names: &[&str]) -> FollowsRead {
-    FollowsRead { users: users(names).into(), partial: false }
+    FollowsRead {
+        users: users(names).into(),
+        partial: false,
+    }
 }
 
 /// A room in which somebody asked, and hears of moves.
@@ -27,18 +30,24 @@ struct Here {
 
 impl Here {
     fn new() -> Self {
-        Self { friends: FriendsHere::default(), follows: Arc::default(), now: 0 }
+        Self {
+            friends: FriendsHere::default(),
+            follows: Arc::default(),
+            now: 0,
+        }
     }
 
     fn add(&self, name: &str) -> Arc<Asker> {
-        self.friends.add(&testing::conn(name), &self.follows, self.now)
+        self.friends
+            .add(&testing::conn(name), &self.follows, self.now)
     }
 
     fn next(&self) -> Work {
         self.friends.next(2, self.now, Pace::Free)
     }
 
-    /// Does all work: everybody follows `followed`, and `here` are here. How many users were looked for.
+    /// Does all work: everybody follows `followed`, and `here` are here. How many users were looked
+    /// for.
     fn work(&self, followed: &[&str], here: &[&str]) -> usize {
         let mut looked = 0;
         loop {
@@ -51,7 +60,13 @@ impl Here {
                 }
                 Work::Look(some) => {
                     looked += some.len();
-                    self.looked(&some, |user| if here.contains(&user) { Sighting::Here } else { Sighting::Gone });
+                    self.looked(&some, |user| {
+                        if here.contains(&user) {
+                            Sighting::Here
+                        } else {
+                            Sighting::Gone
+                        }
+                    });
                 }
                 Work::Wait(_) | Work::Nothing => return looked,
             }
@@ -59,7 +74,8 @@ impl Here {
     }
 
     fn looked(&self, users: &[UserId], seen: impl Fn(&str) -> Sighting) {
-        self.friends.looked(users.iter().map(|user| (user, seen(user.as_str()))));
+        self.friends
+            .looked(users.iter().map(|user| (user, seen(user.as_str()))));
     }
 
     /// Wakes the sockets; whether this one has news then.
@@ -77,9 +93,13 @@ fn the_first_answer_comes_when_all_friends_were_looked_for() {
     assert_eq!(here.told(&asker), None);
     assert!(here.friends.hears());
     assert!(matches!(here.next(), Work::Ask));
-    let Work::Load(askers) = here.next() else { panic!("it is not known whom the viewer follows") };
+    let Work::Load(askers) = here.next() else {
+        panic!("it is not known whom the viewer follows")
+    };
     here.friends.loaded(&askers[0], &read(&["a", "b", "c"]));
-    let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
+    let Work::Look(some) = here.next() else {
+        panic!("nobody was looked for")
+    };
     here.looked(&some, |_| Sighting::Here);
     assert_eq!(here.told(&asker), None, "one is unknown");
     here.work(&[], &["a", "b", "c"]);
@@ -166,13 +186,18 @@ fn what_failed_is_done_again_unless_nobody_wants_it() {
     assert!(matches!(here.next(), Work::Ask));
     let load = here.next();
     here.friends.failed(load);
-    let Work::Load(askers) = here.next() else { panic!("the viewer waits") };
+    let Work::Load(askers) = here.next() else {
+        panic!("the viewer waits")
+    };
     here.friends.loaded(&askers[0], &read(&["a"]));
     let look = here.next();
     assert!(matches!(here.next(), Work::Nothing));
     here.friends.failed(look);
     let look = here.next();
-    assert!(matches!(&look, Work::Look(some) if some.len() == 1), "{look:?}");
+    assert!(
+        matches!(&look, Work::Look(some) if some.len() == 1),
+        "{look:?}"
+    );
     here.friends.remove(&asker);
     here.friends.failed(look);
     here.friends.failed(Work::Load(askers));
@@ -186,9 +211,14 @@ fn doubt_has_time_and_a_death_has_not() {
     here.friends.hears();
     here.work(&["a", "b", "c"], &["a"]);
     assert!(here.friends.doubt() && here.friends.doubt_follows());
-    assert!(matches!(here.friends.next(2, 0, Pace::From(9)), Work::Wait(9)));
+    assert!(matches!(
+        here.friends.next(2, 0, Pace::From(9)),
+        Work::Wait(9)
+    ));
     assert!(here.friends.roster_changed());
-    assert!(matches!(here.friends.next(2, 0, Pace::From(9)), Work::Look(some) if some == users(&["a"])));
+    assert!(
+        matches!(here.friends.next(2, 0, Pace::From(9)), Work::Look(some) if some == users(&["a"]))
+    );
     assert_eq!(here.work(&["a", "b", "c"], &[]), 3);
 }
 
@@ -224,11 +254,23 @@ fn a_friend_on_a_gateway_that_nobody_knows_is_looked_for_again_once_the_gateway_
     here.friends.hears();
     assert!(matches!(here.next(), Work::Ask) && matches!(here.next(), Work::Load(_)));
     here.friends.loaded(&asker, &read(&["a", "b"]));
-    let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
-    here.looked(&some, |user| if user == "a" { Sighting::Unsure } else { Sighting::Gone });
+    let Work::Look(some) = here.next() else {
+        panic!("nobody was looked for")
+    };
+    here.looked(&some, |user| {
+        if user == "a" {
+            Sighting::Unsure
+        } else {
+            Sighting::Gone
+        }
+    });
     assert_eq!(here.told(&asker), Some(vec![]));
     assert!(here.friends.roster_changed());
-    assert_eq!(here.work(&[], &["a", "b"]), 1, "nobody says that the other is here");
+    assert_eq!(
+        here.work(&[], &["a", "b"]),
+        1,
+        "nobody says that the other is here"
+    );
     here.now += EVERY;
     assert_eq!(here.told(&asker), Some(users(&["a"])));
 }
@@ -243,7 +285,9 @@ fn those_who_came_first_are_answered_while_others_come() {
     for n in 0..2 * LOADED_AT_ONCE {
         here.add(&format!("u{n}"));
     }
-    let Work::Look(some) = here.next() else { panic!("a full call was not made") };
+    let Work::Look(some) = here.next() else {
+        panic!("a full call was not made")
+    };
     here.looked(&some, |_| Sighting::Here);
     assert_eq!(here.told(&first), Some(users(&["a", "b"])));
     assert!(matches!(here.next(), Work::Load(some) if some.len() == LOADED_AT_ONCE));
@@ -254,7 +298,9 @@ fn a_viewer_whose_follows_cannot_be_read_keeps_nobody_waiting() {
     let here = Here::new();
     here.friends.hears();
     let (broken, other) = (here.add("broken"), here.add("other"));
-    let Work::Load(both) = here.next() else { panic!("two viewers wait") };
+    let Work::Load(both) = here.next() else {
+        panic!("two viewers wait")
+    };
     assert_eq!(both.len(), 2);
     here.friends.loaded(&other, &read(&["a"]));
     for _ in 0..3 {
@@ -262,7 +308,9 @@ fn a_viewer_whose_follows_cannot_be_read_keeps_nobody_waiting() {
         here.friends.moved(&users(&["a"]));
         here.friends.doubt();
         for _ in 0..2 {
-            let Work::Look(some) = here.next() else { panic!("a friend of the other is looked for first") };
+            let Work::Look(some) = here.next() else {
+                panic!("a friend of the other is looked for first")
+            };
             here.looked(&some, |_| Sighting::Here);
         }
         assert!(matches!(here.next(), Work::Load(some) if Arc::ptr_eq(&some[0], &broken)));
@@ -278,14 +326,22 @@ fn viewers_whose_follows_are_in_doubt_keep_their_places_when_doubt_comes_again()
     here.work(&["a"], &["a"]);
     let doubted = || {
         assert!(here.friends.doubt_follows());
-        let Work::Load(some) = here.next() else { panic!("follows in doubt are not read again") };
+        let Work::Load(some) = here.next() else {
+            panic!("follows in doubt are not read again")
+        };
         assert_eq!(some.len(), 1);
         some[0].clone()
     };
     // One is read after each doubt: over two doubts, both are.
     let read = [doubted(), doubted()];
-    assert!(read.iter().any(|asker| Arc::ptr_eq(asker, &first)), "the first viewer waits for ever");
-    assert!(read.iter().any(|asker| Arc::ptr_eq(asker, &second)), "the second viewer waits for ever");
+    assert!(
+        read.iter().any(|asker| Arc::ptr_eq(asker, &first)),
+        "the first viewer waits for ever"
+    );
+    assert!(
+        read.iter().any(|asker| Arc::ptr_eq(asker, &second)),
+        "the second viewer waits for ever"
+    );
 }
 
 #[test]
@@ -293,7 +349,9 @@ fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_c
     let mut here = Here::new();
     here.friends.hears();
     let (greedy, other) = (here.add("greedy"), here.add("other"));
-    let Work::Load(both) = here.next() else { panic!("two viewers wait") };
+    let Work::Load(both) = here.next() else {
+        panic!("two viewers wait")
+    };
     assert_eq!(both.len(), 2);
     here.friends.load_at(&greedy, 50);
     assert_eq!(here.friends.loaded(&other, &read(&["a"])), 1);
@@ -302,12 +360,21 @@ fn a_viewer_who_has_to_wait_keeps_no_other_waiting_and_is_served_when_the_time_c
     assert!(matches!(here.next(), Work::Wait(50)));
     assert_eq!(here.told(&other), Some(users(&["a"])));
     here.now = 50;
-    let Work::Load(some) = here.next() else { panic!("the wait is over") };
+    let Work::Load(some) = here.next() else {
+        panic!("the wait is over")
+    };
     assert!(Arc::ptr_eq(&some[0], &greedy));
-    assert_eq!(here.friends.loaded(&greedy, &read(&["a"])), 0, "it is known where this friend is");
+    assert_eq!(
+        here.friends.loaded(&greedy, &read(&["a"])),
+        0,
+        "it is known where this friend is"
+    );
     here.friends.load_at(&greedy, 70);
     here.friends.load_at(&greedy, 0);
-    assert!(matches!(here.next(), Work::Wait(70)), "a follow does not end the wait");
+    assert!(
+        matches!(here.next(), Work::Wait(70)),
+        "a follow does not end the wait"
+    );
     here.friends.remove(&greedy);
     assert!(matches!(here.next(), Work::Nothing), "the viewer has left");
 }

@@ -7,7 +7,13 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 }
 
 fn shown(at: Millis, figures: Figures) -> Shown {
-    Shown { at, figures, away: 0, arrived: Arrived::default(), quality: Quality::Exact }
+    Shown {
+        at,
+        figures,
+        away: 0,
+        arrived: Arrived::default(),
+        quality: Quality::Exact,
+    }
 }
 
 fn step(throttle: &mut Throttle, now: Millis, figures: Figures) -> Step {
@@ -38,24 +44,38 @@ fn the_lag_is_the_wait_of_the_first_change_that_was_not_sent() {
     step(&mut throttle, 700, figures(3, 1));
     step(&mut throttle, 900, figures(5, 1));
     step(&mut throttle, 1_000, figures(5, 1));
-    assert_eq!(throttle.lag(), 100, "in between the figures were those that had been sent");
+    assert_eq!(
+        throttle.lag(),
+        100,
+        "in between the figures were those that had been sent"
+    );
 }
 
 #[test]
 fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
     let mut throttle = Throttle::default();
     assert!(!throttle.told(shown(1_000, figures(1, 0))));
-    assert_eq!(step(&mut throttle, 1_001, figures(2, 0)), Step::Send, "the first change goes out at once");
+    assert_eq!(
+        step(&mut throttle, 1_001, figures(2, 0)),
+        Step::Send,
+        "the first change goes out at once"
+    );
     assert!(throttle.told(shown(1_100, figures(3, 0))));
     assert_eq!(step(&mut throttle, 1_200, figures(2, 0)), Step::At(1_501));
-    assert_eq!(step(&mut throttle, 1_501, figures(2, 0)), Step::Send, "it was told 3");
+    assert_eq!(
+        step(&mut throttle, 1_501, figures(2, 0)),
+        Step::Send,
+        "it was told 3"
+    );
     assert_eq!(step(&mut throttle, 2_100, figures(2, 0)), Step::Nothing);
 }
 
 #[test]
 fn viewers_who_keep_joining_do_not_starve_the_counts() {
     let mut throttle = Throttle::default();
-    let sent = (0..10_000).filter(|now| step(&mut throttle, *now, figures(1 + now, 1)) == Step::Send).count();
+    let sent = (0..10_000)
+        .filter(|now| step(&mut throttle, *now, figures(1 + now, 1)) == Step::Send)
+        .count();
     assert_eq!(sent, 20);
 }
 
@@ -65,7 +85,9 @@ fn zero_goes_out_at_once_but_flapping_is_bounded() {
     step(&mut throttle, 0, figures(1, 1));
     assert_eq!(step(&mut throttle, 60, figures(1, 0)), Step::Send);
     assert_eq!(step(&mut throttle, 70, figures(0, 0)), Step::At(110));
-    let flaps = (200..1_200).filter(|n| step(&mut throttle, *n, figures(n % 2, 0)) == Step::Send).count();
+    let flaps = (200..1_200)
+        .filter(|n| step(&mut throttle, *n, figures(n % 2, 0)) == Step::Send)
+        .count();
     assert!(flaps <= 21, "{flaps}");
 }
 
@@ -73,7 +95,10 @@ fn zero_goes_out_at_once_but_flapping_is_bounded() {
 fn who_goes_away_is_told_as_other_changes_are() {
     let mut throttle = Throttle::default();
     step(&mut throttle, 1_000, figures(2, 1));
-    let away = |at| Shown { away: 1, ..shown(at, figures(2, 1)) };
+    let away = |at| Shown {
+        away: 1,
+        ..shown(at, figures(2, 1))
+    };
     assert_eq!(throttle.step(away(1_100)), Step::At(1_500));
     assert_eq!(throttle.step(away(1_500)), Step::Send);
     assert_eq!(throttle.step(away(2_500)), Step::Nothing);

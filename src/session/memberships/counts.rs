@@ -1,5 +1,6 @@
-//! What a socket is told of the lives that it takes part in: counts, and what back ends wrote. A dashboard's counts are
-//! made for its socket; the viewers of a live who asked for counts share one text.
+//! What a socket is told of the lives that it takes part in: counts, and what back ends wrote. A
+//! dashboard's counts are made for its socket; the viewers of a live who asked for counts share one
+//! text.
 
 use std::sync::Arc;
 
@@ -16,11 +17,21 @@ use crate::session::messages::{CountsMessage, InfoTold, RequestId, ServerMessage
 use crate::store::{Info, Peaks};
 
 impl Memberships {
-    /// The information about a live, if this socket does not have its newest version; it is told next.
+    /// The information about a live, if this socket does not have its newest version; it is told
+    /// next.
     pub(in crate::session) fn info_to_tell(&mut self, room: &Arc<Room>) -> Option<Info> {
         let newest = room.info.revision();
-        let of_seat = self.seat.as_ref().filter(|seat| Arc::ptr_eq(&seat.room, room)).map(|seat| seat.info);
-        let listening = || self.listening.iter().find(|there| Arc::ptr_eq(&there.room, room)).map(|there| there.info);
+        let of_seat = self
+            .seat
+            .as_ref()
+            .filter(|seat| Arc::ptr_eq(&seat.room, room))
+            .map(|seat| seat.info);
+        let listening = || {
+            self.listening
+                .iter()
+                .find(|there| Arc::ptr_eq(&there.room, room))
+                .map(|there| there.info)
+        };
         if newest == 0 || of_seat.or_else(listening)? >= newest {
             return None;
         }
@@ -31,10 +42,18 @@ impl Memberships {
 
     /// Notes the revision of a live's information that the client is told.
     pub(in crate::session) fn note_info_told(&mut self, room: &Arc<Room>, revision: u32) {
-        if let Some(seat) = self.seat.as_mut().filter(|seat| Arc::ptr_eq(&seat.room, room)) {
+        if let Some(seat) = self
+            .seat
+            .as_mut()
+            .filter(|seat| Arc::ptr_eq(&seat.room, room))
+        {
             seat.info = revision;
         }
-        if let Some(there) = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) {
+        if let Some(there) = self
+            .listening
+            .iter_mut()
+            .find(|there| Arc::ptr_eq(&there.room, room))
+        {
             there.info = revision;
         }
     }
@@ -59,7 +78,9 @@ impl Memberships {
     pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
         let seat = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS)?;
         let (room, context) = (seat.room.clone(), self.context.clone());
-        let (shown, number) = room.pushed.first(|| (show(&context, &room), room.info.revision()))?;
+        let (shown, number) = room
+            .pushed
+            .first(|| (show(&context, &room), room.info.revision()))?;
         seat.told = number.place;
         let seq = self.own_seq().unwrap_or(number.seq);
         let info = self.info_to_tell(&room);
@@ -67,13 +88,22 @@ impl Memberships {
         Some(counts(&context, &room, shown, seq, info.as_ref()).text(None))
     }
 
-    /// The counts of every watched live, and of the joined one if it was asked for, that were released since this
-    /// socket was last told of them.
+    /// The counts of every watched live, and of the joined one if it was asked for, that were
+    /// released since this socket was last told of them.
     pub(in crate::session) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
         let context = self.context.clone();
         let mut released: Vec<(Arc<Room>, Shown)> = Vec::new();
-        for there in self.listening.iter_mut().filter(|there| there.interest == Interest::Counts) {
-            let shown = there.room.throttle.lock().shown().filter(|shown| there.told != Some(shown.at));
+        for there in self
+            .listening
+            .iter_mut()
+            .filter(|there| there.interest == Interest::Counts)
+        {
+            let shown = there
+                .room
+                .throttle
+                .lock()
+                .shown()
+                .filter(|shown| there.told != Some(shown.at));
             if let Some(shown) = shown {
                 there.told = Some(shown.at);
                 released.push((there.room.clone(), shown));
@@ -90,17 +120,23 @@ impl Memberships {
         texts
     }
 
-    /// The newest counts that all viewers of the joined live share, if this socket asked for them and was not told yet.
+    /// The newest counts that all viewers of the joined live share, if this socket asked for them
+    /// and was not told yet.
     fn shared_counts(&mut self) -> Option<Utf8Bytes> {
         let seat = self.seat.as_mut()?;
         let (room, told, has) = (seat.room.clone(), seat.told, seat.info);
-        let frame = room.pushed.frame().filter(|frame| frame.number.place > told)?;
+        let frame = room
+            .pushed
+            .frame()
+            .filter(|frame| frame.number.place > told)?;
         seat.told = frame.number.place;
         if let Some(seq) = self.own_seq() {
             let info = self.info_to_tell(&room);
             return Some(counts(&self.context, &room, frame.shown, seq, info.as_ref()).text(None));
         }
-        let text = |info: Option<&Info>| counts(&self.context, &room, frame.shown, frame.number.seq, info).text(None);
+        let text = |info: Option<&Info>| {
+            counts(&self.context, &room, frame.shown, frame.number.seq, info).text(None)
+        };
         if has != room.info.revision() {
             let (revision, with_info) = frame.with_info.get_or_init(|| {
                 let known = room.info.newest();
@@ -114,8 +150,9 @@ impl Memberships {
         Some(frame.plain.get_or_init(|| text(None)).clone())
     }
 
-    /// The next number of this socket's own counts, if it may also watch lives: the numbers of a live must grow
-    /// whichever way its counts come. A viewer's socket, which never watches, gets the numbers of the room.
+    /// The next number of this socket's own counts, if it may also watch lives: the numbers of a
+    /// live must grow whichever way its counts come. A viewer's socket, which never watches, gets
+    /// the numbers of the room.
     fn own_seq(&mut self) -> Option<u64> {
         if self.conn.identity.role == Role::Viewer {
             return None;
@@ -125,8 +162,15 @@ impl Memberships {
     }
 
     /// The counts of a watched live at this moment.
-    pub(in crate::session) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
-        let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
+    pub(in crate::session) fn counts_of(
+        &mut self,
+        room: &Arc<Room>,
+        id: Option<&RequestId>,
+    ) -> Option<Utf8Bytes> {
+        let there = self
+            .listening
+            .iter_mut()
+            .find(|there| Arc::ptr_eq(&there.room, room))?;
         let shown = show(&self.context, room);
         let owed = {
             let mut throttle = room.throttle.lock();
@@ -156,15 +200,22 @@ fn counts<'a>(
     seq: u64,
     info: Option<&'a Info>,
 ) -> ServerMessage<'a> {
-    // An exact figure is a peak just before it is noted as one, and no message may show a peak below such a figure.
+    // An exact figure is a peak just before it is noted as one, and no message may show a peak
+    // below such a figure.
     let peaks = match shown.quality {
-        Quality::Exact => room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans }),
+        Quality::Exact => room.peaks().max(Peaks {
+            viewers: shown.figures.viewers,
+            fans: shown.figures.fans,
+        }),
         Quality::Partial | Quality::Stale => room.peaks(),
     };
     // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),
+        Quality::Partial | Quality::Stale => context
+            .clock
+            .now()
+            .saturating_sub(context.trust.sure_at(room)),
     };
     ServerMessage::Counts(CountsMessage {
         live_id: &room.record.live,

@@ -1,4 +1,5 @@
-//! What a socket is told of the friends who are in the live with its user: those whom the user follows.
+//! What a socket is told of the friends who are in the live with its user: those whom the user
+//! follows.
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -14,7 +15,9 @@ impl Memberships {
     /// Has the friends in the joined live pushed.
     pub(in crate::session) fn begin_friends(&mut self) {
         if let Some(seat) = self.seat.as_ref().filter(|_| !self.asks_friends) {
-            self.context.rooms.ask_friends(&seat.room, &self.conn, self.context.clock.now());
+            self.context
+                .rooms
+                .ask_friends(&seat.room, &self.conn, self.context.clock.now());
             self.asks_friends = true;
         }
     }

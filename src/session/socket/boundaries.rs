@@ -1,5 +1,6 @@
-//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however they are cut. Decodes
-//! nothing: it exists because the codec does not report a frame that is only a part of a message.
+//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however
+//! they are cut. Decodes nothing: it exists because the codec does not report a frame that is only
+//! a part of a message.
 
 /// What comes next.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,12 @@ pub(super) struct Boundaries {
 
 impl Boundaries {
     pub(super) fn new() -> Self {
-        Self { next: Next::Opcode, in_message: false, whole: false, parts: 0 }
+        Self {
+            next: Next::Opcode,
+            in_message: false,
+            whole: false,
+            parts: 0,
+        }
     }
 
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
@@ -45,8 +51,20 @@ impl Boundaries {
                 Next::Length => {
                     let mask = if byte & 0x80 == 0 { 0 } else { 4 };
                     match byte & 0x7f {
-                        126 => self.next = Next::LongLength { left: 2, length: 0, mask },
-                        127 => self.next = Next::LongLength { left: 8, length: 0, mask },
+                        126 => {
+                            self.next = Next::LongLength {
+                                left: 2,
+                                length: 0,
+                                mask,
+                            }
+                        }
+                        127 => {
+                            self.next = Next::LongLength {
+                                left: 8,
+                                length: 0,
+                                mask,
+                            }
+                        }
                         length => self.expect(mask + u64::from(length)),
                     }
                 }

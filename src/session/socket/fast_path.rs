@@ -1,8 +1,8 @@
-//! The path past the codec for nearly all traffic: a heartbeat that arrives alone, the empty Pong that answers a Ping,
-//! and a short message to a client.
+//! The path past the codec for nearly all traffic: a heartbeat that arrives alone, the empty Pong
+//! that answers a Ping, and a short message to a client.
 //!
-//! Two frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). The codec handles everything else,
-//! even a heartbeat in two pieces.
+//! Two frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). The codec
+//! handles everything else, even a heartbeat in two pieces.
 
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
@@ -34,7 +34,11 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
 
 fn is_masked(payload: &[u8], mask: [u8; 4], plain: &[u8]) -> bool {
     payload.len() == plain.len()
-        && payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).eq(plain.iter().copied())
+        && payload
+            .iter()
+            .zip(mask.iter().cycle())
+            .map(|(byte, mask)| byte ^ mask)
+            .eq(plain.iter().copied())
 }
 
 /// A short message, encoded as one frame.
@@ -47,18 +51,24 @@ impl ShortFrame {
     /// An acknowledgement with the longest live id fits.
     const ROOM: usize = 256;
 
-    /// `None` if the message is long, or of a kind that needs the codec: a Close changes what may follow.
+    /// `None` if the message is long, or of a kind that needs the codec: a Close changes what may
+    /// follow.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let (opcode, payload) = match message {
             Message::Text(text) => (OpCode::Data(Data::Text), text.as_bytes()),
             Message::Ping(payload) => (OpCode::Control(Control::Ping), payload.as_ref()),
             _ => return None,
         };
-        let header = FrameHeader { opcode, ..FrameHeader::default() };
+        let header = FrameHeader {
+            opcode,
+            ..FrameHeader::default()
+        };
         let start = header.len(payload.len() as u64);
         let mut bytes = [0; Self::ROOM];
         let length = start + payload.len();
-        header.format(payload.len() as u64, &mut bytes.get_mut(..start)?).ok()?;
+        header
+            .format(payload.len() as u64, &mut bytes.get_mut(..start)?)
+            .ok()?;
         bytes.get_mut(start..length)?.copy_from_slice(payload);
         Some(Self { bytes, length })
     }

@@ -1,4 +1,5 @@
-//! Frames in every cut: what comes out is what went in, and nothing is kept for a socket that has nothing to do.
+//! Frames in every cut: what comes out is what went in, and nothing is kept for a socket that has
+//! nothing to do.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -31,7 +32,12 @@ fn frame(opcode: u8, fin: bool, payload: &[u8], length: Length) -> Vec<u8> {
     }
     let mask = [7, 11, 13, 17];
     bytes.extend(mask);
-    bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    bytes.extend(
+        payload
+            .iter()
+            .zip(mask.iter().cycle())
+            .map(|(byte, mask)| byte ^ mask),
+    );
     bytes
 }
 
@@ -45,7 +51,9 @@ fn socket(room: usize) -> (DuplexStream, Socket<DuplexStream>) {
 }
 
 async fn hear(socket: &mut Socket<DuplexStream>) -> Received {
-    poll_fn(|cx| socket.poll_receive(cx)).await.expect("something")
+    poll_fn(|cx| socket.poll_receive(cx))
+        .await
+        .expect("something")
 }
 
 /// The next whole message.
@@ -101,16 +109,26 @@ async fn a_heartbeat_and_its_answer_need_no_codec() {
     let (mut client, mut socket) = socket(1 << 10);
     for (sent, message) in [
         (text(HEARTBEAT), Message::text(HEARTBEAT)),
-        (frame(0xa, true, b"", Length::Shortest), Message::Pong(Vec::new().into())),
+        (
+            frame(0xa, true, b"", Length::Shortest),
+            Message::Pong(Vec::new().into()),
+        ),
     ] {
         client.write_all(&sent).await.unwrap();
         assert_eq!(next(&mut socket).await, message);
         assert!(socket.is_idle(), "after it read {message:?}");
     }
-    for message in [Message::text("x".repeat(252)), Message::Ping(vec![7; 125].into())] {
+    for message in [
+        Message::text("x".repeat(252)),
+        Message::Ping(vec![7; 125].into()),
+    ] {
         socket.send(message.clone()).await.unwrap();
         assert!(socket.is_idle(), "after it said {message:?}");
-        let header = if message.is_ping() { vec![0x89, 125] } else { vec![0x81, 126, 0, 252] };
+        let header = if message.is_ping() {
+            vec![0x89, 125]
+        } else {
+            vec![0x81, 126, 0, 252]
+        };
         let mut heard = vec![0; header.len() + message.len()];
         client.read_exact(&mut heard).await.unwrap();
         assert_eq!(heard, [header, message.into_data().to_vec()].concat());
@@ -118,7 +136,11 @@ async fn a_heartbeat_and_its_answer_need_no_codec() {
 }
 
 /// What a socket answers to bytes that come at once, and then to a second piece.
-async fn told(pieces: [&[u8]; 2], socket: &mut Socket<DuplexStream>, client: &mut DuplexStream) -> Vec<String> {
+async fn told(
+    pieces: [&[u8]; 2],
+    socket: &mut Socket<DuplexStream>,
+    client: &mut DuplexStream,
+) -> Vec<String> {
     let mut told = Vec::new();
     for piece in pieces {
         client.write_all(piece).await.unwrap();
@@ -160,7 +182,10 @@ async fn the_fast_path_agrees_with_the_codec() {
         let short = told([&first, &second], &mut short, &mut client).await;
         // With a codec from the start, there is no shortcut.
         let (mut client, theirs) = duplex(1 << 10);
-        let mut long = Socket { transport: theirs, codec: Some(Box::new(Codec::new(Vec::new()))) };
+        let mut long = Socket {
+            transport: theirs,
+            codec: Some(Box::new(Codec::new(Vec::new()))),
+        };
         let long = told([&first, &second], &mut long, &mut client).await;
         assert_eq!(short, long, "{first:02x?} then {second:02x?}");
     }
@@ -180,7 +205,10 @@ async fn messages_that_find_no_room_are_sent_whole_and_in_order() {
             for words in &words {
                 let mut heard = vec![0; if words.len() < 126 { 2 } else { 4 } + words.len()];
                 client.read_exact(&mut heard).await.unwrap();
-                assert!(heard.ends_with(words.as_bytes()) && heard[0] == 0x81, "room for {room}");
+                assert!(
+                    heard.ends_with(words.as_bytes()) && heard[0] == 0x81,
+                    "room for {room}"
+                );
             }
         };
         tokio::join!(saying, hearing);
@@ -207,14 +235,29 @@ async fn half_a_frame_is_kept_until_the_rest_comes() {
 #[tokio::test]
 async fn a_message_in_pieces_is_received_whole() {
     let (mut client, mut socket) = socket(1 << 10);
-    client.write_all(&frame(0x1, false, b"in ", Length::Shortest)).await.unwrap();
+    client
+        .write_all(&frame(0x1, false, b"in ", Length::Shortest))
+        .await
+        .unwrap();
     assert_eq!(hear(&mut socket).await, Received::Part);
     rest(&mut socket).await;
     assert!(!socket.is_idle(), "a piece is there");
-    client.write_all(&frame(0x9, true, b"ping", Length::Shortest)).await.unwrap();
-    client.write_all(&frame(0x0, true, b"pieces", Length::Padded)).await.unwrap();
-    assert_eq!(hear(&mut socket).await, Received::Message(Message::Ping(b"ping".to_vec().into())));
-    assert_eq!(hear(&mut socket).await, Received::Message(Message::text("in pieces")));
+    client
+        .write_all(&frame(0x9, true, b"ping", Length::Shortest))
+        .await
+        .unwrap();
+    client
+        .write_all(&frame(0x0, true, b"pieces", Length::Padded))
+        .await
+        .unwrap();
+    assert_eq!(
+        hear(&mut socket).await,
+        Received::Message(Message::Ping(b"ping".to_vec().into()))
+    );
+    assert_eq!(
+        hear(&mut socket).await,
+        Received::Message(Message::text("in pieces"))
+    );
     socket.flush().await.unwrap();
     rest(&mut socket).await;
     assert!(socket.is_idle(), "nothing of it is left");
@@ -234,15 +277,24 @@ async fn every_piece_of_a_message_is_heard_when_it_is_whole() {
         assert_eq!(hear(&mut socket).await, Received::Part, "{piece}");
         rest(&mut socket).await;
     }
-    client.write_all(&frame(0x0, true, b"", Length::Shortest)).await.unwrap();
-    assert_eq!(hear(&mut socket).await, Received::Message(Message::text("piece by piece")));
+    client
+        .write_all(&frame(0x0, true, b"", Length::Shortest))
+        .await
+        .unwrap();
+    assert_eq!(
+        hear(&mut socket).await,
+        Received::Message(Message::text("piece by piece"))
+    );
 }
 
 #[tokio::test]
 async fn a_length_in_more_bytes_than_it_needs_leaves_nothing_behind() {
     let (mut client, mut socket) = socket(1 << 13);
     for size in [0, 5, 125, 126, 4_096] {
-        client.write_all(&frame(0x1, true, &vec![b'x'; size], Length::Padded)).await.unwrap();
+        client
+            .write_all(&frame(0x1, true, &vec![b'x'; size], Length::Padded))
+            .await
+            .unwrap();
         assert_eq!(next(&mut socket).await.len(), size);
         rest(&mut socket).await;
         assert!(socket.is_idle(), "after {size} bytes");
@@ -256,9 +308,17 @@ async fn frames_that_arrive_while_a_send_waits_are_noticed_and_kept() {
     let mut message = Some(Message::text(words.clone()));
     assert!(poll_fn(|cx| Poll::Ready(socket.poll_send(cx, message.take()).is_pending())).await);
     let heard = text("still here");
-    for (sent, is_heard) in [(&heard[..0], false), (&heard[..7], false), (&heard[7..], true), (&text("again"), true)] {
+    for (sent, is_heard) in [
+        (&heard[..0], false),
+        (&heard[..7], false),
+        (&heard[7..], true),
+        (&text("again"), true),
+    ] {
         client.write_all(sent).await.unwrap();
-        assert_eq!(poll_fn(|cx| Poll::Ready(socket.has_received(cx))).await, is_heard);
+        assert_eq!(
+            poll_fn(|cx| Poll::Ready(socket.has_received(cx))).await,
+            is_heard
+        );
     }
     let mut said = vec![0; 404];
     let (sent, read) = tokio::join!(socket.flush(), client.read_exact(&mut said));
@@ -273,7 +333,10 @@ async fn frames_that_arrive_while_a_send_waits_are_noticed_and_kept() {
 async fn the_answer_to_a_ping_is_not_lost_when_the_client_reads_late() {
     let (mut client, mut socket) = socket(16);
     let reading = async {
-        let (ping, heartbeat) = (frame(0x9, true, &[9; 100], Length::Shortest), text("and on"));
+        let (ping, heartbeat) = (
+            frame(0x9, true, &[9; 100], Length::Shortest),
+            text("and on"),
+        );
         client.write_all(&ping).await.unwrap();
         let mut pong = vec![0; 102];
         client.read_exact(&mut pong).await.unwrap();
@@ -299,7 +362,11 @@ async fn the_same_messages_come_out_however_the_bytes_are_cut() {
         let mut bytes = Vec::new();
         for i in 0..dice.random_range(1..20) {
             let words = format!("{i}{}", "x".repeat(dice.random_range(0..300)));
-            let padded = if dice.random_bool(0.2) { Length::Padded } else { Length::Shortest };
+            let padded = if dice.random_bool(0.2) {
+                Length::Padded
+            } else {
+                Length::Shortest
+            };
             match dice.random_range(0..4) {
                 0 => {
                     let cut = dice.random_range(0..words.len());

@@ -1,5 +1,5 @@
-//! Random sequences of frames: whatever a client sends, its session does not panic, and the store holds nothing but
-//! what this client may have there. Time stands still but where a sequence waits.
+//! Random sequences of frames: whatever a client sends, its session does not panic, and the store
+//! holds nothing but what this client may have there. Time stands still but where a sequence waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,11 @@ enum Step {
 }
 
 /// The user ids of the clients: a viewer, a streamer, and the streamer who owns live `42`.
-const CLIENTS: [(&str, Role); 3] = [("u1", Role::Viewer), ("s2", Role::Streamer), ("s1", Role::Streamer)];
+const CLIENTS: [(&str, Role); 3] = [
+    ("u1", Role::Viewer),
+    ("s2", Role::Streamer),
+    ("s1", Role::Streamer),
+];
 
 /// Lives that a streamer may open, but for `42`.
 const OWN: [&str; 2] = ["7", "other_1"];
@@ -50,15 +54,43 @@ fn field(values: Vec<Value>) -> impl Strategy<Value = Option<Value>> {
 }
 
 fn message() -> impl Strategy<Value = String> {
-    let kinds = ["join", "leave", "watch", "unwatch", "open", "close", "heartbeat", "refresh", "dance"];
+    let kinds = [
+        "join",
+        "leave",
+        "watch",
+        "unwatch",
+        "open",
+        "close",
+        "heartbeat",
+        "refresh",
+        "dance",
+    ];
     let long = "9".repeat(65);
     let lives = [
         vec![json!("42"); 6],
         OWN.map(|live| json!(live)).to_vec(),
-        vec![json!("42_slice1"), json!("{42}:x"), json!("4 2"), json!(""), json!(long), json!(42), Value::Null],
+        vec![
+            json!("42_slice1"),
+            json!("{42}:x"),
+            json!("4 2"),
+            json!(""),
+            json!(long),
+            json!(42),
+            Value::Null,
+        ],
     ];
-    let streamers = ["s1", "s2", "u1", "s:2", "{s1}", ""].map(|id| json!(id)).to_vec();
-    let slices = vec![json!(1), json!(2), json!(0), json!(257), json!(-1), json!("2"), Value::Null];
+    let streamers = ["s1", "s2", "u1", "s:2", "{s1}", ""]
+        .map(|id| json!(id))
+        .to_vec();
+    let slices = vec![
+        json!(1),
+        json!(2),
+        json!(0),
+        json!(257),
+        json!(-1),
+        json!("2"),
+        Value::Null,
+    ];
     let fields = (
         field(lives.concat()),
         prop::option::weighted(0.2, select(streamers)),
@@ -67,7 +99,12 @@ fn message() -> impl Strategy<Value = String> {
     );
     (select(kinds.to_vec()), fields).prop_map(|(kind, (live, streamer, slices, id))| {
         let mut message = json!({ "type": kind, "token": "t" });
-        for (name, value) in [("live_id", live), ("streamer_id", streamer), ("slices", slices), ("id", id)] {
+        for (name, value) in [
+            ("live_id", live),
+            ("streamer_id", streamer),
+            ("slices", slices),
+            ("id", id),
+        ] {
             if let Some(value) = value {
                 message[name] = value;
             }
@@ -79,10 +116,17 @@ fn message() -> impl Strategy<Value = String> {
 fn step() -> impl Strategy<Value = Step> {
     let any_bytes = |most| prop::collection::vec(any::<u8>(), 0..most);
     // A message in pieces, with a control frame between them.
-    let pieces = (message(), 0..40_usize, select(vec![0x89, 0x8a])).prop_map(|(text, cut, control)| {
-        let (head, tail) = text.as_bytes().split_at(cut.min(text.len()));
-        [frame(0x01, head), frame(control, b"between"), frame(0x00, b""), frame(0x80, tail)].concat()
-    });
+    let pieces =
+        (message(), 0..40_usize, select(vec![0x89, 0x8a])).prop_map(|(text, cut, control)| {
+            let (head, tail) = text.as_bytes().split_at(cut.min(text.len()));
+            [
+                frame(0x01, head),
+                frame(control, b"between"),
+                frame(0x00, b""),
+                frame(0x80, tail),
+            ]
+            .concat()
+        });
     let sends = prop_oneof![
         60 => message().prop_map(|text| frame(0x81, text.as_bytes())),
         10 => pieces,
@@ -101,7 +145,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A gateway on a memory store, with the tasks that write there, and the live `42` of `s1` with a fan in it.
+/// A gateway on a memory store, with the tasks that write there, and the live `42` of `s1` with a
+/// fan in it.
 struct World {
     store: Arc<MemoryStore>,
     context: Arc<SessionContext>,
@@ -114,29 +159,49 @@ impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new(&Config::default(), Verifiers::default(), &shared, &Arc::default(), &TaskTracker::new())
-            .unwrap();
+        let parts = Parts::new(
+            &Config::default(),
+            Verifiers::default(),
+            &shared,
+            &Arc::default(),
+            &TaskTracker::new(),
+        )
+        .unwrap();
         let context = parts.app.sessions.clone();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(parts.lease.run(stop.clone()));
         tasks.spawn(context.reaper.clone().run(stop.clone()));
         let owner = UserId::parse("s1").unwrap();
         for user in ["fan", "u1", "s1", "s2"] {
-            shared.follow(&UserId::parse(user).unwrap(), &owner).await.unwrap();
+            shared
+                .follow(&UserId::parse(user).unwrap(), &owner)
+                .await
+                .unwrap();
         }
         testing::open_live(&context, "42").await;
         let (mut client, _) = connect(&context, "fan", 1 << 16).await;
-        client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
+        client
+            .send(Message::text(r#"{"type":"join","live_id":"42"}"#))
+            .await
+            .unwrap();
         // Reading answers the Pings.
         let fan = tokio::spawn(async move { while let Some(Ok(_)) = client.next().await {} });
         tasks.spawn(parts.flusher.run(stop.clone()));
-        Self { store, context, tasks, stop, fan }
+        Self {
+            store,
+            context,
+            tasks,
+            stop,
+            fan,
+        }
     }
 
     /// The fans of `42`, if it is still the live that was opened first.
     fn fans(&self, of_live: &LiveRecord) -> Option<BTreeSet<UserId>> {
         let (record, fans) = self.store.contents().remove(&of_live.live)?;
-        record.is_some_and(|now| now.state == LiveState::Open && now.epoch == of_live.epoch).then_some(fans)
+        record
+            .is_some_and(|now| now.state == LiveState::Open && now.epoch == of_live.epoch)
+            .then_some(fans)
     }
 }
 
@@ -148,14 +213,21 @@ async fn settle() {
 async fn holds(who: (&str, Role), steps: Vec<Step>) {
     let world = World::new().await;
     settle().await;
-    let identity = Identity { user: UserId::parse(who.0).unwrap(), role: who.1, counted: true };
+    let identity = Identity {
+        user: UserId::parse(who.0).unwrap(),
+        role: who.1,
+        counted: true,
+    };
     let before = world.store.contents();
     let opened = before[&LiveId::parse("42").unwrap()].0.clone().unwrap();
     let owns = opened.streamer == identity.user;
     assert_eq!(world.fans(&opened).unwrap().len(), 1, "the fan has joined");
 
     let (ours, theirs) = duplex(1 << 12);
-    let handshake = Handshake { identity: identity.clone(), ..handshake("u1") };
+    let handshake = Handshake {
+        identity: identity.clone(),
+        ..handshake("u1")
+    };
     let session = tokio::spawn(run(world.context.clone(), theirs, Vec::new(), handshake));
     let (mut reads, mut writes) = split(ours);
     let reader = tokio::spawn(async move { copy(&mut reads, &mut sink()).await });
@@ -169,7 +241,13 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
     settle().await;
     only_what_it_may_have(&identity, &opened, &world.store.contents());
     if let Some(fans) = world.fans(&opened) {
-        let viewers = world.context.rooms.get(&opened.live).unwrap().figures().viewers;
+        let viewers = world
+            .context
+            .rooms
+            .get(&opened.live)
+            .unwrap()
+            .figures()
+            .viewers;
         assert_eq!(fans.len() as u64, viewers, "everybody here is a fan");
     }
 
@@ -177,7 +255,9 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
     let _ = reader.await;
     drop(writes);
     let ended = tokio::time::timeout(world.context.timeout * 3, session).await;
-    ended.expect("a session whose client is gone ends").expect("a session does not panic");
+    ended
+        .expect("a session whose client is gone ends")
+        .expect("a session does not panic");
     settle().await;
     only_what_it_may_have(&identity, &opened, &world.store.contents());
     let left = world.fans(&opened);
@@ -189,7 +269,14 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
 
     world.fan.abort();
     tokio::time::sleep(world.context.timeout * 3).await;
-    assert!(world.store.contents().values().all(|(_, fans)| fans.is_empty()), "everybody left");
+    assert!(
+        world
+            .store
+            .contents()
+            .values()
+            .all(|(_, fans)| fans.is_empty()),
+        "everybody left"
+    );
     world.stop.cancel();
     world.tasks.close();
     world.tasks.wait().await;
@@ -203,9 +290,16 @@ fn only_what_it_may_have(
 ) {
     let fan = UserId::parse("fan").unwrap();
     for (live, (record, users)) in contents {
-        let record = record.as_ref().unwrap_or_else(|| panic!("{live:?} has slices and no record"));
+        let record = record
+            .as_ref()
+            .unwrap_or_else(|| panic!("{live:?} has slices and no record"));
         let is_first = *live == opened.live;
-        assert!(users.iter().all(|user| *user == identity.user || is_first && *user == fan), "{users:?} in {live:?}");
+        assert!(
+            users
+                .iter()
+                .all(|user| *user == identity.user || is_first && *user == fan),
+            "{users:?} in {live:?}"
+        );
         if is_first && identity.user != opened.streamer {
             assert_eq!(
                 (record.state, record.epoch, &record.streamer),
@@ -213,19 +307,36 @@ fn only_what_it_may_have(
             );
         } else {
             let may_open = is_first || OWN.contains(&live.as_str());
-            assert!(may_open && identity.role == Role::Streamer && record.streamer == identity.user, "{record:?}");
+            assert!(
+                may_open && identity.role == Role::Streamer && record.streamer == identity.user,
+                "{record:?}"
+            );
         }
     }
 }
 
 #[test]
 fn no_frames_make_a_session_panic_or_write_outside_its_lives() {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = Cases { cases: asked.unwrap_or(CASES), failure_persistence: None, ..Cases::default() };
-    let sequences = (select(CLIENTS.to_vec()), prop::collection::vec(step(), 1..40));
+    let asked = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    let cases = Cases {
+        cases: asked.unwrap_or(CASES),
+        failure_persistence: None,
+        ..Cases::default()
+    };
+    let sequences = (
+        select(CLIENTS.to_vec()),
+        prop::collection::vec(step(), 1..40),
+    );
     let held = TestRunner::new(cases).run(&sequences, |(who, steps)| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().start_paused(true).build().unwrap().block_on(holds(who, steps));
+        runtime
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(holds(who, steps));
         Ok(())
     });
     if let Err(why) = held {

@@ -1,6 +1,6 @@
-//! The platform's own service: `POST {"streamer_id","user_ids":[…]}`, answered by `{"fans":[…]}`. One attempt with a
-//! deadline for all of it, no redirects, and a bound on what is read. No error names the URL, which may hold a
-//! password.
+//! The platform's own service: `POST {"streamer_id","user_ids":[…]}`, answered by `{"fans":[…]}`.
+//! One attempt with a deadline for all of it, no redirects, and a bound on what is read. No error
+//! names the URL, which may hold a password.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,7 +54,9 @@ impl HttpFans {
         if let Some(path) = &config.fan_ca {
             client = client.tls_certs_only(authorities(path)?);
         }
-        let client = client.build().map_err(|why| FanSetupError::Url(http_answer::reason(why)))?;
+        let client = client
+            .build()
+            .map_err(|why| FanSetupError::Url(http_answer::reason(why)))?;
         let fans = Self {
             client,
             url,
@@ -76,17 +78,26 @@ impl HttpFans {
         if answer.status() != StatusCode::OK {
             return Err(FanError::Status(answer.status().as_u16()));
         }
-        http_answer::body(answer, LONGEST).await?.ok_or(FanError::TooLong)
+        http_answer::body(answer, LONGEST)
+            .await?
+            .ok_or(FanError::TooLong)
     }
 
     /// Reads the file with the secret, if there is one.
     fn read_secret(&self) -> Result<(), FanSetupError> {
-        let Some(secret) = secret(self.secret_file.as_deref())? else { return Ok(()) };
-        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.reveal())).map_err(|_| {
-            let path = self.secret_file.clone().unwrap_or_default();
-            let problem = "is no token: a token is one line of visible characters".to_owned();
-            FanSetupError::File { setting: "fan-secret-file", path, problem }
-        })?;
+        let Some(secret) = secret(self.secret_file.as_deref())? else {
+            return Ok(());
+        };
+        let mut header =
+            HeaderValue::try_from(format!("Bearer {}", secret.reveal())).map_err(|_| {
+                let path = self.secret_file.clone().unwrap_or_default();
+                let problem = "is no token: a token is one line of visible characters".to_owned();
+                FanSetupError::File {
+                    setting: "fan-secret-file",
+                    path,
+                    problem,
+                }
+            })?;
         header.set_sensitive(true);
         self.authorization.store(Some(Arc::new(header)));
         Ok(())
@@ -97,12 +108,19 @@ impl HttpFans {
 impl FanLookup for HttpFans {
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError> {
         let user_ids = users.iter().map(UserId::as_str).collect();
-        let question = Question { streamer_id: streamer.as_str(), user_ids };
+        let question = Question {
+            streamer_id: streamer.as_str(),
+            user_ids,
+        };
         let fetched = tokio::time::timeout(self.timeout, self.fetch(&question)).await;
         let body = fetched.unwrap_or(Err(FanError::Timeout))?;
-        let answer: Answer =
-            serde_json::from_slice(&body).map_err(|why| FanError::Nonsense(json_error::without_values(&why)))?;
-        Ok(answers(users, answer.fans.iter().map(String::as_str), &self.metrics))
+        let answer: Answer = serde_json::from_slice(&body)
+            .map_err(|why| FanError::Nonsense(json_error::without_values(&why)))?;
+        Ok(answers(
+            users,
+            answer.fans.iter().map(String::as_str),
+            &self.metrics,
+        ))
     }
 
     fn secret_file(self: Arc<Self>) -> Option<Arc<dyn FromFiles>> {
@@ -125,16 +143,26 @@ impl FromFiles for HttpFans {
 }
 
 fn authorities(path: &Path) -> Result<Vec<Certificate>, FanSetupError> {
-    let wrong = |problem: String| FanSetupError::File { setting: "fan-ca", path: path.to_owned(), problem };
+    let wrong = |problem: String| FanSetupError::File {
+        setting: "fan-ca",
+        path: path.to_owned(),
+        problem,
+    };
     let pem = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
     match Certificate::from_pem_bundle(&pem) {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(wrong("has no certificate in PEM form that can be used".to_owned())),
+        _ => Err(wrong(
+            "has no certificate in PEM form that can be used".to_owned(),
+        )),
     }
 }
 
 impl From<reqwest::Error> for FanError {
     fn from(why: reqwest::Error) -> Self {
-        if why.is_timeout() { Self::Timeout } else { Self::Unreachable(http_answer::reason(why)) }
+        if why.is_timeout() {
+            Self::Timeout
+        } else {
+            Self::Unreachable(http_answer::reason(why))
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What every source of fans has in common: the question, the answers, the errors, and the file with the secret.
+//! What every source of fans has in common: the question, the answers, the errors, and the file
+//! with the secret.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -17,7 +18,8 @@ use crate::store::StoreError;
 /// The longest secret that is read from a file.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// For each user who was asked about, in the order of the question: whether the user is a fan; `None` is unknown.
+/// For each user who was asked about, in the order of the question: whether the user is a fan;
+/// `None` is unknown.
 pub type FanAnswers = Vec<Option<bool>>;
 
 /// Knows who follows whom.
@@ -29,8 +31,8 @@ pub trait FanLookup: Send + Sync {
     /// Nothing is known of any of them.
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError>;
 
-    /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of several streamers. An error for one streamer is
-    /// no error for another.
+    /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of several streamers. An error
+    /// for one streamer is no error for another.
     async fn ask_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<Result<FanAnswers, FanError>> {
         let mut answers = Vec::with_capacity(asked.len());
         for (streamer, users) in asked {
@@ -108,22 +110,36 @@ pub enum FanSetupError {
     Url(String),
 }
 
-/// The answers of a source that names the fans among those it was asked about. Whom it was not asked about is no
-/// viewer of its own accord: such names are counted, and otherwise ignored.
-pub(super) fn answers<'a>(users: &[UserId], fans: impl IntoIterator<Item = &'a str>, metrics: &Metrics) -> FanAnswers {
+/// The answers of a source that names the fans among those it was asked about. Whom it was not
+/// asked about is no viewer of its own accord: such names are counted, and otherwise ignored.
+pub(super) fn answers<'a>(
+    users: &[UserId],
+    fans: impl IntoIterator<Item = &'a str>,
+    metrics: &Metrics,
+) -> FanAnswers {
     let fans: HashSet<&str> = fans.into_iter().collect();
-    let answers: FanAnswers = users.iter().map(|user| Some(fans.contains(user.as_str()))).collect();
+    let answers: FanAnswers = users
+        .iter()
+        .map(|user| Some(fans.contains(user.as_str())))
+        .collect();
     let asked: HashSet<&str> = users.iter().map(UserId::as_str).collect();
-    metrics.fan_strangers.inc_by(fans.difference(&asked).count() as u64);
+    metrics
+        .fan_strangers
+        .inc_by(fans.difference(&asked).count() as u64);
     answers
 }
 
 /// The secret of `fan-secret-file`, without the white space around it.
 pub(super) fn secret(path: Option<&Path>) -> Result<Option<Secret>, FanSetupError> {
     let Some(path) = path else { return Ok(None) };
-    let wrong = |problem: String| FanSetupError::File { setting: "fan-secret-file", path: path.to_owned(), problem };
+    let wrong = |problem: String| FanSetupError::File {
+        setting: "fan-secret-file",
+        path: path.to_owned(),
+        problem,
+    };
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text));
+    let read =
+        File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text));
     read.map_err(|why| wrong(why.to_string()))?;
     match text.trim() {
         "" => Err(wrong("is empty".to_owned())),

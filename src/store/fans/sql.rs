@@ -1,8 +1,10 @@
-//! A table of follows in PostgreSQL or MySQL. The statement is a setting; the streamer and the users are bound to it,
-//! never written into it. The first column of each row names a user who is a fan.
+//! A table of follows in PostgreSQL or MySQL. The statement is a setting; the streamer and the
+//! users are bound to it, never written into it. The first column of each row names a user who is a
+//! fan.
 //!
-//! PostgreSQL takes the users as one array. MySQL has no arrays: the list `(?)` grows to as many places as there are
-//! users, rounded up to a power of two, so that the server sees eleven statements and not a thousand.
+//! PostgreSQL takes the users as one array. MySQL has no arrays: the list `(?)` grows to as many
+//! places as there are users, rounded up to a power of two, so that the server sees eleven
+//! statements and not a thousand.
 
 mod connections;
 
@@ -26,8 +28,10 @@ use crate::config::{Config, SqlIds};
 use crate::store::MAX_BATCH;
 use connections::Connections;
 
-const POSTGRES: &str = "SELECT user_id FROM follows WHERE streamer_id = $1 AND is_follow = 1 AND user_id = ANY($2)";
-const MYSQL: &str = "SELECT user_id FROM follows WHERE streamer_id = ? AND is_follow = 1 AND user_id IN (?)";
+const POSTGRES: &str =
+    "SELECT user_id FROM follows WHERE streamer_id = $1 AND is_follow = 1 AND user_id = ANY($2)";
+const MYSQL: &str =
+    "SELECT user_id FROM follows WHERE streamer_id = ? AND is_follow = 1 AND user_id IN (?)";
 
 /// The most rows that an answer may have. A statement may name a user more than once.
 const MOST_ROWS: usize = 10 * MAX_BATCH;
@@ -51,13 +55,22 @@ pub(super) struct SqlFans {
 impl SqlFans {
     pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, FanSetupError> {
         let url = config.fan_url.clone().unwrap_or_else(|| Secret::new(""));
-        let (secret, ca) = (secret(config.fan_secret_file.as_deref())?, config.fan_ca.clone());
+        let (secret, ca) = (
+            secret(config.fan_secret_file.as_deref())?,
+            config.fan_ca.clone(),
+        );
         let (database, usual) = if url.reveal().starts_with("postgres") {
             let options = postgres(&url, secret.as_ref(), ca.as_ref())?;
-            (Database::Postgres(Connections::new(options, config.fan_calls)), POSTGRES)
+            (
+                Database::Postgres(Connections::new(options, config.fan_calls)),
+                POSTGRES,
+            )
         } else {
             let options = mysql(&url, secret.as_ref(), ca.as_ref())?;
-            (Database::MySql(Connections::new(options, config.fan_calls)), MYSQL)
+            (
+                Database::MySql(Connections::new(options, config.fan_calls)),
+                MYSQL,
+            )
         };
         Ok(Self {
             database,
@@ -95,8 +108,12 @@ impl SqlFans {
     fn read_secret(&self) -> Result<(), FanSetupError> {
         let (secret, ca) = (secret(self.secret_file.as_deref())?, self.ca.as_ref());
         match &self.database {
-            Database::Postgres(connections) => connections.log_in_with(postgres(&self.url, secret.as_ref(), ca)?),
-            Database::MySql(connections) => connections.log_in_with(mysql(&self.url, secret.as_ref(), ca)?),
+            Database::Postgres(connections) => {
+                connections.log_in_with(postgres(&self.url, secret.as_ref(), ca)?)
+            }
+            Database::MySql(connections) => {
+                connections.log_in_with(mysql(&self.url, secret.as_ref(), ca)?)
+            }
         }
         Ok(())
     }
@@ -112,7 +129,11 @@ impl FanLookup for SqlFans {
         }
         let fans = tokio::time::timeout(self.timeout, self.fans(streamer, &asked)).await;
         let fans = fans.unwrap_or(Err(FanError::Timeout))?;
-        Ok(answers(users, fans.iter().map(String::as_str), &self.metrics))
+        Ok(answers(
+            users,
+            fans.iter().map(String::as_str),
+            &self.metrics,
+        ))
     }
 
     fn secret_file(self: Arc<Self>) -> Option<Arc<dyn FromFiles>> {
@@ -134,7 +155,11 @@ impl FromFiles for SqlFans {
     }
 }
 
-fn postgres(url: &Secret, secret: Option<&Secret>, ca: Option<&PathBuf>) -> Result<PgConnectOptions, FanSetupError> {
+fn postgres(
+    url: &Secret,
+    secret: Option<&Secret>,
+    ca: Option<&PathBuf>,
+) -> Result<PgConnectOptions, FanSetupError> {
     let mut options: PgConnectOptions = parse(url)?;
     if let Some(secret) = secret {
         options = options.password(secret.reveal());
@@ -142,10 +167,16 @@ fn postgres(url: &Secret, secret: Option<&Secret>, ca: Option<&PathBuf>) -> Resu
     if let Some(ca) = ca {
         options = options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(ca);
     }
-    Ok(options.application_name("rollcall").disable_statement_logging())
+    Ok(options
+        .application_name("rollcall")
+        .disable_statement_logging())
 }
 
-fn mysql(url: &Secret, secret: Option<&Secret>, ca: Option<&PathBuf>) -> Result<MySqlConnectOptions, FanSetupError> {
+fn mysql(
+    url: &Secret,
+    secret: Option<&Secret>,
+    ca: Option<&PathBuf>,
+) -> Result<MySqlConnectOptions, FanSetupError> {
     let mut options: MySqlConnectOptions = parse(url)?;
     if let Some(secret) = secret {
         options = options.password(secret.reveal());
@@ -156,16 +187,23 @@ fn mysql(url: &Secret, secret: Option<&Secret>, ca: Option<&PathBuf>) -> Result<
     Ok(options.disable_statement_logging())
 }
 
-/// Reads a URL. In silence, because the library logs the values of parameters that it does not know.
+/// Reads a URL. In silence, because the library logs the values of parameters that it does not
+/// know.
 fn parse<O: std::str::FromStr<Err = sqlx::Error>>(url: &Secret) -> Result<O, FanSetupError> {
     let silent = tracing::subscriber::NoSubscriber::default();
     let parsed = tracing::subscriber::with_default(silent, || url.reveal().parse());
-    parsed.map_err(|_| FanSetupError::Url("cannot be read, or has a parameter with a wrong value".to_owned()))
+    parsed.map_err(|_| {
+        FanSetupError::Url("cannot be read, or has a parameter with a wrong value".to_owned())
+    })
 }
 
-/// The user's id as an integer, if it is written as integers usually are: `7` and `007` are two users.
+/// The user's id as an integer, if it is written as integers usually are: `7` and `007` are two
+/// users.
 fn integer(user: &UserId) -> Option<i64> {
-    user.as_str().parse().ok().filter(|number: &i64| number.to_string() == user.as_str())
+    user.as_str()
+        .parse()
+        .ok()
+        .filter(|number: &i64| number.to_string() == user.as_str())
 }
 
 fn bind_postgres<'q>(
@@ -195,10 +233,17 @@ fn bind_mysql<'q>(
     users: &[&'q UserId],
 ) -> Query<'q, MySql, MySqlArguments> {
     let query = sqlx::query(AssertSqlSafe(with_places(statement, users.len())));
-    let all = users.iter().chain(users.last().into_iter().cycle()).take(places(users.len()));
+    let all = users
+        .iter()
+        .chain(users.last().into_iter().cycle())
+        .take(places(users.len()));
     match ids {
-        SqlIds::Text => all.fold(query.bind(streamer.as_str()), |query, user| query.bind(user.as_str())),
-        SqlIds::Integer => all.fold(query.bind(integer(streamer)), |query, user| query.bind(integer(user))),
+        SqlIds::Text => all.fold(query.bind(streamer.as_str()), |query, user| {
+            query.bind(user.as_str())
+        }),
+        SqlIds::Integer => all.fold(query.bind(integer(streamer)), |query, user| {
+            query.bind(integer(user))
+        }),
     }
 }
 
@@ -208,7 +253,11 @@ fn places(users: usize) -> usize {
 
 /// The statement with as many places in its list as so many users need.
 fn with_places(statement: &str, users: usize) -> String {
-    statement.replacen("(?)", &format!("({})", vec!["?"; places(users)].join(",")), 1)
+    statement.replacen(
+        "(?)",
+        &format!("({})", vec!["?"; places(users)].join(",")),
+        1,
+    )
 }
 
 /// Reads the ids in the first column.
@@ -227,25 +276,34 @@ async fn read<R>(
 }
 
 fn postgres_id(row: &PgRow) -> Result<String, sqlx::Error> {
-    let number = |_| row.try_get::<i64, _>(0).or_else(|_| row.try_get::<i32, _>(0).map(i64::from));
-    row.try_get::<String, _>(0).or_else(|why| number(why).map(|number| number.to_string()))
+    let number = |_| {
+        row.try_get::<i64, _>(0)
+            .or_else(|_| row.try_get::<i32, _>(0).map(i64::from))
+    };
+    row.try_get::<String, _>(0)
+        .or_else(|why| number(why).map(|number| number.to_string()))
 }
 
 fn mysql_id(row: &MySqlRow) -> Result<String, sqlx::Error> {
-    let number =
-        || row.try_get::<i64, _>(0).map(|n| n.to_string()).or_else(|_| Ok(row.try_get::<u64, _>(0)?.to_string()));
+    let number = || {
+        row.try_get::<i64, _>(0)
+            .map(|n| n.to_string())
+            .or_else(|_| Ok(row.try_get::<u64, _>(0)?.to_string()))
+    };
     // A column whose collation is binary.
     let bytes = || Ok(String::from_utf8_lossy(&row.try_get::<Vec<u8>, _>(0)?).into_owned());
-    row.try_get::<String, _>(0).or_else(|_| number()).or_else(|_: sqlx::Error| bytes())
+    row.try_get::<String, _>(0)
+        .or_else(|_| number())
+        .or_else(|_: sqlx::Error| bytes())
 }
 
 impl From<sqlx::Error> for FanError {
     fn from(why: sqlx::Error) -> Self {
         match why {
             sqlx::Error::Database(refusal) => Self::Refused(refusal.message().to_owned()),
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnIndexOutOfBounds { .. } | sqlx::Error::Decode(_) => {
-                Self::Nonsense(why.to_string())
-            }
+            sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::Decode(_) => Self::Nonsense(why.to_string()),
             other => Self::Unreachable(other.to_string()),
         }
     }

@@ -19,12 +19,21 @@ impl StoredFans {
         Self { store, key }
     }
 
-    /// Asks the viewers' own keys, which lie on many nodes: a node that is away leaves only its own users unknown.
-    async fn ask_users(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<Result<FanAnswers, FanError>> {
-        let pairs: Vec<(UserId, UserId)> =
-            asked.iter().flat_map(|(streamer, users)| users.iter().map(|u| (u.clone(), streamer.clone()))).collect();
+    /// Asks the viewers' own keys, which lie on many nodes: a node that is away leaves only its own
+    /// users unknown.
+    async fn ask_users(
+        &self,
+        asked: &[(UserId, Vec<UserId>)],
+    ) -> Vec<Result<FanAnswers, FanError>> {
+        let pairs: Vec<(UserId, UserId)> = asked
+            .iter()
+            .flat_map(|(streamer, users)| users.iter().map(|u| (u.clone(), streamer.clone())))
+            .collect();
         let mut answers = self.store.are_following(&pairs).await.into_iter();
-        asked.iter().map(|(_, users)| known(answers.by_ref().take(users.len()))).collect()
+        asked
+            .iter()
+            .map(|(_, users)| known(answers.by_ref().take(users.len())))
+            .collect()
     }
 }
 
@@ -50,7 +59,10 @@ impl FanLookup for StoredFans {
         match self.key {
             FanKey::Followers => all_known(self.store.follows(streamer, users).await),
             FanKey::Following => {
-                let pairs: Vec<_> = users.iter().map(|user| (user.clone(), streamer.clone())).collect();
+                let pairs: Vec<_> = users
+                    .iter()
+                    .map(|user| (user.clone(), streamer.clone()))
+                    .collect();
                 known(self.store.are_following(&pairs).await.into_iter())
             }
         }
@@ -58,7 +70,13 @@ impl FanLookup for StoredFans {
 
     async fn ask_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<Result<FanAnswers, FanError>> {
         match self.key {
-            FanKey::Followers => self.store.follows_each(asked).await.into_iter().map(all_known).collect(),
+            FanKey::Followers => self
+                .store
+                .follows_each(asked)
+                .await
+                .into_iter()
+                .map(all_known)
+                .collect(),
             FanKey::Following => self.ask_users(asked).await,
         }
     }

@@ -16,7 +16,11 @@ fn users(ids: &[&str]) -> Vec<UserId> {
 #[test]
 fn who_is_not_named_is_no_fan_and_who_was_not_asked_about_is_ignored() {
     let metrics = Metrics::default();
-    let said = answers(&users(&["a", "b", "c"]), ["c", "x", "a", "a", "x"], &metrics);
+    let said = answers(
+        &users(&["a", "b", "c"]),
+        ["c", "x", "a", "a", "x"],
+        &metrics,
+    );
     assert_eq!(said, [Some(true), Some(false), Some(true)]);
     assert_eq!(metrics.fan_strangers.get(), 1);
 }
@@ -25,11 +29,24 @@ fn who_is_not_named_is_no_fan_and_who_was_not_asked_about_is_ignored() {
 fn a_secret_is_the_text_of_its_file_without_white_space_around_it() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     assert!(secret(None).unwrap().is_none());
-    assert!(secret(Some(file.path())).unwrap_err().to_string().contains("is empty"));
+    assert!(
+        secret(Some(file.path()))
+            .unwrap_err()
+            .to_string()
+            .contains("is empty")
+    );
     file.write_all(b" hunter2\n").unwrap();
-    assert_eq!(secret(Some(file.path())).unwrap().unwrap().reveal(), "hunter2");
-    let missing = secret(Some(std::path::Path::new("/nowhere/secret"))).unwrap_err().to_string();
-    assert!(missing.starts_with("fan-secret-file: /nowhere/secret: "), "{missing}");
+    assert_eq!(
+        secret(Some(file.path())).unwrap().unwrap().reveal(),
+        "hunter2"
+    );
+    let missing = secret(Some(std::path::Path::new("/nowhere/secret")))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        missing.starts_with("fan-secret-file: /nowhere/secret: "),
+        "{missing}"
+    );
 }
 
 #[tokio::test]
@@ -39,11 +56,28 @@ async fn both_ends_of_a_follow_in_the_store_say_the_same() {
     store.follow(&all[0], &all[2]).await.unwrap();
     store.follow(&all[1], &all[3]).await.unwrap();
     for fan_key in [FanKey::Followers, FanKey::Following] {
-        let source = open(&Config { fan_key, ..Config::default() }, &store, &Arc::default()).unwrap();
-        assert_eq!(source.ask(&all[2], &all[..2]).await, Ok(vec![Some(true), Some(false)]));
-        let asked = [(all[2].clone(), all[..2].to_vec()), (all[3].clone(), all[1..2].to_vec())];
+        let source = open(
+            &Config {
+                fan_key,
+                ..Config::default()
+            },
+            &store,
+            &Arc::default(),
+        )
+        .unwrap();
+        assert_eq!(
+            source.ask(&all[2], &all[..2]).await,
+            Ok(vec![Some(true), Some(false)])
+        );
+        let asked = [
+            (all[2].clone(), all[..2].to_vec()),
+            (all[3].clone(), all[1..2].to_vec()),
+        ];
         let answers = source.ask_each(&asked).await;
-        assert_eq!(answers, [Ok(vec![Some(true), Some(false)]), Ok(vec![Some(true)])]);
+        assert_eq!(
+            answers,
+            [Ok(vec![Some(true), Some(false)]), Ok(vec![Some(true)])]
+        );
         assert_eq!(source.ask(&all[2], &[]).await, Ok(Vec::new()));
     }
 }
@@ -51,9 +85,15 @@ async fn both_ends_of_a_follow_in_the_store_say_the_same() {
 #[tokio::test]
 async fn with_tokens_nobody_else_knows() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
-    let config = Config { fan_source: FanSource::Token, ..Config::default() };
+    let config = Config {
+        fan_source: FanSource::Token,
+        ..Config::default()
+    };
     let source = open(&config, &store, &Arc::default()).unwrap();
-    assert_eq!(source.ask(&users(&["s"])[0], &users(&["a", "b"])).await, Ok(vec![None, None]));
+    assert_eq!(
+        source.ask(&users(&["s"])[0], &users(&["a", "b"])).await,
+        Ok(vec![None, None])
+    );
 }
 
 #[test]
@@ -68,5 +108,11 @@ fn each_error_has_a_label_of_its_own() {
         FanError::TooLong,
         FanError::Nonsense(String::new()),
     ];
-    assert_eq!(all.iter().map(FanError::label).collect::<BTreeSet<_>>().len(), all.len());
+    assert_eq!(
+        all.iter()
+            .map(FanError::label)
+            .collect::<BTreeSet<_>>()
+            .len(),
+        all.len()
+    );
 }

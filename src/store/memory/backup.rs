@@ -1,5 +1,5 @@
-//! What happens to a store from outside, for tests: it is looked at, copied, set back to a copy, written to by another
-//! program, and its clock is stepped. No gateway calls this.
+//! What happens to a store from outside, for tests: it is looked at, copied, set back to a copy,
+//! written to by another program, and its clock is stepped. No gateway calls this.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -36,14 +36,22 @@ impl MemoryStore {
     pub fn back_up(&self) -> Backup {
         Backup {
             lives: self.lives.lock().clone(),
-            slices: self.slices.iter().map(|slice| (slice.key().clone(), slice.value().clone())).collect(),
+            slices: self
+                .slices
+                .iter()
+                .map(|slice| (slice.key().clone(), slice.value().clone()))
+                .collect(),
             forgetting: self.forgetting.lock().clone(),
             leases: self.leases.lock().clone(),
             claims: self.claims.lock().clone(),
             attendance: self.attendance.lock().clone(),
             feeds: self.feeds.lock().clone(),
             users: self.users.lock().clone(),
-            user_slices: self.user_slices.iter().map(|slice| slice.lock().clone()).collect(),
+            user_slices: self
+                .user_slices
+                .iter()
+                .map(|slice| slice.lock().clone())
+                .collect(),
             events: self.events.lock().clone(),
         }
     }
@@ -109,7 +117,10 @@ impl MemoryStore {
         for slice in &self.slices {
             let set = &slice.key().set;
             for group in set.groups() {
-                members.entry((set.clone(), *group)).or_default().extend(slice.members(*group).cloned());
+                members
+                    .entry((set.clone(), *group))
+                    .or_default()
+                    .extend(slice.members(*group).cloned());
             }
         }
         members
@@ -117,13 +128,20 @@ impl MemoryStore {
 
     /// Every slice, with its set.
     pub fn all_slices(&self) -> Vec<(OnlineSet, Slice)> {
-        self.slices.iter().map(|slice| (slice.key().set.clone(), slice.value().clone())).collect()
+        self.slices
+            .iter()
+            .map(|slice| (slice.key().set.clone(), slice.value().clone()))
+            .collect()
     }
 
     /// Every record of a live.
     pub fn records(&self) -> BTreeMap<LiveId, LiveRecord> {
         let records = self.lives.lock();
-        records.kept.iter().map(|(live, kept)| (live.clone(), kept.record.clone())).collect()
+        records
+            .kept
+            .iter()
+            .map(|(live, kept)| (live.clone(), kept.record.clone()))
+            .collect()
     }
 
     /// Whether the list of open lives has the live.
@@ -136,7 +154,9 @@ impl MemoryStore {
         let words = |index| {
             self.online_slice(index, |slice| {
                 let users = slice.whereabouts().filter(|(_, lives)| !lives.is_empty());
-                users.map(|(user, lives)| (user.clone(), lives.clone())).collect::<Vec<_>>()
+                users
+                    .map(|(user, lives)| (user.clone(), lives.clone()))
+                    .collect::<Vec<_>>()
             })
         };
         (1..=USERS_SLICES).flat_map(words).collect()

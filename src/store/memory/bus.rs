@@ -17,7 +17,10 @@ impl MemoryStore {
     fn deliver(&self, channel: &Channel, message: &str) -> bool {
         let wanted = self.subscriptions.wants(channel);
         if wanted {
-            self.subscriptions.send(BusEvent::Message { channel: channel.clone(), text: Arc::from(message) });
+            self.subscriptions.send(BusEvent::Message {
+                channel: channel.clone(),
+                text: Arc::from(message),
+            });
         }
         wanted
     }

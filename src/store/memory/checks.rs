@@ -5,12 +5,21 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
 use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading, StoreResult,
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading,
+    StoreResult,
 };
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, expected: &CheckLive) -> Vec<Finding> {
-        let CheckLive { live, epoch, listed, removals, info, counted, slices } = expected;
+        let CheckLive {
+            live,
+            epoch,
+            listed,
+            removals,
+            info,
+            counted,
+            slices,
+        } = expected;
         let mut findings = Vec::new();
         {
             let lives = self.lives.lock();
@@ -23,7 +32,10 @@ impl MemoryStore {
             if !same {
                 findings.push(Finding::Record);
             }
-            let there = kept.and_then(|kept| kept.record.counted).map(|counted| counted.figures).unwrap_or_default();
+            let there = kept
+                .and_then(|kept| kept.record.counted)
+                .map(|counted| counted.figures)
+                .unwrap_or_default();
             if counted.is_some_and(|figures| figures != there) {
                 findings.push(Finding::Counted);
             }
@@ -32,7 +44,10 @@ impl MemoryStore {
             }
         }
         for (place, expected) in slices.iter().enumerate() {
-            findings.extend(self.check_slice(gateway, expected).map(|reading| Finding::Slice(place, reading)));
+            findings.extend(
+                self.check_slice(gateway, expected)
+                    .map(|reading| Finding::Slice(place, reading)),
+            );
         }
         findings
     }
@@ -46,7 +61,10 @@ impl MemoryStore {
 #[async_trait]
 impl Checks for MemoryStore {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        let check = |expected| Checked { findings: self.check_live(gateway, expected), complete: Ok(()) };
+        let check = |expected| Checked {
+            findings: self.check_live(gateway, expected),
+            complete: Ok(()),
+        };
         lives.iter().map(check).collect()
     }
 
@@ -55,6 +73,9 @@ impl Checks for MemoryStore {
         gateway: &GatewayId,
         slices: &[ExpectedSlice],
     ) -> Vec<StoreResult<Option<SliceReading>>> {
-        slices.iter().map(|expected| Ok(self.check_slice(gateway, expected))).collect()
+        slices
+            .iter()
+            .map(|expected| Ok(self.check_slice(gateway, expected)))
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! The counts that other services read, in the embedded store: in the records, and the ranks on the list.
+//! The counts that other services read, in the embedded store: in the records, and the ranks on the
+//! list.
 
 use std::time::Duration;
 
@@ -9,12 +10,16 @@ use super::records::{Records, watched_until};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::LiveId;
 use crate::store::{
-    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState, MAX_POINTS, Point, Rank,
-    RankedLive, StoreResult,
+    COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, HISTORY_STEP, LiveState,
+    MAX_POINTS, Point, Rank, RankedLive, StoreResult,
 };
 
 /// How long it is too early to write again what was last written then; `None` if it is not.
-pub(super) fn left_until_due(last: Option<Counted>, every: Duration, now: UnixMillis) -> Option<Duration> {
+pub(super) fn left_until_due(
+    last: Option<Counted>,
+    every: Duration,
+    now: UnixMillis,
+) -> Option<Duration> {
     let due = last?.at + millis(every);
     let left = Duration::from_millis(due.checked_sub(now)?);
     // More than that is left only if the clock went back.
@@ -26,25 +31,42 @@ impl Counts for MemoryStore {
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let Records { kept, histories, .. } = &mut *lives;
+        let Records {
+            kept, histories, ..
+        } = &mut *lives;
         let record = kept.get_mut(&request.live).map(|kept| &mut kept.record);
-        let Some(record) = record.filter(|record| record.state == LiveState::Open && record.epoch == request.epoch)
+        let Some(record) = record
+            .filter(|record| record.state == LiveState::Open && record.epoch == request.epoch)
         else {
             return Ok(CountReply::NotOpen);
         };
         let arrived = record.sums.arrived.max(request.arrived);
-        let is_known = record.sums.arrived == arrived && record.peaks.max(request.peaks) == record.peaks;
-        if record.counted.map(|counted| counted.figures).unwrap_or_default() == request.figures && is_known {
+        let is_known =
+            record.sums.arrived == arrived && record.peaks.max(request.peaks) == record.peaks;
+        if record
+            .counted
+            .map(|counted| counted.figures)
+            .unwrap_or_default()
+            == request.figures
+            && is_known
+        {
             return Ok(CountReply::Same);
         }
         if let Some(left) = left_until_due(record.counted, COUNT_EVERY, now) {
             return Ok(CountReply::Early(left));
         }
         watched_until(now, record, record.counted);
-        record.counted = Some(Counted { figures: request.figures, at: now });
+        record.counted = Some(Counted {
+            figures: request.figures,
+            at: now,
+        });
         record.sums.arrived = arrived;
         record.peaks = record.peaks.max(request.peaks);
-        let point = Point { at: now - now % millis(HISTORY_STEP), figures: request.figures, arrived };
+        let point = Point {
+            at: now - now % millis(HISTORY_STEP),
+            figures: request.figures,
+            arrived,
+        };
         let history = histories.entry(record.live_epoch()).or_default();
         history.insert(point.at, point);
         if history.len() > MAX_POINTS {
@@ -55,7 +77,9 @@ impl Counts for MemoryStore {
 
     async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
         let mut lives = self.lives.lock();
-        figures.iter().for_each(|(live, figures)| lives.listed.rank(live, *figures));
+        figures
+            .iter()
+            .for_each(|(live, figures)| lives.listed.rank(live, *figures));
         Ok(())
     }
 
@@ -64,7 +88,12 @@ impl Counts for MemoryStore {
         Ok(asked.iter().map(|live| lives.listed.ranked(live)).collect())
     }
 
-    async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>> {
+    async fn top_lives(
+        &self,
+        rank: Rank,
+        after: Option<&RankedLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<RankedLive>> {
         Ok(self.lives.lock().listed.top(rank, after, limit))
     }
 }
@@ -76,9 +105,15 @@ mod tests {
     #[test]
     fn a_clock_that_went_back_holds_up_no_write() {
         let every = Duration::from_secs(5);
-        let last = Some(Counted { figures: Figures::default(), at: 100_000 });
+        let last = Some(Counted {
+            figures: Figures::default(),
+            at: 100_000,
+        });
         assert_eq!(left_until_due(None, every, 0), None);
-        assert_eq!(left_until_due(last, every, 101_000), Some(Duration::from_secs(4)));
+        assert_eq!(
+            left_until_due(last, every, 101_000),
+            Some(Duration::from_secs(4))
+        );
         assert_eq!(left_until_due(last, every, 105_000), None);
         assert_eq!(left_until_due(last, every, 40_000), None);
     }

@@ -1,5 +1,5 @@
-//! The stream of events in the embedded store, its group and the events that were given up: plain data that
-//! [`super::MemoryStore`] keeps under one lock.
+//! The stream of events in the embedded store, its group and the events that were given up: plain
+//! data that [`super::MemoryStore`] keeps under one lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,13 +17,20 @@ pub(super) struct Stream<T> {
 
 impl<T> Default for Stream<T> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), last: EntryId::default() }
+        Self {
+            entries: BTreeMap::new(),
+            last: EntryId::default(),
+        }
     }
 }
 
 impl<T: Clone> Stream<T> {
     pub(super) fn append(&mut self, entry: T, kept: u64, now: UnixMillis) {
-        self.last = if now > self.last.0 { EntryId(now, 0) } else { EntryId(self.last.0, self.last.1 + 1) };
+        self.last = if now > self.last.0 {
+            EntryId(now, 0)
+        } else {
+            EntryId(self.last.0, self.last.1 + 1)
+        };
         self.entries.insert(self.last, entry);
         while self.entries.len() as u64 > kept {
             self.entries.pop_first();
@@ -31,8 +38,12 @@ impl<T: Clone> Stream<T> {
     }
 
     pub(super) fn after(&self, entry: EntryId, count: usize) -> Vec<(EntryId, T)> {
-        let rest = self.entries.range((Bound::Excluded(entry), Bound::Unbounded));
-        rest.take(count).map(|(entry, found)| (*entry, found.clone())).collect()
+        let rest = self
+            .entries
+            .range((Bound::Excluded(entry), Bound::Unbounded));
+        rest.take(count)
+            .map(|(entry, found)| (*entry, found.clone()))
+            .collect()
     }
 }
 
@@ -61,7 +72,11 @@ impl EventLog {
     }
 
     pub(super) fn append(&mut self, event: Event, kept: u64, now: UnixMillis) {
-        let oldest = self.stream.entries.first_key_value().map(|(entry, _)| *entry);
+        let oldest = self
+            .stream
+            .entries
+            .first_key_value()
+            .map(|(entry, _)| *entry);
         self.stream.append(event, kept, now);
         let trimmed = oldest.filter(|entry| !self.stream.entries.contains_key(entry));
         if let (Some(group), Some(trimmed)) = (&mut self.group, trimmed) {
@@ -70,35 +85,61 @@ impl EventLog {
     }
 
     pub(super) fn is_sender(&self, gateway: &GatewayId, now: UnixMillis) -> bool {
-        self.sender.as_ref().is_some_and(|(holder, until)| holder == gateway && *until > now)
+        self.sender
+            .as_ref()
+            .is_some_and(|(holder, until)| holder == gateway && *until > now)
     }
 
     pub(super) fn read(&mut self, request: &ReadEvents, now: UnixMillis) -> SenderTurn {
-        let others = |(holder, until): &(GatewayId, UnixMillis)| *holder != request.gateway && *until > now;
+        let others =
+            |(holder, until): &(GatewayId, UnixMillis)| *holder != request.gateway && *until > now;
         if self.sender.as_ref().is_some_and(others) {
             return SenderTurn::Other;
         }
         self.sender = Some((request.gateway.clone(), now + millis(request.turn)));
-        let begin = || Group { last: EntryId(request.begin, 0), ..Group::default() };
+        let begin = || Group {
+            last: EntryId(request.begin, 0),
+            ..Group::default()
+        };
         let group = self.group.get_or_insert_with(begin);
-        let unread = self.stream.entries.range((Bound::Excluded(group.last), Bound::Unbounded)).count();
+        let unread = self
+            .stream
+            .entries
+            .range((Bound::Excluded(group.last), Bound::Unbounded))
+            .count();
         let waiting = (group.unacknowledged.len() + unread) as u64;
         let (events, lost) = match request.from {
             ReadFrom::Unacknowledged(after) => {
-                let rest = group.unacknowledged.range((Bound::Excluded(after), Bound::Unbounded));
+                let rest = group
+                    .unacknowledged
+                    .range((Bound::Excluded(after), Bound::Unbounded));
                 let rest = rest.take(request.count);
                 let read = |entry: &EntryId| (*entry, self.stream.entries.get(entry).cloned());
-                (rest.map(read).map(|(entry, event)| StreamEvent { entry, event }).collect(), 0)
+                (
+                    rest.map(read)
+                        .map(|(entry, event)| StreamEvent { entry, event })
+                        .collect(),
+                    0,
+                )
             }
             ReadFrom::New if request.count == 0 => (Vec::new(), 0),
             ReadFrom::New => {
                 let read = self.stream.after(group.last, request.count);
-                group.unacknowledged.extend(read.iter().map(|(entry, _)| *entry));
+                group
+                    .unacknowledged
+                    .extend(read.iter().map(|(entry, _)| *entry));
                 group.last = read.last().map_or(group.last, |(entry, _)| *entry);
-                let events = read.into_iter().map(|(entry, event)| StreamEvent { entry, event: Some(event) });
+                let events = read.into_iter().map(|(entry, event)| StreamEvent {
+                    entry,
+                    event: Some(event),
+                });
                 (events.collect(), std::mem::take(&mut group.lost))
             }
         };
-        SenderTurn::Mine { events, waiting, lost }
+        SenderTurn::Mine {
+            events,
+            waiting,
+            lost,
+        }
     }
 }

@@ -6,8 +6,8 @@ use super::MemoryStore;
 use super::counts::left_until_due;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
-    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord, LiveState, MAX_EVENTS,
-    NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult,
+    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord,
+    LiveState, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult,
 };
 
 #[async_trait]
@@ -15,7 +15,9 @@ impl Events for MemoryStore {
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
         let now = self.now();
         let mut log = self.events.lock();
-        events.iter().for_each(|event| log.append(event.clone(), kept, now));
+        events
+            .iter()
+            .for_each(|event| log.append(event.clone(), kept, now));
         Ok(())
     }
 
@@ -23,7 +25,10 @@ impl Events for MemoryStore {
         let mut lives = self.lives.lock();
         for (live, numbers) in appended {
             if let Some(kept) = lives.kept.get_mut(live) {
-                kept.record.events.pending.retain(|event| !numbers.contains(&event.number));
+                kept.record
+                    .events
+                    .pending
+                    .retain(|event| !numbers.contains(&event.number));
             }
         }
         Ok(())
@@ -32,11 +37,20 @@ impl Events for MemoryStore {
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let is_open = |record: &LiveRecord| record.state == LiveState::Open && record.epoch == epoch;
-        let Some(kept) = lives.kept.get_mut(live).filter(|kept| is_open(&kept.record)) else {
+        let is_open =
+            |record: &LiveRecord| record.state == LiveState::Open && record.epoch == epoch;
+        let Some(kept) = lives
+            .kept
+            .get_mut(live)
+            .filter(|kept| is_open(&kept.record))
+        else {
             return Ok(NotedCounts::Over);
         };
-        let figures = kept.record.counted.map(|counted| counted.figures).unwrap_or_default();
+        let figures = kept
+            .record
+            .counted
+            .map(|counted| counted.figures)
+            .unwrap_or_default();
         let told = kept.record.events.told;
         if told.map(|told| told.figures).unwrap_or_default() == figures {
             return Ok(NotedCounts::Same);
@@ -58,7 +72,9 @@ impl Events for MemoryStore {
 
     async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()> {
         if let Some(group) = &mut self.events.lock().group {
-            group.unacknowledged.retain(|entry| !entries.contains(entry));
+            group
+                .unacknowledged
+                .retain(|entry| !entries.contains(entry));
         }
         Ok(())
     }
@@ -74,25 +90,42 @@ impl Events for MemoryStore {
         if !log.is_sender(gateway, now) {
             return Ok(false);
         }
-        if log.group.as_mut().is_some_and(|group| group.unacknowledged.remove(&entry)) {
+        if log
+            .group
+            .as_mut()
+            .is_some_and(|group| group.unacknowledged.remove(&entry))
+        {
             log.dead.append(dead.clone(), kept, now);
         }
         Ok(true)
     }
 
     async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()> {
-        self.events.lock().sender.take_if(|(holder, _)| holder == gateway);
+        self.events
+            .lock()
+            .sender
+            .take_if(|(holder, _)| holder == gateway);
         Ok(())
     }
 
-    async fn dead_events(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
-        Ok(self.events.lock().dead.after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
+    async fn dead_events(
+        &self,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
+        Ok(self
+            .events
+            .lock()
+            .dead
+            .after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
     }
 
     async fn replay_event(&self, entry: EntryId) -> StoreResult<bool> {
         let now = self.now();
         let mut log = self.events.lock();
-        let Some(dead) = log.dead.entries.remove(&entry) else { return Ok(false) };
+        let Some(dead) = log.dead.entries.remove(&entry) else {
+            return Ok(false);
+        };
         log.append(dead.event, NO_CAP, now);
         Ok(true)
     }

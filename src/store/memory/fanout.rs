@@ -1,5 +1,5 @@
-//! The jobs for the followers of an author in the embedded store. There is one gateway, so no job is taken over; a job
-//! that the gateway left when its worker ended is lost with the store.
+//! The jobs for the followers of an author in the embedded store. There is one gateway, so no job
+//! is taken over; a job that the gateway left when its worker ended is lost with the store.
 
 use std::time::Duration;
 
@@ -9,16 +9,25 @@ use super::MemoryStore;
 use super::timelines::Unfinished;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
-use crate::store::{FanoutJobs, FanoutTask, Job, MAX_PULLED, StatusId, StoreResult, TakenJob, TakenJobs};
+use crate::store::{
+    FanoutJobs, FanoutTask, Job, MAX_PULLED, StatusId, StoreResult, TakenJob, TakenJobs,
+};
 
 #[async_trait]
 impl FanoutJobs for MemoryStore {
     async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
         let since = self.now();
         let jobs = &mut self.feeds.lock().jobs;
-        if jobs.unfinished().all(|there| (there.job.job.task, &there.job.job.entry.id) != (job.task, &job.entry.id)) {
+        if jobs
+            .unfinished()
+            .all(|there| (there.job.job.task, &there.job.job.entry.id) != (job.task, &job.entry.id))
+        {
             jobs.numbers += 1;
-            let job = TakenJob { id: jobs.numbers.to_string(), job: job.clone(), done_to: None };
+            let job = TakenJob {
+                id: jobs.numbers.to_string(),
+                job: job.clone(),
+                done_to: None,
+            };
             jobs.waiting.push_back(Unfinished { job, since });
         }
         Ok(())
@@ -30,7 +39,11 @@ impl FanoutJobs for MemoryStore {
         let most = most.min(jobs.waiting.len());
         let taken: Vec<Unfinished> = jobs.waiting.drain(..most).collect();
         jobs.taken.extend(taken.iter().cloned());
-        let oldest = jobs.unfinished().map(|there| now.saturating_sub(there.since)).max().unwrap_or(0);
+        let oldest = jobs
+            .unfinished()
+            .map(|there| now.saturating_sub(there.since))
+            .max()
+            .unwrap_or(0);
         Ok(TakenJobs {
             jobs: taken.into_iter().map(|taken| taken.job).collect(),
             unfinished: jobs.unfinished().count() as u64,
@@ -39,17 +52,29 @@ impl FanoutJobs for MemoryStore {
     }
 
     async fn keep_fanout(&self, _: &GatewayId, job: &TakenJob) -> StoreResult<bool> {
-        Ok(self.feeds.lock().jobs.taken.iter().any(|there| there.job.id == job.id))
+        Ok(self
+            .feeds
+            .lock()
+            .jobs
+            .taken
+            .iter()
+            .any(|there| there.job.id == job.id))
     }
 
     async fn finish_fanout(&self, _: &GatewayId, job: &TakenJob) -> StoreResult<()> {
-        self.feeds.lock().jobs.taken.retain(|there| there.job.id != job.id);
+        self.feeds
+            .lock()
+            .jobs
+            .taken
+            .retain(|there| there.job.id != job.id);
         Ok(())
     }
 
     async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
         let jobs = &self.feeds.lock().jobs;
-        let adds = |there: &Unfinished| there.job.job.task == FanoutTask::Add && there.job.job.entry.id == *status;
+        let adds = |there: &Unfinished| {
+            there.job.job.task == FanoutTask::Add && there.job.job.entry.id == *status
+        };
         Ok(jobs.unfinished().any(adds))
     }
 
@@ -67,8 +92,10 @@ impl FanoutJobs for MemoryStore {
             Some(since) => {
                 pulled.entry(author.clone()).or_insert(since);
                 if pulled.len() > MAX_PULLED
-                    && let Some(oldest) =
-                        pulled.iter().min_by_key(|(user, since)| (**since, *user)).map(|(user, _)| user.clone())
+                    && let Some(oldest) = pulled
+                        .iter()
+                        .min_by_key(|(user, since)| (**since, *user))
+                        .map(|(user, _)| user.clone())
                 {
                     pulled.remove(&oldest);
                 }

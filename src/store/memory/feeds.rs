@@ -5,14 +5,23 @@ use tokio::time::Instant;
 
 use super::MemoryStore;
 use crate::base::ids::{ListName, UserId};
-use crate::store::{Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines, UserLists};
+use crate::store::{
+    Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines,
+    UserLists,
+};
 
 #[async_trait]
 impl Statuses for MemoryStore {
     async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()> {
         let mut feeds = self.feeds.lock();
         feeds.posts.insert(status.as_str().to_owned(), post.clone());
-        feeds.add(&Timeline::Profile(status.author().clone()), &Entry { at: post.at, id: status.clone() });
+        feeds.add(
+            &Timeline::Profile(status.author().clone()),
+            &Entry {
+                at: post.at,
+                id: status.clone(),
+            },
+        );
         Ok(())
     }
 
@@ -24,7 +33,10 @@ impl Statuses for MemoryStore {
 
     async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
         let feeds = self.feeds.lock();
-        statuses.iter().map(|status| Ok(feeds.posts.get(status.as_str()).cloned())).collect()
+        statuses
+            .iter()
+            .map(|status| Ok(feeds.posts.get(status.as_str()).cloned()))
+            .collect()
     }
 
     async fn count_posts(&self, author: &UserId) -> StoreResult<u64> {
@@ -34,21 +46,41 @@ impl Statuses for MemoryStore {
 
 #[async_trait]
 impl Timelines for MemoryStore {
-    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>> {
+    async fn read_timelines(
+        &self,
+        asked: &[(Timeline, Option<Entry>)],
+        limit: usize,
+    ) -> Vec<StoreResult<Vec<Entry>>> {
         let feeds = self.feeds.lock();
-        asked.iter().map(|(timeline, after)| Ok(feeds.page(timeline, after.as_ref(), limit))).collect()
+        asked
+            .iter()
+            .map(|(timeline, after)| Ok(feeds.page(timeline, after.as_ref(), limit)))
+            .collect()
     }
 
     async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64> {
-        Ok(self.feeds.lock().timelines.get(timeline).map_or(0, |entries| entries.len() as u64))
+        Ok(self
+            .feeds
+            .lock()
+            .timelines
+            .get(timeline)
+            .map_or(0, |entries| entries.len() as u64))
     }
 
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
         let feeds = self.feeds.lock();
-        asked.iter().map(|(timeline, status)| Ok(feeds.has(timeline, status))).collect()
+        asked
+            .iter()
+            .map(|(timeline, status)| Ok(feeds.has(timeline, status)))
+            .collect()
     }
 
-    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], _: Instant) -> StoreResult<()> {
+    async fn add_to_timelines(
+        &self,
+        entry: &Entry,
+        to: &[Timeline],
+        _: Instant,
+    ) -> StoreResult<()> {
         let mut feeds = self.feeds.lock();
         to.iter().for_each(|timeline| feeds.add(timeline, entry));
         Ok(())
@@ -79,9 +111,17 @@ impl Timelines for MemoryStore {
 
 #[async_trait]
 impl UserLists for MemoryStore {
-    async fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<PutInList> {
+    async fn put_in_list(
+        &self,
+        owner: &UserId,
+        list: &ListName,
+        member: &UserId,
+    ) -> StoreResult<PutInList> {
         let mut feeds = self.feeds.lock();
-        let members = feeds.lists.entry((owner.clone(), list.clone())).or_default();
+        let members = feeds
+            .lists
+            .entry((owner.clone(), list.clone()))
+            .or_default();
         if members.contains(member) {
             return Ok(PutInList::There);
         }
@@ -92,9 +132,16 @@ impl UserLists for MemoryStore {
         Ok(PutInList::Added)
     }
 
-    async fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<bool> {
+    async fn take_out_of_list(
+        &self,
+        owner: &UserId,
+        list: &ListName,
+        member: &UserId,
+    ) -> StoreResult<bool> {
         let (mut feeds, key) = (self.feeds.lock(), (owner.clone(), list.clone()));
-        let Some(members) = feeds.lists.get_mut(&key) else { return Ok(false) };
+        let Some(members) = feeds.lists.get_mut(&key) else {
+            return Ok(false);
+        };
         let removed = members.remove(member);
         if members.is_empty() {
             feeds.lists.remove(&key);
@@ -105,6 +152,8 @@ impl UserLists for MemoryStore {
     async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>> {
         let feeds = self.feeds.lock();
         let members = feeds.lists.get(&(owner.clone(), list.clone()));
-        Ok(members.map(|members| members.iter().cloned().collect()).unwrap_or_default())
+        Ok(members
+            .map(|members| members.iter().cloned().collect())
+            .unwrap_or_default())
     }
 }

@@ -19,12 +19,18 @@ impl Follows for MemoryStore {
 
     async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
         let graph = self.graph.lock();
-        Ok(users.iter().map(|user| graph.follows(user, streamer)).collect())
+        Ok(users
+            .iter()
+            .map(|user| graph.follows(user, streamer))
+            .collect())
     }
 
     async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
         let graph = self.graph.lock();
-        pairs.iter().map(|(user, streamer)| Ok(graph.is_following(user, streamer))).collect()
+        pairs
+            .iter()
+            .map(|(user, streamer)| Ok(graph.is_following(user, streamer)))
+            .collect()
     }
 
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {

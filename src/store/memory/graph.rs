@@ -1,4 +1,5 @@
-//! The follow graph of the embedded store, kept from both ends so that each page and each check reads one map.
+//! The follow graph of the embedded store, kept from both ends so that each page and each check
+//! reads one map.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -24,7 +25,9 @@ impl Neighbours {
     }
 
     fn remove(&mut self, user: &UserId) -> bool {
-        let Some(at) = self.since.remove(user) else { return false };
+        let Some(at) = self.since.remove(user) else {
+            return false;
+        };
         self.by_time.remove(&(at, user.clone()))
     }
 }
@@ -37,8 +40,14 @@ pub(super) struct Graph {
 
 impl Graph {
     pub(super) fn follow(&mut self, user: &UserId, streamer: &UserId, now: UnixMillis) -> bool {
-        self.following.entry(user.clone()).or_default().add(streamer, now);
-        self.followers.entry(streamer.clone()).or_default().add(user, now)
+        self.following
+            .entry(user.clone())
+            .or_default()
+            .add(streamer, now);
+        self.followers
+            .entry(streamer.clone())
+            .or_default()
+            .add(user, now)
     }
 
     pub(super) fn unfollow(&mut self, user: &UserId, streamer: &UserId) -> bool {
@@ -47,11 +56,15 @@ impl Graph {
     }
 
     pub(super) fn follows(&self, user: &UserId, streamer: &UserId) -> bool {
-        self.followers.get(streamer).is_some_and(|fans| fans.since.contains_key(user))
+        self.followers
+            .get(streamer)
+            .is_some_and(|fans| fans.since.contains_key(user))
     }
 
     pub(super) fn is_following(&self, user: &UserId, streamer: &UserId) -> bool {
-        self.following.get(user).is_some_and(|followed| followed.since.contains_key(streamer))
+        self.following
+            .get(user)
+            .is_some_and(|followed| followed.since.contains_key(streamer))
     }
 
     fn end(&self, edge: Edge) -> &HashMap<UserId, Neighbours> {
@@ -62,19 +75,41 @@ impl Graph {
     }
 
     pub(super) fn count(&self, user: &UserId, edge: Edge) -> u64 {
-        self.end(edge).get(user).map_or(0, |neighbours| neighbours.since.len() as u64)
+        self.end(edge)
+            .get(user)
+            .map_or(0, |neighbours| neighbours.since.len() as u64)
     }
 
-    pub(super) fn page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed> {
-        let Some(neighbours) = self.end(edge).get(user) else { return Vec::new() };
-        let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.at, last.user.clone())));
-        let page = neighbours.by_time.range((Bound::Unbounded, end)).rev().take(limit);
-        page.map(|(at, user)| Followed { user: user.clone(), at: *at }).collect()
+    pub(super) fn page(
+        &self,
+        user: &UserId,
+        edge: Edge,
+        after: Option<&Followed>,
+        limit: usize,
+    ) -> Vec<Followed> {
+        let Some(neighbours) = self.end(edge).get(user) else {
+            return Vec::new();
+        };
+        let end = after.map_or(Bound::Unbounded, |last| {
+            Bound::Excluded((last.at, last.user.clone()))
+        });
+        let page = neighbours
+            .by_time
+            .range((Bound::Unbounded, end))
+            .rev()
+            .take(limit);
+        page.map(|(at, user)| Followed {
+            user: user.clone(),
+            at: *at,
+        })
+        .collect()
     }
 }
 
 fn remove(from: &mut HashMap<UserId, Neighbours>, user: &UserId, other: &UserId) -> bool {
-    let Some(neighbours) = from.get_mut(user) else { return false };
+    let Some(neighbours) = from.get_mut(user) else {
+        return false;
+    };
     let removed = neighbours.remove(other);
     if neighbours.since.is_empty() {
         from.remove(user);

@@ -12,10 +12,17 @@ use crate::store::{History, LiveEpoch, MAX_PAST_LIVES, PastLive, Point, StoreRes
 
 #[async_trait]
 impl History for MemoryStore {
-    async fn history(&self, of: &LiveEpoch, from: UnixMillis, to: UnixMillis) -> StoreResult<Vec<Point>> {
+    async fn history(
+        &self,
+        of: &LiveEpoch,
+        from: UnixMillis,
+        to: UnixMillis,
+    ) -> StoreResult<Vec<Point>> {
         let lives = self.lives.lock();
         let points = lives.histories.get(of).filter(|_| from <= to);
-        Ok(points.map(|points| points.range(from..=to).map(|(_, point)| *point).collect()).unwrap_or_default())
+        Ok(points
+            .map(|points| points.range(from..=to).map(|(_, point)| *point).collect())
+            .unwrap_or_default())
     }
 
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {
@@ -23,23 +30,42 @@ impl History for MemoryStore {
         let mut lives = self.lives.lock();
         let past = lives.past.entry(summary.streamer_id.clone()).or_default();
         past.insert((summary.closed_at, summary.past().of), summary.clone());
-        while past.len() > MAX_PAST_LIVES || past.first_key_value().is_some_and(|((at, _), _)| *at < oldest) {
+        while past.len() > MAX_PAST_LIVES
+            || past
+                .first_key_value()
+                .is_some_and(|((at, _), _)| *at < oldest)
+        {
             past.pop_first();
         }
         Ok(())
     }
 
-    async fn past_lives(&self, streamer: &UserId, after: Option<&PastLive>, limit: usize) -> StoreResult<Vec<Summary>> {
+    async fn past_lives(
+        &self,
+        streamer: &UserId,
+        after: Option<&PastLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<Summary>> {
         let lives = self.lives.lock();
-        let Some(past) = lives.past.get(streamer) else { return Ok(Vec::new()) };
-        let before = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.closed_at, last.of.clone())));
+        let Some(past) = lives.past.get(streamer) else {
+            return Ok(Vec::new());
+        };
+        let before = after.map_or(Bound::Unbounded, |last| {
+            Bound::Excluded((last.closed_at, last.of.clone()))
+        });
         let newest_first = past.range((Bound::Unbounded, before)).rev();
-        Ok(newest_first.take(limit).map(|(_, summary)| summary.clone()).collect())
+        Ok(newest_first
+            .take(limit)
+            .map(|(_, summary)| summary.clone())
+            .collect())
     }
 
     async fn past_live(&self, streamer: &UserId, of: &LiveEpoch) -> StoreResult<Option<Summary>> {
         let lives = self.lives.lock();
         let past = lives.past.get(streamer).into_iter().flatten();
-        Ok(past.filter(|((_, past), _)| past == of).map(|(_, summary)| summary.clone()).next())
+        Ok(past
+            .filter(|((_, past), _)| past == of)
+            .map(|(_, summary)| summary.clone())
+            .next())
     }
 }

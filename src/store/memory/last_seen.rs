@@ -1,4 +1,5 @@
-//! The calls on users of the platform: when they were seen last, who is online, and in which lives users are.
+//! The calls on users of the platform: when they were seen last, who is online, and in which lives
+//! users are.
 
 use std::time::Duration;
 
@@ -9,7 +10,10 @@ use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, USERS_SLICES, UserId};
 use crate::config::SeenIds;
-use crate::store::{LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, UserPresence, Whereabouts};
+use crate::store::{
+    LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, UserPresence,
+    Whereabouts,
+};
 
 impl MemoryStore {
     pub(super) fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
@@ -58,7 +62,11 @@ impl LastSeen for MemoryStore {
 
     async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64> {
         let mut known = self.user_slice(slice);
-        let old = known.by_time.iter().take_while(|(at, _)| *at < before).take(MAX_BATCH);
+        let old = known
+            .by_time
+            .iter()
+            .take_while(|(at, _)| *at < before)
+            .take(MAX_BATCH);
         let old: Vec<UserId> = old.map(|(_, user)| user.clone()).collect();
         old.iter().for_each(|user| known.forget(user));
         Ok(old.len() as u64)
@@ -86,7 +94,11 @@ impl OnlineUsers for MemoryStore {
                 UserPresence {
                     online: is_online,
                     last_seen: known.seen.get(user).copied().filter(|_| !is_online),
-                    lives: if is_online { online.whereabouts_of(user) } else { Vec::new() },
+                    lives: if is_online {
+                        online.whereabouts_of(user)
+                    } else {
+                        Vec::new()
+                    },
                 }
             })
         };
@@ -94,8 +106,11 @@ impl OnlineUsers for MemoryStore {
     }
 
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
-        let lives =
-            |user: &UserId| self.online_slice(user.slice_index(USERS_SLICES), |online| online.whereabouts_of(user));
+        let lives = |user: &UserId| {
+            self.online_slice(user.slice_index(USERS_SLICES), |online| {
+                online.whereabouts_of(user)
+            })
+        };
         Ok(users.iter().map(lives).collect())
     }
 }

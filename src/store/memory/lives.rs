@@ -1,5 +1,5 @@
-//! The calls on lives in the embedded store. All of them take one small lock: a live is opened, closed and touched
-//! rarely.
+//! The calls on lives in the embedded store. All of them take one small lock: a live is opened,
+//! closed and touched rarely.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::slice::Slice;
 use crate::store::{
-    CloseLive, CloseReply, Fence, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
-    OpenReply, Standing, StoreResult, WriteInfo,
+    CloseLive, CloseReply, Fence, FinishClose, Info, InfoReply, ListedLive, LiveRecord, LiveState,
+    LiveStore, OpenLive, OpenReply, Standing, StoreResult, WriteInfo,
 };
 
 #[async_trait]
@@ -31,7 +31,12 @@ impl LiveStore for MemoryStore {
     }
 
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
-        Ok(self.lives.lock().kept.get(live).map(|kept| kept.record.clone()))
+        Ok(self
+            .lives
+            .lock()
+            .kept
+            .get(live)
+            .map(|kept| kept.record.clone()))
     }
 
     async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing> {
@@ -46,13 +51,18 @@ impl LiveStore for MemoryStore {
         let now = self.now();
         let version = {
             let mut lives = self.lives.lock();
-            let Some(kept) = lives.kept.get_mut(&request.live) else { return Ok(InfoReply::Absent) };
+            let Some(kept) = lives.kept.get_mut(&request.live) else {
+                return Ok(InfoReply::Absent);
+            };
             let record = &mut kept.record;
             if record.state != LiveState::Open || record.epoch != request.epoch {
                 return Ok(InfoReply::Over);
             }
             let version = now.max(record.info.version + 1);
-            record.info = Info { version, json: request.json.clone() };
+            record.info = Info {
+                version,
+                json: request.json.clone(),
+            };
             version
         };
         self.publish_on_live(&request.live, &request.message);
@@ -78,26 +88,37 @@ impl LiveStore for MemoryStore {
         Ok(self.lives.lock().finish_close(request, now))
     }
 
-    async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
+    async fn lives_page(
+        &self,
+        after: Option<&ListedLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<ListedLive>> {
         Ok(self.lives.lock().listed.page(after, limit))
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {
         let mut lives = self.lives.lock();
-        let over = lives.kept.get(live).is_none_or(|kept| kept.record.state == LiveState::Closed);
+        let over = lives
+            .kept
+            .get(live)
+            .is_none_or(|kept| kept.record.state == LiveState::Closed);
         if over {
             lives.listed.take(live);
         }
         Ok(())
     }
 
-    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration, dead: &HashSet<GatewayId>) -> StoreResult<bool> {
+    async fn take_walk_turn(
+        &self,
+        gateway: &GatewayId,
+        ttl: Duration,
+        dead: &HashSet<GatewayId>,
+    ) -> StoreResult<bool> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let taken = lives
-            .turn
-            .as_ref()
-            .is_some_and(|(holder, until)| holder != gateway && !dead.contains(holder) && *until > now);
+        let taken = lives.turn.as_ref().is_some_and(|(holder, until)| {
+            holder != gateway && !dead.contains(holder) && *until > now
+        });
         if !taken {
             lives.turn = Some((gateway.clone(), now + millis(ttl)));
         }

@@ -1,4 +1,5 @@
-//! The calls on profiles of the embedded store. Each change is one step, so none is ever left half done.
+//! The calls on profiles of the embedded store. Each change is one step, so none is ever left half
+//! done.
 
 use async_trait::async_trait;
 
@@ -8,7 +9,12 @@ use crate::store::{FinishedChanges, Profile, Profiles, PutProfile, StoreResult};
 
 #[async_trait]
 impl Profiles for MemoryStore {
-    async fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> StoreResult<PutProfile> {
+    async fn put_profile(
+        &self,
+        user: &UserId,
+        login: &Login,
+        name: &str,
+    ) -> StoreResult<PutProfile> {
         let now = self.now();
         Ok(self.users.lock().put(user, login, name, now))
     }

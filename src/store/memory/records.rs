@@ -1,5 +1,5 @@
-//! The records of lives in the embedded store, with the list of the open ones and the sweeper's turn: plain data that
-//! [`super::MemoryStore`] keeps under one lock.
+//! The records of lives in the embedded store, with the list of the open ones and the sweeper's
+//! turn: plain data that [`super::MemoryStore`] keeps under one lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -8,9 +8,9 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    CloseLive, CloseReply, Closure, Counted, Figures, FinishClose, Happened, Info, ListedLive, LiveEpoch, LiveRecord,
-    LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Point, Rank, RankedLive, RecordEvents,
-    Standing, Summary, Sums, Uniques,
+    CloseLive, CloseReply, Closure, Counted, Figures, FinishClose, Happened, Info, ListedLive,
+    LiveEpoch, LiveRecord, LiveState, MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent,
+    Point, Rank, RankedLive, RecordEvents, Standing, Summary, Sums, Uniques,
 };
 
 /// A record, and what belongs to its epoch.
@@ -25,16 +25,24 @@ pub(super) struct Kept {
 
 impl Kept {
     fn new(record: LiveRecord, book: RemovalLog) -> Self {
-        Self { record, last_event: 0, book }
+        Self {
+            record,
+            last_event: 0,
+            book,
+        }
     }
 
-    /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may be.
+    /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may
+    /// be.
     pub(super) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
         let pending = &mut self.record.events.pending;
         let is_noted = pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed;
         if is_noted {
             self.last_event = now.max(self.last_event + 1);
-            pending.push(PendingEvent { number: self.last_event, what });
+            pending.push(PendingEvent {
+                number: self.last_event,
+                what,
+            });
         }
         is_noted
     }
@@ -83,10 +91,17 @@ impl List {
     }
 
     pub(super) fn ranked(&self, live: &LiveId) -> Option<Figures> {
-        self.since.contains_key(live).then(|| self.ranked.get(live).copied().unwrap_or_default())
+        self.since
+            .contains_key(live)
+            .then(|| self.ranked.get(live).copied().unwrap_or_default())
     }
 
-    pub(super) fn top(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive> {
+    pub(super) fn top(
+        &self,
+        rank: Rank,
+        after: Option<&RankedLive>,
+        limit: usize,
+    ) -> Vec<RankedLive> {
         let place = |ranked: &RankedLive| (ranked.figure, ranked.live.clone());
         let figure = |live: &LiveId| {
             let figures = self.ranked.get(live).copied().unwrap_or_default();
@@ -95,17 +110,28 @@ impl List {
                 Rank::Fans => figures.fans,
             }
         };
-        let ranked = self.since.keys().map(|live| RankedLive { live: live.clone(), figure: figure(live) });
-        let mut top: Vec<_> = ranked.filter(|live| after.is_none_or(|after| place(live) < place(after))).collect();
+        let ranked = self.since.keys().map(|live| RankedLive {
+            live: live.clone(),
+            figure: figure(live),
+        });
+        let mut top: Vec<_> = ranked
+            .filter(|live| after.is_none_or(|after| place(live) < place(after)))
+            .collect();
         top.sort_unstable_by_key(|live| std::cmp::Reverse(place(live)));
         top.truncate(limit);
         top
     }
 
     pub(super) fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
-        let from = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.opened_at, last.live.clone())));
+        let from = after.map_or(Bound::Unbounded, |last| {
+            Bound::Excluded((last.opened_at, last.live.clone()))
+        });
         let page = self.by_time.range((from, Bound::Unbounded)).take(limit);
-        page.map(|(opened_at, live)| ListedLive { live: live.clone(), opened_at: *opened_at }).collect()
+        page.map(|(opened_at, live)| ListedLive {
+            live: live.clone(),
+            opened_at: *opened_at,
+        })
+        .collect()
     }
 }
 
@@ -117,7 +143,8 @@ pub(super) struct Records {
     /// Closed epochs and their streamers, in the order in which they are due to be forgotten.
     closed: VecDeque<(UnixMillis, LiveEpoch, UserId)>,
     pub(super) turn: Option<(GatewayId, UnixMillis)>,
-    /// The points of each epoch, as long as its record is kept, or would be if the live were not open again.
+    /// The points of each epoch, as long as its record is kept, or would be if the live were not
+    /// open again.
     pub(super) histories: HashMap<LiveEpoch, BTreeMap<UnixMillis, Point>>,
     pub(super) past: HashMap<UserId, BTreeMap<(UnixMillis, LiveEpoch), Summary>>,
 }
@@ -162,16 +189,28 @@ impl Records {
 
     pub(super) fn keep(&mut self, known: &LiveRecord) -> Standing {
         // Epochs only grow, so a record of an older epoch came back from a backup.
-        let kept = self.kept.get_mut(&known.live).filter(|kept| kept.record.epoch >= known.epoch);
+        let kept = self
+            .kept
+            .get_mut(&known.live)
+            .filter(|kept| kept.record.epoch >= known.epoch);
         let Some(kept) = kept else {
             let mut book = RemovalLog::default();
             book.leap_over(known.removals);
             let (state, removals) = (LiveState::Open, book.last());
             let events = RecordEvents::default();
             let sums = Sums::default();
-            let record = LiveRecord { state, closure: None, removals, counted: None, sums, events, ..known.clone() };
+            let record = LiveRecord {
+                state,
+                closure: None,
+                removals,
+                counted: None,
+                sums,
+                events,
+                ..known.clone()
+            };
             self.listed.put(&record.live, record.opened_at);
-            self.kept.insert(known.live.clone(), Kept::new(record, book));
+            self.kept
+                .insert(known.live.clone(), Kept::new(record, book));
             return Standing::Rewritten;
         };
         if kept.record.state != LiveState::Open || kept.record.epoch != known.epoch {
@@ -183,11 +222,16 @@ impl Records {
         if known.info.version > kept.record.info.version {
             kept.record.info = known.info.clone();
         }
-        Standing::Open { removals: kept.record.removals, info: kept.record.info.version }
+        Standing::Open {
+            removals: kept.record.removals,
+            info: kept.record.info.version,
+        }
     }
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
-        let Some(kept) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
+        let Some(kept) = self.kept.get_mut(&request.live) else {
+            return CloseReply::Absent;
+        };
         let Kept { record, book, .. } = kept;
         if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
@@ -201,7 +245,10 @@ impl Records {
         *book = RemovalLog::numbered_from(record.removals);
         record.peaks = record.peaks.max(request.peaks);
         if record.closure.is_none() {
-            record.closure = Some(Closure { reason: request.reason, at: now });
+            record.closure = Some(Closure {
+                reason: request.reason,
+                at: now,
+            });
             watched_until(now, record, counted);
             record.sums.uniques = request.uniques.then(Uniques::default);
             kept.note(Happened::Closed, now);
@@ -209,15 +256,33 @@ impl Records {
         CloseReply::Closing(kept.record.clone())
     }
 
-    pub(super) fn finish_close(&mut self, request: &FinishClose, now: UnixMillis) -> Option<LiveRecord> {
+    pub(super) fn finish_close(
+        &mut self,
+        request: &FinishClose,
+        now: UnixMillis,
+    ) -> Option<LiveRecord> {
         self.forget(now);
-        let FinishClose { live, epoch, arrived, uniques, keep } = request;
+        let FinishClose {
+            live,
+            epoch,
+            arrived,
+            uniques,
+            keep,
+        } = request;
         let record = &mut self.kept.get_mut(live)?.record;
         if record.state == LiveState::Closing && record.epoch == *epoch {
             record.state = LiveState::Closed;
-            record.sums = Sums { arrived: *arrived, uniques: *uniques, ..record.sums };
+            record.sums = Sums {
+                arrived: *arrived,
+                uniques: *uniques,
+                ..record.sums
+            };
             record.events = RecordEvents::default();
-            self.closed.push_back((now + millis(*keep), record.live_epoch(), record.streamer.clone()));
+            self.closed.push_back((
+                now + millis(*keep),
+                record.live_epoch(),
+                record.streamer.clone(),
+            ));
         }
         if record.state == LiveState::Closed {
             // Also if the close was finished before: the list may have lagged behind.
@@ -226,13 +291,16 @@ impl Records {
         Some(record.clone())
     }
 
-    /// Drops closed epochs that are due, with all that is left of them; each call pays for at most two.
+    /// Drops closed epochs that are due, with all that is left of them; each call pays for at most
+    /// two.
     fn forget(&mut self, now: UnixMillis) {
         for _ in 0..2 {
             if self.closed.front().is_none_or(|(at, ..)| *at > now) {
                 return;
             }
-            let Some((_, of, streamer)) = self.closed.pop_front() else { return };
+            let Some((_, of, streamer)) = self.closed.pop_front() else {
+                return;
+            };
             self.histories.remove(&of);
             if let Some(past) = self.past.get_mut(&streamer) {
                 past.retain(|(_, past), _| *past != of);
@@ -240,7 +308,9 @@ impl Records {
                     self.past.remove(&streamer);
                 }
             }
-            let over = |kept: &Kept| kept.record.epoch == of.epoch && kept.record.state == LiveState::Closed;
+            let over = |kept: &Kept| {
+                kept.record.epoch == of.epoch && kept.record.state == LiveState::Closed
+            };
             if self.kept.get(&of.live).is_some_and(over) {
                 self.kept.remove(&of.live);
             }
@@ -260,11 +330,20 @@ mod tests {
     fn request(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
         let (by, terms) = (OpenedBy::Service, Terms::default());
-        OpenLive { live, streamer, slices: 1, by, terms, message: String::new() }
+        OpenLive {
+            live,
+            streamer,
+            slices: 1,
+            by,
+            terms,
+            message: String::new(),
+        }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
-        let OpenReply::Opened(record) = records.open(&request(name), Epoch(0), now) else { panic!("not opened") };
+        let OpenReply::Opened(record) = records.open(&request(name), Epoch(0), now) else {
+            panic!("not opened")
+        };
         let live = record.live.clone();
         let end = CloseLive {
             live: live.clone(),
@@ -274,13 +353,31 @@ mod tests {
             uniques: false,
             message: String::new(),
         };
-        let CloseReply::Closing(closing) = records.begin_close(&end, now) else { panic!("not closing") };
+        let CloseReply::Closing(closing) = records.begin_close(&end, now) else {
+            panic!("not closing")
+        };
         let past = records.past.entry(record.streamer.clone()).or_default();
         past.insert((now, record.live_epoch()), closing.summary().unwrap());
         let points = records.histories.entry(record.live_epoch()).or_default();
-        points.insert(now, Point { at: now, figures: Figures::default(), arrived: Arrived::default() });
+        points.insert(
+            now,
+            Point {
+                at: now,
+                figures: Figures::default(),
+                arrived: Arrived::default(),
+            },
+        );
         let (epoch, arrived) = (record.epoch, Arrived::default());
-        records.finish_close(&FinishClose { live, epoch, arrived, uniques: None, keep: KEEP }, now);
+        records.finish_close(
+            &FinishClose {
+                live,
+                epoch,
+                arrived,
+                uniques: None,
+                keep: KEEP,
+            },
+            now,
+        );
         record.epoch
     }
 
@@ -293,7 +390,11 @@ mod tests {
         assert_eq!(records.kept.len(), 2);
         open_and_close(&mut records, "3", keep);
         assert!(!records.kept.contains_key("1") && records.kept.contains_key("2"));
-        assert_eq!((records.past["s1"].len(), records.histories.len()), (2, 2), "the two that are kept");
+        assert_eq!(
+            (records.past["s1"].len(), records.histories.len()),
+            (2, 2),
+            "the two that are kept"
+        );
         records.forget(2 * keep);
         assert!(records.past.is_empty() && records.histories.is_empty());
     }
@@ -307,6 +408,8 @@ mod tests {
         records.forget(keep);
         assert!(records.kept.contains_key("1"));
         records.forget(keep + 5);
-        assert!(records.kept.is_empty() && records.closed.is_empty() && !records.listed.contains("1"));
+        assert!(
+            records.kept.is_empty() && records.closed.is_empty() && !records.listed.contains("1")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Removals in the embedded store: each open record has its [`RemovalLog`], under the records' lock.
+//! Removals in the embedded store: each open record has its [`RemovalLog`], under the records'
+//! lock.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::records::Kept;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
-    Ban, Happened, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult,
+    Ban, Happened, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser,
+    StoreResult,
 };
 
 /// Why nothing can be noted in a live's book.
@@ -45,7 +47,9 @@ impl Moderation for MemoryStore {
             let mut reply = kept.book.remove(&request.user, request.ban, now);
             if let RemoveReply::Done { until, is_told, .. } = &mut reply {
                 let user = request.user.clone();
-                let what = until.map_or(Happened::Removed(user.clone()), |until| Happened::Banned(user, until));
+                let what = until.map_or(Happened::Removed(user.clone()), |until| {
+                    Happened::Banned(user, until)
+                });
                 *is_told = kept.note(what, now);
             }
             reply
@@ -60,7 +64,9 @@ impl Moderation for MemoryStore {
     }
 
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
-        let done = self.with_book(&request.live, request.epoch, |kept, now| kept.book.lift(&request.user, now));
+        let done = self.with_book(&request.live, request.epoch, |kept, now| {
+            kept.book.lift(&request.user, now)
+        });
         if let Ok(LiftReply::Lifted { .. }) = done {
             self.publish_on_live(&request.live, &request.message);
         }
@@ -70,16 +76,37 @@ impl Moderation for MemoryStore {
         }))
     }
 
-    async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
-        Ok(self.with_book(live, epoch, |kept, now| kept.book.since(since, now)).ok())
+    async fn removals_since(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        since: u64,
+    ) -> StoreResult<Option<Removals>> {
+        Ok(self
+            .with_book(live, epoch, |kept, now| kept.book.since(since, now))
+            .ok())
     }
 
-    async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>> {
+    async fn bans_page(
+        &self,
+        live: &LiveId,
+        after: Option<&Ban>,
+        limit: usize,
+    ) -> StoreResult<Vec<Ban>> {
         let lives = self.lives.lock();
-        Ok(lives.kept.get(live).map(|kept| kept.book.page(after, limit)).unwrap_or_default())
+        Ok(lives
+            .kept
+            .get(live)
+            .map(|kept| kept.book.page(after, limit))
+            .unwrap_or_default())
     }
 
-    async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
+    async fn restore_bans(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        bans: &[(UserId, Duration)],
+    ) -> StoreResult<()> {
         // An epoch that is over needs no bans.
         let _ = self.with_book(live, epoch, |kept, now| kept.book.restore(bans, now));
         Ok(())

@@ -1,6 +1,7 @@
-//! The calls on slices of the embedded store, and when it forgets closed ones. The slices themselves are the model,
-//! [`crate::store::slice`]. A call that needs both a slice of users online and when its users were seen locks the times
-//! first, so that no two calls wait for each other.
+//! The calls on slices of the embedded store, and when it forgets closed ones. The slices
+//! themselves are the model, [`crate::store::slice`]. A call that needs both a slice of users
+//! online and when its users were seen locks the times first, so that no two calls wait for each
+//! other.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,8 +14,9 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Compared, DroppedNotes, Fence, HeldFrom, HeldPage, Holders, MemberPage, PutBackPage, Settled,
-    SliceReading, SliceSize, SliceSurvey, SliceTotals, Slices, StoreResult, Strays, StraysPage, Surplus, Swept,
+    Apply, ApplyReply, Compared, DroppedNotes, Fence, HeldFrom, HeldPage, Holders, MemberPage,
+    PutBackPage, Settled, SliceReading, SliceSize, SliceSurvey, SliceTotals, Slices, StoreResult,
+    Strays, StraysPage, Surplus, Swept,
 };
 
 impl MemoryStore {
@@ -26,29 +28,44 @@ impl MemoryStore {
     }
 
     pub(super) fn reading(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading {
-        self.read(slice, |found| SliceReading { noted: found.noted(&slice.set), ..found.read(gateway) })
+        self.read(slice, |found| SliceReading {
+            noted: found.noted(&slice.set),
+            ..found.read(gateway)
+        })
     }
 
     fn surveyed(&self, slice: &SliceId) -> SliceSurvey {
-        self.read(slice, |found| SliceSurvey { noted: found.noted(&slice.set), ..found.survey() })
+        self.read(slice, |found| SliceSurvey {
+            noted: found.noted(&slice.set),
+            ..found.survey()
+        })
     }
 
-    /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the times when users
-    /// were seen last change in the same step: of those of `concerned` who are gone it is noted that they were seen at
-    /// `left`; the times of those who are here now go.
+    /// Changes a slice; one that nobody has used is not kept. Among the users of the platform, the
+    /// times when users were seen last change in the same step: of those of `concerned` who are
+    /// gone it is noted that they were seen at `left`; the times of those who are here now go.
     fn change<T>(
         &self,
         slice: &SliceId,
-        (concerned, left): (impl FnOnce(&Slice) -> Vec<UserId>, impl Fn(&UserId) -> UnixMillis),
+        (concerned, left): (
+            impl FnOnce(&Slice) -> Vec<UserId>,
+            impl Fn(&UserId) -> UnixMillis,
+        ),
         change: impl FnOnce(&mut Slice) -> T,
     ) -> T {
         let place = Place::from(slice);
         let mut known = (slice.set == OnlineSet::Users).then(|| self.user_slice(slice.index));
         let mut found = self.slices.entry(place.clone()).or_default();
-        let users = if known.is_some() { concerned(&found) } else { Vec::new() };
+        let users = if known.is_some() {
+            concerned(&found)
+        } else {
+            Vec::new()
+        };
         let is_here = |slice: &Slice, user: &UserId| slice.contains(Group::All, user);
-        let before: Vec<(UserId, bool)> =
-            users.into_iter().map(|user| (user.clone(), is_here(&found, &user))).collect();
+        let before: Vec<(UserId, bool)> = users
+            .into_iter()
+            .map(|user| (user.clone(), is_here(&found, &user)))
+            .collect();
         let changed = change(&mut found);
         if let Some(known) = &mut known {
             for (user, was_here) in &before {
@@ -62,18 +79,22 @@ impl MemoryStore {
         let unused = found.fence().is_none();
         drop(found);
         if unused {
-            self.slices.remove_if(&place, |_, slice| slice.fence().is_none());
+            self.slices
+                .remove_if(&place, |_, slice| slice.fence().is_none());
         }
         changed
     }
 
-    /// Carries a call out, which is late if it makes an entry after `not_after`, by the store's clock.
+    /// Carries a call out, which is late if it makes an entry after `not_after`, by the store's
+    /// clock.
     pub fn apply_until(&self, call: &Apply, not_after: UnixMillis) -> ApplyReply {
         let now = self.now();
         let changed = || call.present().chain(&call.leaves).cloned().collect();
         let left: HashMap<_, _> = call.times_left().collect();
         let left = |user: &UserId| left.get(user).copied().unwrap_or(now);
-        self.change(&call.slice, (|_: &Slice| changed(), left), |slice| slice.apply(call, not_after, now))
+        self.change(&call.slice, (|_: &Slice| changed(), left), |slice| {
+            slice.apply(call, not_after, now)
+        })
     }
 
     /// Changes a slice without a word about when users were seen.
@@ -81,7 +102,8 @@ impl MemoryStore {
         self.change(slice, (|_: &Slice| Vec::new(), |_: &UserId| 0), repair)
     }
 
-    /// Puts a closed slice in line and drops those that are due; each close pays for at most two others.
+    /// Puts a closed slice in line and drops those that are due; each close pays for at most two
+    /// others.
     fn forget_later(&self, place: Place, epoch: Epoch) {
         let now = self.now();
         let mut due = Vec::new();
@@ -92,7 +114,8 @@ impl MemoryStore {
         }
         drop(line);
         for (_, place, epoch) in due {
-            let is_over = |slice: &Slice| slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays();
+            let is_over =
+                |slice: &Slice| slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays();
             self.slices.remove_if(&place, |_, slice| is_over(slice));
         }
     }
@@ -110,7 +133,10 @@ impl Slices for MemoryStore {
     }
 
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-        slices.iter().map(|slice| Ok(self.surveyed(slice))).collect()
+        slices
+            .iter()
+            .map(|slice| Ok(self.surveyed(slice)))
+            .collect()
     }
 
     async fn sweep(
@@ -122,11 +148,17 @@ impl Slices for MemoryStore {
     ) -> StoreResult<Swept> {
         let now = self.now();
         let held = |slice: &Slice| slice.held(Group::All, gateway).cloned().collect();
-        Ok(self.change(slice, (held, |_: &UserId| last_heard), |slice| slice.sweep(gateway, most, last_heard, now)))
+        Ok(
+            self.change(slice, (held, |_: &UserId| last_heard), |slice| {
+                slice.sweep(gateway, most, last_heard, now)
+            }),
+        )
     }
 
     async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
-        let differs = |held: &Holders| Ok(self.read(&held.slice, |slice| slice.differs_from_held(&held.gateways)));
+        let differs = |held: &Holders| {
+            Ok(self.read(&held.slice, |slice| slice.differs_from_held(&held.gateways)))
+        };
         slices.iter().map(differs).collect()
     }
 
@@ -140,10 +172,17 @@ impl Slices for MemoryStore {
     ) -> StoreResult<StraysPage> {
         let now = self.now();
         let members = |slice: &Slice| slice.members(Group::All).cloned().collect();
-        Ok(self.change(slice, (members, |_: &UserId| now), |slice| slice.strays(group, cursor, most, strays, now)))
+        Ok(self.change(slice, (members, |_: &UserId| now), |slice| {
+            slice.strays(group, cursor, most, strays, now)
+        }))
     }
 
-    async fn compare(&self, slice: &SliceId, epoch: Epoch, known: SliceSize) -> StoreResult<Option<Compared>> {
+    async fn compare(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        known: SliceSize,
+    ) -> StoreResult<Option<Compared>> {
         Ok(self.repair(slice, |slice| slice.compare(epoch, known, self.now())))
     }
 
@@ -154,10 +193,17 @@ impl Slices for MemoryStore {
         gateway: &GatewayId,
         page: HeldFrom,
     ) -> StoreResult<PutBackPage> {
-        Ok(self.repair(slice, |slice| slice.put_back(epoch, gateway, page, self.now())))
+        Ok(self.repair(slice, |slice| {
+            slice.put_back(epoch, gateway, page, self.now())
+        }))
     }
 
-    async fn settle(&self, slice: &SliceId, epoch: Epoch, surplus: Surplus) -> StoreResult<Settled> {
+    async fn settle(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        surplus: Surplus,
+    ) -> StoreResult<Settled> {
         Ok(self.repair(slice, |slice| slice.settle(epoch, surplus, self.now())))
     }
 
@@ -190,7 +236,12 @@ impl Slices for MemoryStore {
         Ok(self.read(slice, |slice| slice.held_page(group, gateway, cursor)))
     }
 
-    async fn members_page(&self, slice: &SliceId, group: Group, cursor: u64) -> StoreResult<MemberPage> {
+    async fn members_page(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        cursor: u64,
+    ) -> StoreResult<MemberPage> {
         Ok(self.read(slice, |slice| slice.members_page(group, cursor)))
     }
 
@@ -198,11 +249,27 @@ impl Slices for MemoryStore {
         Ok(self.read(slice, |slice| slice.contains(group, user)))
     }
 
-    async fn are_members(&self, slice: &SliceId, group: Group, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        Ok(self.read(slice, |slice| users.iter().map(|user| slice.contains(group, user)).collect()))
+    async fn are_members(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        users: &[UserId],
+    ) -> StoreResult<Vec<bool>> {
+        Ok(self.read(slice, |slice| {
+            users
+                .iter()
+                .map(|user| slice.contains(group, user))
+                .collect()
+        }))
     }
 
-    async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>> {
-        Ok(self.read(slice, |slice| users.iter().map(|user| slice.since(user)).collect()))
+    async fn since_of(
+        &self,
+        slice: &SliceId,
+        users: &[UserId],
+    ) -> StoreResult<Vec<Option<UnixMillis>>> {
+        Ok(self.read(slice, |slice| {
+            users.iter().map(|user| slice.since(user)).collect()
+        }))
     }
 }

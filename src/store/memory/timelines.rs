@@ -1,4 +1,5 @@
-//! What the embedded store keeps of statuses: timelines, announcements, lists of users, and the jobs for followers.
+//! What the embedded store keeps of statuses: timelines, announcements, lists of users, and the
+//! jobs for followers.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -30,21 +31,37 @@ impl Feeds {
     }
 
     pub(super) fn remove(&mut self, timeline: &Timeline, status: &StatusId) {
-        let Some(entries) = self.timelines.get_mut(timeline) else { return };
+        let Some(entries) = self.timelines.get_mut(timeline) else {
+            return;
+        };
         entries.retain(|entry| entry.id != *status);
         if entries.is_empty() {
             self.timelines.remove(timeline);
         }
     }
 
-    pub(super) fn page(&self, timeline: &Timeline, after: Option<&Entry>, limit: usize) -> Vec<Entry> {
-        let Some(entries) = self.timelines.get(timeline) else { return Vec::new() };
+    pub(super) fn page(
+        &self,
+        timeline: &Timeline,
+        after: Option<&Entry>,
+        limit: usize,
+    ) -> Vec<Entry> {
+        let Some(entries) = self.timelines.get(timeline) else {
+            return Vec::new();
+        };
         let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
-        entries.range((Bound::Unbounded, end)).rev().take(limit).cloned().collect()
+        entries
+            .range((Bound::Unbounded, end))
+            .rev()
+            .take(limit)
+            .cloned()
+            .collect()
     }
 
     pub(super) fn has(&self, timeline: &Timeline, status: &StatusId) -> bool {
-        self.timelines.get(timeline).is_some_and(|entries| entries.iter().any(|entry| entry.id == *status))
+        self.timelines
+            .get(timeline)
+            .is_some_and(|entries| entries.iter().any(|entry| entry.id == *status))
     }
 }
 

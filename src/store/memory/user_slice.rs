@@ -1,4 +1,5 @@
-//! When each of the users of one slice who is not online was seen last, as the embedded store knows it.
+//! When each of the users of one slice who is not online was seen last, as the embedded store knows
+//! it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -16,10 +17,18 @@ pub(super) struct UserSlice {
 }
 
 impl UserSlice {
-    /// Answers the known time if the new one is less than `apart` later. Of the two the later one stays otherwise.
-    pub(super) fn note(&mut self, user: &UserId, at: UnixMillis, apart: Duration) -> Option<UnixMillis> {
+    /// Answers the known time if the new one is less than `apart` later. Of the two the later one
+    /// stays otherwise.
+    pub(super) fn note(
+        &mut self,
+        user: &UserId,
+        at: UnixMillis,
+        apart: Duration,
+    ) -> Option<UnixMillis> {
         let known = self.seen.get(user).copied();
-        if let Some(known) = known.filter(|known| !apart.is_zero() && known.saturating_add(millis(apart)) > at) {
+        if let Some(known) =
+            known.filter(|known| !apart.is_zero() && known.saturating_add(millis(apart)) > at)
+        {
             return Some(known);
         }
         if known.is_none_or(|known| known < at) {
@@ -40,7 +49,10 @@ impl UserSlice {
         if span == Span::ALL {
             return self.seen.len() as u64;
         }
-        self.by_time.range(first_of(span.from)..).take_while(|(at, _)| *at <= span.to).count() as u64
+        self.by_time
+            .range(first_of(span.from)..)
+            .take_while(|(at, _)| *at <= span.to)
+            .count() as u64
     }
 
     pub(super) fn page(&self, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen> {
@@ -49,7 +61,11 @@ impl UserSlice {
             None => Bound::Included(first_of(from)),
         };
         let page = self.by_time.range((first, Bound::Unbounded)).take(limit);
-        page.map(|(at, user)| Seen { user: user.clone(), at: *at }).collect()
+        page.map(|(at, user)| Seen {
+            user: user.clone(),
+            at: *at,
+        })
+        .collect()
     }
 }
 

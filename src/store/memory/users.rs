@@ -14,8 +14,18 @@ pub(super) struct Users {
 }
 
 impl Users {
-    pub(super) fn put(&mut self, user: &UserId, login: &Login, name: &str, now: UnixMillis) -> PutProfile {
-        if self.logins.get(&login.folded()).is_some_and(|owner| owner != user) {
+    pub(super) fn put(
+        &mut self,
+        user: &UserId,
+        login: &Login,
+        name: &str,
+        now: UnixMillis,
+    ) -> PutProfile {
+        if self
+            .logins
+            .get(&login.folded())
+            .is_some_and(|owner| owner != user)
+        {
             return PutProfile::LoginTaken;
         }
         let former = self.profiles.get(user).cloned();
@@ -24,9 +34,17 @@ impl Users {
         }
         self.logins.insert(login.folded(), user.clone());
         let signup = former.as_ref().map_or(now, |former| former.signup);
-        let profile = Profile { login: login.clone(), name: name.to_owned(), signup };
+        let profile = Profile {
+            login: login.clone(),
+            name: name.to_owned(),
+            signup,
+        };
         self.profiles.insert(user.clone(), profile.clone());
-        if former.is_some() { PutProfile::Replaced(profile) } else { PutProfile::Created(profile) }
+        if former.is_some() {
+            PutProfile::Replaced(profile)
+        } else {
+            PutProfile::Created(profile)
+        }
     }
 
     pub(super) fn profile(&self, user: &UserId) -> Option<Profile> {

@@ -1,5 +1,5 @@
-//! The calls on attendance, in both forms. A part's keys of all lives share a hash slot, so one script answers for a
-//! part of sets; bitmaps are read in pieces and combined here.
+//! The calls on attendance, in both forms. A part's keys of all lives share a hash slot, so one
+//! script answers for a part of sets; bitmaps are read in pieces and combined here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 use crate::config::{AttendanceForm, number_of};
 use crate::store::{
-    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
-    LiveEpoch, MAX_BATCH, StoreResult,
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
+    Attending, BITS_A_PART, LiveEpoch, MAX_BATCH, StoreResult,
 };
 
 /// The most look-ups that one script makes. Each takes Redis about 0.2 µs.
@@ -23,7 +23,10 @@ const LOOK_UPS: usize = 8_000;
 
 /// Adds the end of a key's lifetime to a command that writes it.
 fn with_lifetime(key: &str, command: Command) -> Vec<Command> {
-    vec![command, ("EXPIRE", args![key, keys::ATTENDANCE_TTL.as_secs()])]
+    vec![
+        command,
+        ("EXPIRE", args![key, keys::ATTENDANCE_TTL.as_secs()]),
+    ]
 }
 
 fn user_args(key: &str, users: &[UserId]) -> Vec<Value> {
@@ -33,7 +36,9 @@ fn user_args(key: &str, users: &[UserId]) -> Vec<Value> {
 }
 
 fn read_users(reply: Reply) -> impl Iterator<Item = UserId> {
-    reply.texts().filter_map(|member| UserId::parse(&member).ok())
+    reply
+        .texts()
+        .filter_map(|member| UserId::parse(&member).ok())
 }
 
 /// The number of a user; edges refuse others where bitmaps are kept.
@@ -47,7 +52,10 @@ impl RedisStore {
     }
 
     pub(super) async fn fixed_attendance_form(&self) -> StoreResult<Option<AttendanceForm>> {
-        let fixed = self.router.command("GET", args![self.keys().attendance_form()]).await?;
+        let fixed = self
+            .router
+            .command("GET", args![self.keys().attendance_form()])
+            .await?;
         if fixed.is_null() {
             return Ok(None);
         }
@@ -63,24 +71,50 @@ impl RedisStore {
         if let Some(fixed) = self.fixed_attendance_form().await? {
             return Ok(fixed);
         }
-        self.router.command("SET", args![self.keys().attendance_form(), form.as_str(), "NX"]).await?;
+        self.router
+            .command(
+                "SET",
+                args![self.keys().attendance_form(), form.as_str(), "NX"],
+            )
+            .await?;
         Ok(self.fixed_attendance_form().await?.unwrap_or(form))
     }
 
     async fn all_done(&self, commands: Vec<Command>) -> StoreResult<()> {
-        self.router.read_all(commands).await.into_iter().try_for_each(|answer| answer.map(drop))
+        self.router
+            .read_all(commands)
+            .await
+            .into_iter()
+            .try_for_each(|answer| answer.map(drop))
     }
 
     async fn do_begin(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
         let list = self.keys().attended_lives(&attended.streamer);
-        let Attended { streamer, slices, opened_at, .. } = attended;
+        let Attended {
+            streamer,
+            slices,
+            opened_at,
+            ..
+        } = attended;
         // First of all: it leads to the others when it is time to forget them.
         let due = opened_at + millis(ATTENDANCE_RENEWED);
-        self.list_attended(self.keys().attendance_due(), args!["NX", due, of]).await?;
-        let fields = args!["streamer_id", streamer, "slices", slices, "opened_at", opened_at];
+        self.list_attended(self.keys().attendance_due(), args!["NX", due, of])
+            .await?;
+        let fields = args![
+            "streamer_id",
+            streamer,
+            "slices",
+            slices,
+            "opened_at",
+            opened_at
+        ];
         let listed = async {
-            self.list_attended(list.clone(), args![opened_at, of]).await?;
-            self.router.command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()]).await.map(drop)
+            self.list_attended(list.clone(), args![opened_at, of])
+                .await?;
+            self.router
+                .command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()])
+                .await
+                .map(drop)
         };
         try_join!(self.write_attended(of, fields), listed).map(drop)
     }
@@ -88,11 +122,21 @@ impl RedisStore {
     async fn write_attended(&self, of: &LiveEpoch, fields: Vec<Value>) -> StoreResult<()> {
         let mut args = args![keys::ATTENDANCE_TTL.as_secs()];
         args.extend(fields);
-        self.router.script(&scripts::WRITE_ATTENDED, vec![self.keys().attended(of)], args).await.map(drop)
+        self.router
+            .script(
+                &scripts::WRITE_ATTENDED,
+                vec![self.keys().attended(of)],
+                args,
+            )
+            .await
+            .map(drop)
     }
 
     async fn list_attended(&self, list: String, entry: Vec<Value>) -> StoreResult<()> {
-        self.router.script(&scripts::LIST_ATTENDED, vec![list], entry).await.map(drop)
+        self.router
+            .script(&scripts::LIST_ATTENDED, vec![list], entry)
+            .await
+            .map(drop)
     }
 
     /// Writes some users of each part with `write`; answers those who were not written.
@@ -107,8 +151,14 @@ impl RedisStore {
             let answers = [next_answer(answers), next_answer(answers)];
             answers.into_iter().try_for_each(|answer| answer.map(drop))
         };
-        let written = self.router.read_each("note_attendance", &parts, commands, read).await;
-        let missed = parts.into_iter().zip(written).filter(|(_, written)| written.is_err());
+        let written = self
+            .router
+            .read_each("note_attendance", &parts, commands, read)
+            .await;
+        let missed = parts
+            .into_iter()
+            .zip(written)
+            .filter(|(_, written)| written.is_err());
         missed.flat_map(|((_, users), _)| users).collect()
     }
 
@@ -124,7 +174,12 @@ impl RedisStore {
         let mut args = args![key];
         args.extend(parts.keys().map(|part| Value::from(part.to_string())));
         // A part must be known before it has anybody.
-        self.router.call("note_attendance", self.all_done(with_lifetime(&key, ("SADD", args)))).await?;
+        self.router
+            .call(
+                "note_attendance",
+                self.all_done(with_lifetime(&key, ("SADD", args))),
+            )
+            .await?;
         let write = |part, users: &[UserId]| {
             let key = self.keys().attendance_bits(of, part);
             let mut args = args![key];
@@ -150,20 +205,32 @@ impl RedisStore {
     /// Every key that has fans of an epoch.
     async fn attendance_keys(&self, of: &LiveEpoch) -> StoreResult<Vec<String>> {
         Ok(match self.attendance_form() {
-            AttendanceForm::Set => (0..ATTENDANCE_PARTS).map(|part| self.keys().attendance_set(of, part)).collect(),
+            AttendanceForm::Set => (0..ATTENDANCE_PARTS)
+                .map(|part| self.keys().attendance_set(of, part))
+                .collect(),
             AttendanceForm::Bitmap => {
                 let parts = self.bit_parts(std::slice::from_ref(of)).await?;
-                parts.into_iter().map(|part| self.keys().attendance_bits(of, part)).collect()
+                parts
+                    .into_iter()
+                    .map(|part| self.keys().attendance_bits(of, part))
+                    .collect()
             }
         })
     }
 
     /// Every key of an epoch, those that lead to the others last.
-    async fn all_attendance_keys(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<Vec<String>> {
+    async fn all_attendance_keys(
+        &self,
+        of: &LiveEpoch,
+        attended: Option<&Attended>,
+    ) -> StoreResult<Vec<String>> {
         let mut all = self.attendance_keys(of).await?;
         let slices = attended.map_or(0, |attended| attended.slices);
         for slice in SliceId::all(OnlineSet::Live(of.live.clone()), slices) {
-            all.extend([self.keys().sessions(&slice, of.epoch), self.keys().stays(&slice, of.epoch)]);
+            all.extend([
+                self.keys().sessions(&slice, of.epoch),
+                self.keys().stays(&slice, of.epoch),
+            ]);
         }
         all.extend([self.keys().attendance_parts(of), self.keys().attended(of)]);
         Ok(all)
@@ -177,7 +244,11 @@ impl RedisStore {
         command: impl Fn(&String) -> Command,
     ) -> StoreResult<()> {
         let read = |_: &_, answers: &mut dyn Iterator<Item = _>| next_answer(answers).map(drop);
-        self.router.read_each(name, keys, |key| vec![command(key)], read).await.into_iter().collect()
+        self.router
+            .read_each(name, keys, |key| vec![command(key)], read)
+            .await
+            .into_iter()
+            .collect()
     }
 
     async fn bit_parts(&self, lives: &[LiveEpoch]) -> StoreResult<BTreeSet<u32>> {
@@ -188,7 +259,12 @@ impl RedisStore {
                 let args = args![self.keys().attendance_parts(of), cursor, "COUNT", MAX_BATCH];
                 let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
                 cursor = reply.number()?;
-                parts.extend(reply.list()?.texts().filter_map(|part| part.parse::<u32>().ok()));
+                parts.extend(
+                    reply
+                        .list()?
+                        .texts()
+                        .filter_map(|part| part.parse::<u32>().ok()),
+                );
                 if cursor == 0 {
                     break;
                 }
@@ -197,8 +273,16 @@ impl RedisStore {
         Ok(parts)
     }
 
-    async fn bits(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees> {
-        let read = lives.iter().map(|of| ("GET", args![self.keys().attendance_bits(of, part)])).collect();
+    async fn bits(
+        &self,
+        which: Attending,
+        lives: &[LiveEpoch],
+        part: u32,
+    ) -> StoreResult<Attendees> {
+        let read = lives
+            .iter()
+            .map(|of| ("GET", args![self.keys().attendance_bits(of, part)]))
+            .collect();
         let mut all = self.router.read_all(read).await.into_iter();
         let mut bits = read_bits(all.next())?;
         for other in all {
@@ -211,22 +295,39 @@ impl RedisStore {
                 };
             }
         }
-        Ok(Attendees::Bits { first: part * BITS_A_PART, bits })
+        Ok(Attendees::Bits {
+            first: part * BITS_A_PART,
+            bits,
+        })
     }
 
-    async fn members(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees> {
-        let on: Vec<String> = lives.iter().map(|of| self.keys().attendance_set(of, part)).collect();
+    async fn members(
+        &self,
+        which: Attending,
+        lives: &[LiveEpoch],
+        part: u32,
+    ) -> StoreResult<Attendees> {
+        let on: Vec<String> = lives
+            .iter()
+            .map(|of| self.keys().attendance_set(of, part))
+            .collect();
         let word = match which {
             Attending::All => "all",
             Attending::Any => "any",
             Attending::Not => "not",
         };
         let args = args![word, MAX_BATCH, LOOK_UPS];
-        let mut reply = self.router.script(&scripts::ATTENDEES, on.clone(), args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::ATTENDEES, on.clone(), args)
+            .await?;
         let mut users: Vec<UserId> = match reply.text()?.as_str() {
             "done" => read_users(reply).collect(),
             "many" => {
-                let cards = on.iter().map(|_| reply.number()).collect::<StoreResult<Vec<u64>>>()?;
+                let cards = on
+                    .iter()
+                    .map(|_| reply.number())
+                    .collect::<StoreResult<Vec<u64>>>()?;
                 self.many_members(which, on, &cards).await?
             }
             other => return Err(nonsense(format!("attendees answered {other}"))),
@@ -236,7 +337,12 @@ impl RedisStore {
     }
 
     /// The same for sets that are too large for one step: page by page.
-    async fn many_members(&self, which: Attending, mut on: Vec<String>, cards: &[u64]) -> StoreResult<Vec<UserId>> {
+    async fn many_members(
+        &self,
+        which: Attending,
+        mut on: Vec<String>,
+        cards: &[u64],
+    ) -> StoreResult<Vec<UserId>> {
         let mut found = BTreeSet::new();
         if which == Attending::Any {
             for key in &on {
@@ -245,10 +351,15 @@ impl RedisStore {
             return Ok(found.into_iter().collect());
         }
         if which == Attending::All {
-            let smallest = cards.iter().enumerate().min_by_key(|(_, card)| **card).map_or(0, |(place, _)| place);
+            let smallest = cards
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, card)| **card)
+                .map_or(0, |(place, _)| place);
             on.swap(0, smallest);
         }
-        self.scan_members(&on[0], (&on[1..], which), &mut found).await?;
+        self.scan_members(&on[0], (&on[1..], which), &mut found)
+            .await?;
         Ok(found.into_iter().collect())
     }
 
@@ -261,7 +372,11 @@ impl RedisStore {
     ) -> StoreResult<()> {
         let mut cursor = 0;
         loop {
-            let mut reply = Reply::of(self.router.command("SSCAN", args![key, cursor, "COUNT", MAX_BATCH]).await?)?;
+            let mut reply = Reply::of(
+                self.router
+                    .command("SSCAN", args![key, cursor, "COUNT", MAX_BATCH])
+                    .await?,
+            )?;
             cursor = reply.number()?;
             let page: Vec<UserId> = read_users(reply.list()?).collect();
             for some in page.chunks(MAX_BATCH) {
@@ -270,7 +385,11 @@ impl RedisStore {
                     if left.is_empty() {
                         break;
                     }
-                    let mut answers = Reply::of(self.router.command("SMISMEMBER", user_args(other, &left)).await?)?;
+                    let mut answers = Reply::of(
+                        self.router
+                            .command("SMISMEMBER", user_args(other, &left))
+                            .await?,
+                    )?;
                     let mut kept = Vec::with_capacity(left.len());
                     for user in left {
                         if answers.flag()? == (which == Attending::All) {
@@ -288,8 +407,18 @@ impl RedisStore {
     }
 
     async fn do_attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
-        let fields = Reply::of(self.router.command("HGETALL", args![self.keys().attended(of)]).await?)?.pairs()?;
-        let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        let fields = Reply::of(
+            self.router
+                .command("HGETALL", args![self.keys().attended(of)])
+                .await?,
+        )?
+        .pairs()?;
+        let field = |name: &str| {
+            fields
+                .iter()
+                .find(|(field, _)| field == name)
+                .map(|(_, value)| value.as_str())
+        };
         let read = || {
             Some(Attended {
                 streamer: UserId::parse(field("streamer_id")?).ok()?,
@@ -302,30 +431,51 @@ impl RedisStore {
         if field("streamer_id").is_none() {
             return Ok(None);
         }
-        read().map(Some).ok_or_else(|| nonsense(format!("the attendance of {of} is garbled")))
+        read()
+            .map(Some)
+            .ok_or_else(|| nonsense(format!("the attendance of {of} is garbled")))
     }
 
     async fn do_end(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
-        self.write_attended(of, args!["closed_at", closed_at]).await?;
+        self.write_attended(of, args!["closed_at", closed_at])
+            .await?;
         let due = closed_at + millis(ATTENDANCE_KEPT);
-        self.list_attended(self.keys().attendance_due(), args![due, of]).await
+        self.list_attended(self.keys().attendance_due(), args![due, of])
+            .await
     }
 
     /// Reads a sorted set of epochs by score.
-    async fn epochs(&self, key: String, [from, to]: [String; 2], limit: usize) -> StoreResult<Vec<LiveEpoch>> {
+    async fn epochs(
+        &self,
+        key: String,
+        [from, to]: [String; 2],
+        limit: usize,
+    ) -> StoreResult<Vec<LiveEpoch>> {
         let args = args![key, from, to, "BYSCORE", "LIMIT", 0, limit.min(MAX_BATCH)];
         let reply = Reply::of(self.router.command("ZRANGE", args).await?)?;
-        Ok(reply.texts().filter_map(|member| LiveEpoch::parse(&member)).collect())
+        Ok(reply
+            .texts()
+            .filter_map(|member| LiveEpoch::parse(&member))
+            .collect())
     }
 
     async fn has_bits(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
         let at = |user: &UserId| bit(user).unwrap_or((u32::MAX, 0));
         let command = |user: &UserId| {
             let (part, offset) = at(user);
-            ("GETBIT", args![self.keys().attendance_bits(of, part), offset])
+            (
+                "GETBIT",
+                args![self.keys().attendance_bits(of, part), offset],
+            )
         };
-        let answers = self.router.read_all(users.iter().map(command).collect()).await;
-        let answers = users.iter().zip(answers).map(|(user, answer)| Ok(bit(user).is_some() && flag(&answer?)?));
+        let answers = self
+            .router
+            .read_all(users.iter().map(command).collect())
+            .await;
+        let answers = users
+            .iter()
+            .zip(answers)
+            .map(|(user, answer)| Ok(bit(user).is_some() && flag(&answer?)?));
         answers.collect()
     }
 
@@ -336,9 +486,15 @@ impl RedisStore {
         }
         let command = |(part, places): (&u32, &Vec<usize>)| {
             let asked: Vec<UserId> = places.iter().map(|place| users[*place].clone()).collect();
-            ("SMISMEMBER", user_args(&self.keys().attendance_set(of, *part), &asked))
+            (
+                "SMISMEMBER",
+                user_args(&self.keys().attendance_set(of, *part), &asked),
+            )
         };
-        let answers = self.router.read_all(parts.iter().map(command).collect()).await;
+        let answers = self
+            .router
+            .read_all(parts.iter().map(command).collect())
+            .await;
         let mut attended = vec![false; users.len()];
         for (places, answer) in parts.values().zip(answers) {
             let mut answer = Reply::of(answer?)?;
@@ -365,11 +521,15 @@ fn read_bits(answer: Option<StoreResult<Value>>) -> StoreResult<Vec<u8>> {
 #[async_trait]
 impl Attendance for RedisStore {
     async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
-        self.router.call("fix_attendance_form", self.do_fix_form(form)).await
+        self.router
+            .call("fix_attendance_form", self.do_fix_form(form))
+            .await
     }
 
     async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
-        self.router.call("begin_attendance", self.do_begin(of, attended)).await
+        self.router
+            .call("begin_attendance", self.do_begin(of, attended))
+            .await
     }
 
     async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>> {
@@ -380,30 +540,47 @@ impl Attendance for RedisStore {
     }
 
     async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
-        self.router.call("end_attendance", self.do_end(of, closed_at)).await
+        self.router
+            .call("end_attendance", self.do_end(of, closed_at))
+            .await
     }
 
     async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
         self.router.call("attended", self.do_attended(of)).await
     }
 
-    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
+    async fn attended_lives(
+        &self,
+        streamer: &UserId,
+        from: UnixMillis,
+        limit: usize,
+    ) -> StoreResult<Vec<LiveEpoch>> {
         let span = [from.to_string(), "+inf".to_owned()];
         let key = self.keys().attended_lives(streamer);
-        self.router.call("attended_lives", self.epochs(key, span, limit)).await
+        self.router
+            .call("attended_lives", self.epochs(key, span, limit))
+            .await
     }
 
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>> {
         match self.attendance_form() {
             AttendanceForm::Set => Ok((0..ATTENDANCE_PARTS).collect()),
             AttendanceForm::Bitmap => {
-                let parts = self.router.call("attendance_parts", self.bit_parts(lives)).await?;
+                let parts = self
+                    .router
+                    .call("attendance_parts", self.bit_parts(lives))
+                    .await?;
                 Ok(parts.into_iter().collect())
             }
         }
     }
 
-    async fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees> {
+    async fn attendees(
+        &self,
+        which: Attending,
+        lives: &[LiveEpoch],
+        part: u32,
+    ) -> StoreResult<Attendees> {
         let steps = async {
             match self.attendance_form() {
                 _ if lives.is_empty() => Ok(Attendees::Users(Vec::new())),
@@ -426,27 +603,55 @@ impl Attendance for RedisStore {
 
     async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
         let span = ["-inf".to_owned(), now.to_string()];
-        self.router.call("attendance_due", self.epochs(self.keys().attendance_due(), span, limit)).await
+        self.router
+            .call(
+                "attendance_due",
+                self.epochs(self.keys().attendance_due(), span, limit),
+            )
+            .await
     }
 
-    async fn renew_attendance(&self, of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> StoreResult<()> {
-        let mut all = self.router.call("renew_attendance", self.all_attendance_keys(of, Some(attended))).await?;
+    async fn renew_attendance(
+        &self,
+        of: &LiveEpoch,
+        attended: &Attended,
+        next: UnixMillis,
+    ) -> StoreResult<()> {
+        let mut all = self
+            .router
+            .call(
+                "renew_attendance",
+                self.all_attendance_keys(of, Some(attended)),
+            )
+            .await?;
         all.push(self.keys().attended_lives(&attended.streamer));
         let ttl = keys::ATTENDANCE_TTL.as_secs();
-        self.for_each_key("renew_attendance", &all, |key| ("EXPIRE", args![key, ttl])).await?;
+        self.for_each_key("renew_attendance", &all, |key| ("EXPIRE", args![key, ttl]))
+            .await?;
         let due = self.list_attended(self.keys().attendance_due(), args!["XX", next, of]);
         self.router.call("renew_attendance", due).await
     }
 
-    async fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<()> {
-        let all = self.router.call("forget_attendance", self.all_attendance_keys(of, attended)).await?;
-        self.for_each_key("forget_attendance", &all, |key| ("UNLINK", args![key])).await?;
+    async fn forget_attendance(
+        &self,
+        of: &LiveEpoch,
+        attended: Option<&Attended>,
+    ) -> StoreResult<()> {
+        let all = self
+            .router
+            .call("forget_attendance", self.all_attendance_keys(of, attended))
+            .await?;
+        self.for_each_key("forget_attendance", &all, |key| ("UNLINK", args![key]))
+            .await?;
         let steps = async {
             if let Some(attended) = attended {
                 let list = self.keys().attended_lives(&attended.streamer);
                 self.router.command("ZREM", args![list, of]).await?;
             }
-            let removed = self.router.command("ZREM", args![self.keys().attendance_due(), of]).await?;
+            let removed = self
+                .router
+                .command("ZREM", args![self.keys().attendance_due(), of])
+                .await?;
             number(&removed).map(drop)
         };
         self.router.call("forget_attendance", steps).await

@@ -1,13 +1,14 @@
-//! Notices that messages do not arrive, whatever the reason: Redis refuses to publish them, something on the way
-//! swallows them, or this gateway's subscription has fallen silent.
+//! Notices that messages do not arrive, whatever the reason: Redis refuses to publish them,
+//! something on the way swallows them, or this gateway's subscription has fallen silent.
 //!
-//! With each renewal of its lease a gateway publishes a *beat* at every master, and [`super::hearing`] compares the
-//! beats with the leases. A gateway hears its own beats too, so one that cannot publish knows it as its peers do. Where
-//! Redis refused another message of this gateway, for example because its user may publish on some channels only, the
-//! gateway holds its beats back until Redis takes one on that channel, so that its peers know.
+//! With each renewal of its lease a gateway publishes a *beat* at every master, and
+//! [`super::hearing`] compares the beats with the leases. A gateway hears its own beats too, so one
+//! that cannot publish knows it as its peers do. Where Redis refused another message of this
+//! gateway, for example because its user may publish on some channels only, the gateway holds its
+//! beats back until Redis takes one on that channel, so that its peers know.
 //!
-//! Each master of a cluster has a channel of beats of its own: sharded channels lie on nodes, so a gateway may be heard
-//! on one and not on another.
+//! Each master of a cluster has a channel of beats of its own: sharded channels lie on nodes, so a
+//! gateway may be heard on one and not on another.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -122,15 +123,20 @@ impl Beats {
         self.sending.lock().under_way.insert(channel)
     }
 
-    /// Publishes a beat. Where another message was refused at that master, an empty one, which tells nobody anything,
-    /// must be taken on the same channel first.
+    /// Publishes a beat. Where another message was refused at that master, an empty one, which
+    /// tells nobody anything, must be taken on the same channel first.
     async fn send_on(&self, router: &Router, channel: u32, beat: String) -> StoreResult<()> {
         let refused = self.sending.lock().refused.get(&channel).cloned();
         if let Some(name) = refused {
             publish(router, name, String::new()).await?;
             self.sending.lock().refused.remove(&channel);
         }
-        publish(router, self.topology.keys().channel(&Channel::Beats(channel)), beat).await
+        publish(
+            router,
+            self.topology.keys().channel(&Channel::Beats(channel)),
+            beat,
+        )
+        .await
     }
 
     /// Notes why a message of this gateway on a channel with this name was not published.
@@ -140,7 +146,9 @@ impl Beats {
         }
         self.complain(why);
         let map = self.topology.map();
-        let Some(node) = map.owner(slot_of(name.as_bytes())) else { return };
+        let Some(node) = map.owner(slot_of(name.as_bytes())) else {
+            return;
+        };
         if let Some(channel) = map.beats_at(node.host(), self.topology.keys()) {
             self.sending.lock().refused.insert(channel, name.to_owned());
         }
@@ -157,15 +165,24 @@ impl Beats {
 
     /// Takes in what a look at the leases found.
     pub(super) fn looked(&self, living: &[(GatewayId, u64)]) {
-        self.hearing.lock().looked(living, &self.channels(), Instant::now());
+        self.hearing
+            .lock()
+            .looked(living, &self.channels(), Instant::now());
         self.looked.notify_one();
     }
 
     /// Takes in a beat. False if the text is none.
     pub(super) fn heard(&self, channel: u32, text: &str) -> bool {
-        let Some((gateway, count)) = text.split_once(' ') else { return false };
-        let (Ok(gateway), Ok(count)) = (GatewayId::parse(gateway), count.parse()) else { return false };
-        let was_unheard = self.hearing.lock().heard(channel, gateway, count, Instant::now());
+        let Some((gateway, count)) = text.split_once(' ') else {
+            return false;
+        };
+        let (Ok(gateway), Ok(count)) = (GatewayId::parse(gateway), count.parse()) else {
+            return false;
+        };
+        let was_unheard = self
+            .hearing
+            .lock()
+            .heard(channel, gateway, count, Instant::now());
         if was_unheard {
             self.judge();
         }
@@ -174,7 +191,10 @@ impl Beats {
 
     fn channels(&self) -> Vec<u32> {
         let map = self.topology.map();
-        let channels = map.nodes().iter().filter_map(|node| map.beats_at(node.host(), self.topology.keys()));
+        let channels = map
+            .nodes()
+            .iter()
+            .filter_map(|node| map.beats_at(node.host(), self.topology.keys()));
         channels.collect()
     }
 
@@ -228,7 +248,8 @@ async fn publish(router: &Router, name: String, message: String) -> StoreResult<
     router.call("tell", publish).await.map(drop)
 }
 
-/// Whether Redis itself said no. After any other error the connection is to blame, and its node is known to be away.
+/// Whether Redis itself said no. After any other error the connection is to blame, and its node is
+/// known to be away.
 fn is_refusal(why: &StoreError) -> bool {
     matches!(why, StoreError::Refused(_) | StoreError::Nonsense(_))
 }

@@ -1,5 +1,5 @@
-//! The bus over sharded pub/sub: a message goes to the master of its channel's slot; the [`super::subscriber`] hears
-//! it.
+//! The bus over sharded pub/sub: a message goes to the master of its channel's slot; the
+//! [`super::subscriber`] hears it.
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -36,7 +36,12 @@ impl Bus for RedisStore {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
         let name = self.keys().channel(channel);
         let args = args![name.as_str(), message];
-        let said = self.router.call("tell", async { number(&self.router.command("SPUBLISH", args).await?) }).await;
+        let said = self
+            .router
+            .call("tell", async {
+                number(&self.router.command("SPUBLISH", args).await?)
+            })
+            .await;
         if let Err(why) = &said {
             self.subscriber.beats().note_refusal(&name, why);
         }
@@ -44,19 +49,27 @@ impl Bus for RedisStore {
     }
 
     fn subscribe(&self, live: &LiveId) {
-        self.subscriber.subscriptions().add(Channel::Live(live.clone()));
+        self.subscriber
+            .subscriptions()
+            .add(Channel::Live(live.clone()));
     }
 
     fn unsubscribe(&self, live: &LiveId) {
-        self.subscriber.subscriptions().remove(&Channel::Live(live.clone()));
+        self.subscriber
+            .subscriptions()
+            .remove(&Channel::Live(live.clone()));
     }
 
     fn hear_moves(&self, live: &LiveId) {
-        self.subscriber.subscriptions().add(Channel::Moves(live.clone()));
+        self.subscriber
+            .subscriptions()
+            .add(Channel::Moves(live.clone()));
     }
 
     fn ignore_moves(&self, live: &LiveId) {
-        self.subscriber.subscriptions().remove(&Channel::Moves(live.clone()));
+        self.subscriber
+            .subscriptions()
+            .remove(&Channel::Moves(live.clone()));
     }
 
     fn ask_ready(&self, channel: &Channel) {

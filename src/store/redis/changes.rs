@@ -1,9 +1,11 @@
-//! Changes of several keys that lie in different slots of a cluster: a follow, an unfollow, another login. A gateway
-//! may die between two writes, so it notes the change first and deletes the note last. The walk finishes what is left.
+//! Changes of several keys that lie in different slots of a cluster: a follow, an unfollow, another
+//! login. A gateway may die between two writes, so it notes the change first and deletes the note
+//! last. The walk finishes what is left.
 //!
-//! A note is also a lock: one change of the same thing at a time. It holds for [`HOLD`], and every write of a change is
-//! refused by its node when it arrives later than a few seconds after the change began. So whoever finds an older note
-//! may finish the change: no write of its first gateway can still come.
+//! A note is also a lock: one change of the same thing at a time. It holds for [`HOLD`], and every
+//! write of a change is refused by its node when it arrives later than a few seconds after the
+//! change began. So whoever finds an older note may finish the change: no write of its first
+//! gateway can still come.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +21,8 @@ use crate::store::{FinishedChanges, MAX_BATCH, StoreError, StoreResult};
 /// Over how many keys the notes are spread.
 pub const PARTITIONS: u64 = 64;
 
-/// For how long a note keeps others from the same change: longer than a write of it may be under way.
+/// For how long a note keeps others from the same change: longer than a write of it may be under
+/// way.
 const HOLD: Duration = Duration::from_secs(8);
 
 /// How long a caller waits before it asks again whether a change is over.
@@ -67,7 +70,9 @@ impl Change {
     /// What is changed. There is one change of it at a time.
     fn what(&self) -> String {
         match self {
-            Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => format!("{user} {streamer}"),
+            Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => {
+                format!("{user} {streamer}")
+            }
             Self::Login { user, .. } => user.to_string(),
         }
     }
@@ -82,14 +87,18 @@ impl Change {
 
     fn user(&self) -> &UserId {
         match self {
-            Self::Follow { user, .. } | Self::Unfollow { user, .. } | Self::Login { user, .. } => user,
+            Self::Follow { user, .. } | Self::Unfollow { user, .. } | Self::Login { user, .. } => {
+                user
+            }
         }
     }
 
     /// Who follows or unfollows, and whom; `None` for another change.
     fn into_follow(self) -> Option<(UserId, UserId)> {
         match self {
-            Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => Some((user, streamer)),
+            Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => {
+                Some((user, streamer))
+            }
             Self::Login { .. } => None,
         }
     }
@@ -106,7 +115,10 @@ impl Change {
                     _ => None,
                 }
             }
-            (None, Some(("login", login))) => Some(Self::Login { user: user(what)?, login: Login::parse(login).ok()? }),
+            (None, Some(("login", login))) => Some(Self::Login {
+                user: user(what)?,
+                login: Login::parse(login).ok()?,
+            }),
             _ => None,
         }
     }
@@ -122,9 +134,19 @@ impl RedisStore {
         let (key, what) = (self.changes_key(change), change.what());
         loop {
             let args = args![what, change.how(), millis(HOLD), "new"];
-            let mut reply = self.router.script(&scripts::BEGIN_CHANGE, vec![key.clone()], args).await?;
+            let mut reply = self
+                .router
+                .script(&scripts::BEGIN_CHANGE, vec![key.clone()], args)
+                .await?;
             match reply.text()?.as_str() {
-                "begun" => return Ok(Begun { key, what, stamp: reply.text()?, is_new: true }),
+                "begun" => {
+                    return Ok(Begun {
+                        key,
+                        what,
+                        stamp: reply.text()?,
+                        is_new: true,
+                    });
+                }
                 "busy" => sleep(ASK_AGAIN).await,
                 "left" => match Change::read(&what, &reply.text()?) {
                     Some(left) => drop(Box::pin(self.finish_change(&left)).await?),
@@ -138,12 +160,17 @@ impl RedisStore {
     /// Deletes the note. If that fails, the walk does the change once more, which changes nothing.
     pub(super) async fn end_change(&self, begun: &Begun) {
         let args = args![begun.what, begun.stamp];
-        if let Err(error) = self.router.script(&scripts::END_CHANGE, vec![begun.key.clone()], args).await {
+        if let Err(error) = self
+            .router
+            .script(&scripts::END_CHANGE, vec![begun.key.clone()], args)
+            .await
+        {
             tracing::debug!(%error, "the note of a change stays until the walk finds it");
         }
     }
 
-    /// Passes on what the first write of a change answered. If that write did nothing, a new change is over.
+    /// Passes on what the first write of a change answered. If that write did nothing, a new change
+    /// is over.
     pub(super) async fn or_end<T>(&self, begun: &Begun, first: StoreResult<T>) -> StoreResult<T> {
         if begun.is_new && first.as_ref().is_err_and(StoreError::did_nothing) {
             self.end_change(begun).await;
@@ -156,19 +183,29 @@ impl RedisStore {
         let guards = self.guards(change).await?;
         let (key, what) = (self.changes_key(change), change.what());
         let args = args![what, change.how(), millis(HOLD), "left"];
-        let mut reply = self.router.script(&scripts::BEGIN_CHANGE, vec![key.clone()], args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::BEGIN_CHANGE, vec![key.clone()], args)
+            .await?;
         match reply.text()?.as_str() {
             "begun" => {}
             "busy" | "over" => return Ok(false),
             other => return Err(nonsense(format!("a change that was left answered {other}"))),
         }
-        let begun = Begun { key, what, stamp: reply.text()?, is_new: false };
+        let begun = Begun {
+            key,
+            what,
+            stamp: reply.text()?,
+            is_new: false,
+        };
         match change {
             Change::Follow { user, streamer } => {
-                self.write_follow((user, streamer), "", (&begun, guards)).await?;
+                self.write_follow((user, streamer), "", (&begun, guards))
+                    .await?;
             }
             Change::Unfollow { user, streamer } => {
-                self.write_unfollow((user, streamer), (&begun, guards)).await?;
+                self.write_unfollow((user, streamer), (&begun, guards))
+                    .await?;
             }
             Change::Login { user, login } => self.settle_login(user, login, guards[0]).await?,
         }
@@ -179,23 +216,39 @@ impl RedisStore {
     /// Until when the nodes of a change's two keys take its writes.
     pub(super) async fn guards(&self, change: &Change) -> StoreResult<[UnixMillis; 2]> {
         let [first, second] = match change {
-            Change::Follow { user, streamer } | Change::Unfollow { user, streamer } => self.edge_keys(user, streamer),
+            Change::Follow { user, streamer } | Change::Unfollow { user, streamer } => {
+                self.edge_keys(user, streamer)
+            }
             Change::Login { user, .. } => [self.keys().users(), self.keys().user(user)],
         };
-        Ok([self.router.not_after(&first).await?, self.router.not_after(&second).await?])
+        Ok([
+            self.router.not_after(&first).await?,
+            self.router.not_after(&second).await?,
+        ])
     }
 
     /// The changes that are noted now, up to [`MAX_BATCH`] of each partition.
     pub(super) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
-        let scan = |n| ("HSCAN", args![self.keys().changes(n), 0, "COUNT", MAX_BATCH]);
-        let read = self.router.read_all((0..PARTITIONS).map(scan).collect()).await;
+        let scan = |n| {
+            (
+                "HSCAN",
+                args![self.keys().changes(n), 0, "COUNT", MAX_BATCH],
+            )
+        };
+        let read = self
+            .router
+            .read_all((0..PARTITIONS).map(scan).collect())
+            .await;
         let mut changes = Vec::new();
         for answer in read {
             let mut reply = Reply::of(answer?)?;
             reply.number()?;
             for (what, note) in reply.list()?.pairs()? {
-                let note = note.split_once(' ').and_then(|(stamp, how)| Some((stamp.parse().ok()?, how)));
-                changes.extend(note.and_then(|(stamp, how)| Some((Change::read(&what, how)?, stamp))));
+                let note = note
+                    .split_once(' ')
+                    .and_then(|(stamp, how)| Some((stamp.parse().ok()?, how)));
+                changes
+                    .extend(note.and_then(|(stamp, how)| Some((Change::read(&what, how)?, stamp))));
             }
         }
         Ok(changes)
@@ -204,12 +257,20 @@ impl RedisStore {
     /// Finishes every change that was left.
     pub(super) async fn do_finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
         let (mut finished, mut all) = (FinishedChanges::default(), Ok(()));
-        let noted = match self.router.call("noted_changes", self.noted_changes()).await {
+        let noted = match self
+            .router
+            .call("noted_changes", self.noted_changes())
+            .await
+        {
             Ok(noted) => noted,
             Err(why) => return (finished, Err(why)),
         };
         for (change, _) in noted {
-            match self.router.call("finish_change", self.finish_change(&change)).await {
+            match self
+                .router
+                .call("finish_change", self.finish_change(&change))
+                .await
+            {
                 Ok(true) => {
                     finished.count += 1;
                     finished.follows.extend(change.into_follow());
@@ -243,15 +304,29 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         let user = |id| UserId::parse(id).unwrap();
         let changes = [
-            Change::Follow { user: user("u1"), streamer: user("s:1") },
-            Change::Unfollow { user: user("u@1"), streamer: user("s1") },
-            Change::Login { user: user("u1"), login: Login::parse("Ann").unwrap() },
+            Change::Follow {
+                user: user("u1"),
+                streamer: user("s:1"),
+            },
+            Change::Unfollow {
+                user: user("u@1"),
+                streamer: user("s1"),
+            },
+            Change::Login {
+                user: user("u1"),
+                login: Login::parse("Ann").unwrap(),
+            },
         ];
         for change in changes {
             assert_eq!(Change::read(&change.what(), &change.how()), Some(change));
         }
-        for (what, how) in [("u1", "follow"), ("u1 s1", "login a"), ("u1 s1 s2", "follow"), ("u1", "login "), ("", "")]
-        {
+        for (what, how) in [
+            ("u1", "follow"),
+            ("u1 s1", "login a"),
+            ("u1 s1 s2", "follow"),
+            ("u1", "login "),
+            ("", ""),
+        ] {
             assert_eq!(Change::read(what, how), None, "{what} {how}");
         }
     }

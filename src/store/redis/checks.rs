@@ -1,5 +1,6 @@
-//! The checks of many lives: plain commands that read, many in one call to each node, because a script would cost Redis
-//! three times as much. A slice that is not as expected is read once more in one step.
+//! The checks of many lives: plain commands that read, many in one call to each node, because a
+//! script would cost Redis three times as much. A slice that is not as expected is read once more
+//! in one step.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use super::slices::{Cards, fenced_size};
 use super::{RedisStore, args};
 use crate::base::ids::{GatewayId, Group};
 use crate::store::{
-    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading, Slices, StoreResult,
+    CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading,
+    Slices, StoreResult,
 };
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
@@ -23,13 +25,25 @@ fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Comma
     if expected.listed {
         commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
-    commands.extend(expected.slices.iter().flat_map(|expected| slice_commands(keys, gateway, expected)));
+    commands.extend(
+        expected
+            .slices
+            .iter()
+            .flat_map(|expected| slice_commands(keys, gateway, expected)),
+    );
     commands
 }
 
 /// The commands for one slice, in the order in which [`SliceAnswers::take`] takes their answers.
-fn slice_commands(keys: &Keys, gateway: &GatewayId, ExpectedSlice { slice, .. }: &ExpectedSlice) -> Vec<Command> {
-    let mut commands = vec![("HGET", args![keys.gateways(slice), gateway.as_str()]), ("GET", args![keys.fence(slice)])];
+fn slice_commands(
+    keys: &Keys,
+    gateway: &GatewayId,
+    ExpectedSlice { slice, .. }: &ExpectedSlice,
+) -> Vec<Command> {
+    let mut commands = vec![
+        ("HGET", args![keys.gateways(slice), gateway.as_str()]),
+        ("GET", args![keys.fence(slice)]),
+    ];
     for group in slice.set.groups() {
         commands.push(("SCARD", args![keys.held(slice, *group, gateway)]));
         commands.push(("SCARD", args![keys.members(slice, *group)]));
@@ -48,19 +62,43 @@ struct SliceAnswers {
 }
 
 impl SliceAnswers {
-    fn take(expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> Self {
+    fn take(
+        expected: &ExpectedSlice,
+        answers: &mut dyn Iterator<Item = StoreResult<Value>>,
+    ) -> Self {
         let mut next = || next_answer(answers);
         let (entry, fence) = (next(), next());
-        let groups = expected.slice.set.groups().iter().map(|group| (*group, [next(), next()])).collect();
-        Self { entry, fence, groups, noted: expected.slice.set.keeps_notes().then(next) }
+        let groups = expected
+            .slice
+            .set
+            .groups()
+            .iter()
+            .map(|group| (*group, [next(), next()]))
+            .collect();
+        Self {
+            entry,
+            fence,
+            groups,
+            noted: expected.slice.set.keeps_notes().then(next),
+        }
     }
 
     fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
-        let entry = self.entry?.into_string().and_then(|entry| entry.parse().ok());
+        let entry = self
+            .entry?
+            .into_string()
+            .and_then(|entry| entry.parse().ok());
         let noted = self.noted.map(|noted| number(&noted?)).transpose()?;
         let fence = self.fence?;
-        let fence = if fence.is_null() { String::new() } else { text(fence)? };
-        let mut own = Cards { members: 0, fans: 0 };
+        let fence = if fence.is_null() {
+            String::new()
+        } else {
+            text(fence)?
+        };
+        let mut own = Cards {
+            members: 0,
+            fans: 0,
+        };
         let mut all = own;
         for (group, [held, there]) in self.groups {
             let (held, there) = (number(&held?)?, number(&there?)?);
@@ -70,18 +108,31 @@ impl SliceAnswers {
             }
         }
         let size = fenced_size(&fence, all);
-        Ok(expected.is_met(&FoundSlice { entry, held: own.members, held_fans: own.fans, size, noted }))
+        Ok(expected.is_met(&FoundSlice {
+            entry,
+            held: own.members,
+            held_fans: own.fans,
+            size,
+            noted,
+        }))
     }
 }
 
-/// What is not as expected, and the places of the slices that must be read once more. What has no answer leaves the
-/// rest as it is: it may lie on another node.
-fn read_live(expected: &CheckLive, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> (Checked, Vec<usize>) {
+/// What is not as expected, and the places of the slices that must be read once more. What has no
+/// answer leaves the rest as it is: it may lie on another node.
+fn read_live(
+    expected: &CheckLive,
+    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
+) -> (Checked, Vec<usize>) {
     let mut next = || next_answer(answers);
     // Take all of them, whatever the first is, so that the next live finds its own.
     let record = next();
     let listed = if expected.listed { Some(next()) } else { None };
-    let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, SliceAnswers::take(slice, answers))).collect();
+    let slices: Vec<_> = expected
+        .slices
+        .iter()
+        .map(|slice| (slice, SliceAnswers::take(slice, answers)))
+        .collect();
     let mut checked = Checked::default();
     checked.take(record.and_then(|record| read_record(expected, Reply::of(record)?)));
     checked.findings.extend(match listed {
@@ -127,7 +178,9 @@ impl RedisStore {
         (mut checked, differing): (Checked, Vec<usize>),
     ) -> Checked {
         for place in differing {
-            let reading = self.read_slice(&expected.slices[place].slice, gateway).await;
+            let reading = self
+                .read_slice(&expected.slices[place].slice, gateway)
+                .await;
             checked.take(reading.map(|reading| vec![Finding::Slice(place, reading)]));
         }
         checked
@@ -137,14 +190,26 @@ impl RedisStore {
 #[async_trait]
 impl Checks for RedisStore {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| Ok(read_live(expected, answers));
-        let read =
-            self.router.read_each("check", lives, |expected| commands(self.keys(), gateway, expected), read).await;
+        let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| {
+            Ok(read_live(expected, answers))
+        };
+        let read = self
+            .router
+            .read_each(
+                "check",
+                lives,
+                |expected| commands(self.keys(), gateway, expected),
+                read,
+            )
+            .await;
         let mut found = Vec::with_capacity(lives.len());
         for (expected, read) in lives.iter().zip(read) {
             found.push(match read {
                 Ok(checked) => self.read_differing(gateway, expected, checked).await,
-                Err(why) => Checked { findings: Vec::new(), complete: Err(why) },
+                Err(why) => Checked {
+                    findings: Vec::new(),
+                    complete: Err(why),
+                },
             });
         }
         found
@@ -160,7 +225,12 @@ impl Checks for RedisStore {
         };
         let read = self
             .router
-            .read_each("check", slices, |expected| slice_commands(self.keys(), gateway, expected), read)
+            .read_each(
+                "check",
+                slices,
+                |expected| slice_commands(self.keys(), gateway, expected),
+                read,
+            )
             .await;
         let mut found = Vec::with_capacity(slices.len());
         for (expected, read) in slices.iter().zip(read) {
@@ -183,8 +253,15 @@ mod tests {
     #[test]
     fn a_list_that_could_not_be_read_is_a_finding_and_leaves_the_check_complete() {
         let live = LiveId::parse("42").unwrap();
-        let expected =
-            CheckLive { live, epoch: Epoch(1), listed: true, removals: 0, info: 0, counted: None, slices: Vec::new() };
+        let expected = CheckLive {
+            live,
+            epoch: Epoch(1),
+            listed: true,
+            removals: 0,
+            info: 0,
+            counted: None,
+            slices: Vec::new(),
+        };
         let record = ["state", "open", "epoch", "1"].map(Value::from).to_vec();
         let found_with = |listed: StoreResult<Value>| {
             let mut answers = [Ok(Value::Array(record.clone())), listed].into_iter();

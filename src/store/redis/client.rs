@@ -1,8 +1,9 @@
-//! Makes the clients of the client library and owns every setting of it. Each client is for one server. The library's
-//! own cluster client is not used, because it fails as a whole when one of several masters does.
+//! Makes the clients of the client library and owns every setting of it. Each client is for one
+//! server. The library's own cluster client is not used, because it fails as a whole when one of
+//! several masters does.
 //!
-//! Each setting is spelled out because the library's defaults wait for ever, queue without bound, and send a write
-//! again after a reconnect.
+//! Each setting is spelled out because the library's defaults wait for ever, queue without bound,
+//! and send a write again after a reconnect.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClientLike;
 use fred::types::config::{
-    Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig, TlsConfig,
-    UnresponsiveConfig,
+    Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig,
+    TcpConfig, TlsConfig, UnresponsiveConfig,
 };
 use fred::types::{Builder, ClusterHash, CustomCommand, RespVersion, Value};
 use futures_util::FutureExt;
@@ -29,8 +30,8 @@ pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A question over a connection of its own, from connecting to the answer.
 const QUESTION_DEADLINE: Duration = Duration::from_millis(2_500);
-/// The connection ends if the peer does not acknowledge bytes for this long. Without it a full send buffer would block
-/// the library's only task for good.
+/// The connection ends if the peer does not acknowledge bytes for this long. Without it a full send
+/// buffer would block the library's only task for good.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Commands that wait inside the library; above what a node's calls send at once.
 const MAX_QUEUED: usize = 4_096;
@@ -58,9 +59,17 @@ pub(super) enum Probes {
 }
 
 impl Connector {
-    pub(super) fn of(address: Address, ca: Option<&Path>, probes: Probes) -> Result<Self, ConnectError> {
+    pub(super) fn of(
+        address: Address,
+        ca: Option<&Path>,
+        probes: Probes,
+    ) -> Result<Self, ConnectError> {
         let trust = address.tls.then(|| tls::trust(ca)).transpose();
-        Ok(Self { address, tls: trust.map_err(ConnectError::Trust)?, probes })
+        Ok(Self {
+            address,
+            tls: trust.map_err(ConnectError::Trust)?,
+            probes,
+        })
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -73,23 +82,44 @@ impl Connector {
 
     /// The same without user and password, for sentinels, which often have none.
     fn anonymous(&self) -> Self {
-        let address = Address { user: None, password: None, ..self.address.clone() };
-        Self { address, ..self.clone() }
+        let address = Address {
+            user: None,
+            password: None,
+            ..self.address.clone()
+        };
+        Self {
+            address,
+            ..self.clone()
+        }
     }
 
-    /// A client for this server that only listens: without reconnection, and with room for a burst of messages.
+    /// A client for this server that only listens: without reconnection, and with room for a burst
+    /// of messages.
     pub(super) fn subscriber(&self, host: &Host) -> Result<Client, Error> {
         let mut builder = self.builder(host, RespVersion::RESP3);
-        builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD).build()
+        builder
+            .with_performance_config(|performance| {
+                performance.broadcast_channel_capacity = MAX_HEARD
+            })
+            .build()
     }
 
     /// What all clients have in common; the caller decides whether the client reconnects.
     fn builder(&self, host: &Host, version: RespVersion) -> Builder {
-        let Address { user, password, database, .. } = &self.address;
+        let Address {
+            user,
+            password,
+            database,
+            ..
+        } = &self.address;
         let config = Config {
-            server: ServerConfig::Centralized { server: Server::new(host.name.as_str(), host.port) },
+            server: ServerConfig::Centralized {
+                server: Server::new(host.name.as_str(), host.port),
+            },
             username: user.clone(),
-            password: password.as_ref().map(|password| password.reveal().to_owned()),
+            password: password
+                .as_ref()
+                .map(|password| password.reveal().to_owned()),
             database: *database,
             tls: self.tls.clone(),
             version,
@@ -98,15 +128,21 @@ impl Connector {
             ..Config::default()
         };
         let mut builder = Builder::from_config(config);
-        builder.with_connection_config(set_connection).with_performance_config(set_performance);
+        builder
+            .with_connection_config(set_connection)
+            .with_performance_config(set_performance);
         builder
     }
 
-    /// A client for this server that keeps its connection up by itself once it had one. Not connected yet.
+    /// A client for this server that keeps its connection up by itself once it had one. Not
+    /// connected yet.
     pub(super) fn client(&self, host: &Host) -> Result<Client, Error> {
-        let mut reconnect = ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
+        let mut reconnect =
+            ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
         reconnect.set_jitter(RECONNECT_JITTER_MS);
-        self.builder(host, RespVersion::RESP2).set_policy(reconnect).build()
+        self.builder(host, RespVersion::RESP2)
+            .set_policy(reconnect)
+            .build()
     }
 
     /// Asks one thing of a server that is not one of the nodes, over a connection of its own.
@@ -122,21 +158,30 @@ impl Connector {
             client.custom(custom(command), args).await
         };
         let late = || Error::new(ErrorKind::Timeout, "no answer in time");
-        timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
+        timeout(QUESTION_DEADLINE, Box::pin(asking))
+            .await
+            .unwrap_or_else(|_| Err(late()))
     }
 
     /// Asks a host of the URL what it is. The database does not matter: a cluster has none.
     pub(super) async fn ask_info(&self, host: &Host) -> Result<Value, Error> {
-        let address = Address { database: None, ..self.address.clone() };
-        let asker = Self { address, ..self.clone() };
+        let address = Address {
+            database: None,
+            ..self.address.clone()
+        };
+        let asker = Self {
+            address,
+            ..self.clone()
+        };
         match self.address.layout {
             Layout::Sentinel(_) => asker.ask_sentinel(host, ("INFO", Vec::new())).await,
             Layout::Single | Layout::Cluster => asker.ask_once(host, ("INFO", Vec::new())).await,
         }
     }
 
-    /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with an error: one that
-    /// has no password refuses every login, and Redis has no code of its own for that.
+    /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with
+    /// an error: one that has no password refuses every login, and Redis has no code of its own for
+    /// that.
     pub(super) async fn ask_sentinel(
         &self,
         host: &Host,
@@ -155,7 +200,12 @@ impl Connector {
 pub(super) type Connection = AbortOnDropHandle<Result<(), Error>>;
 
 /// Begins to connect. The future is the outcome of the first attempt.
-pub(super) fn connect(client: &Client) -> (Connection, impl Future<Output = Result<(), Error>> + Send + use<>) {
+pub(super) fn connect(
+    client: &Client,
+) -> (
+    Connection,
+    impl Future<Output = Result<(), Error>> + Send + use<>,
+) {
     let waiting = client.clone();
     let mut connected = Box::pin(async move { waiting.wait_for_connect().await });
     // The outcome is told once, so this must wait for it before there can be one.
@@ -163,10 +213,15 @@ pub(super) fn connect(client: &Client) -> (Connection, impl Future<Output = Resu
     (AbortOnDropHandle::new(client.connect()), connected)
 }
 
-/// Every command has a deadline, is never sent twice, and fails at once while there is no connection: it must not wait
-/// and take effect after its caller gave up.
+/// Every command has a deadline, is never sent twice, and fails at once while there is no
+/// connection: it must not wait and take effect after its caller gave up.
 pub(super) fn options() -> Options {
-    Options { timeout: Some(COMMAND_TIMEOUT), max_attempts: Some(1), fail_fast: true, ..Options::default() }
+    Options {
+        timeout: Some(COMMAND_TIMEOUT),
+        max_attempts: Some(1),
+        fail_fast: true,
+        ..Options::default()
+    }
 }
 
 /// A command for the one server of a client, which does not look at the slot.
@@ -187,9 +242,17 @@ fn set_connection(connection: &mut ConnectionConfig) {
     connection.max_redirections = 5;
     connection.auto_client_setname = false;
     connection.reconnect_on_auth_error = true;
-    // The watchdog does this: the library's own check sees nothing as long as commands are being written.
-    connection.unresponsive = UnresponsiveConfig { max_timeout: None, interval: Duration::from_secs(1) };
-    connection.tcp = TcpConfig { nodelay: Some(true), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
+    // The watchdog does this: the library's own check sees nothing as long as commands are being
+    // written.
+    connection.unresponsive = UnresponsiveConfig {
+        max_timeout: None,
+        interval: Duration::from_secs(1),
+    };
+    connection.tcp = TcpConfig {
+        nodelay: Some(true),
+        user_timeout: Some(TCP_USER_TIMEOUT),
+        ..TcpConfig::default()
+    };
 }
 
 fn set_performance(performance: &mut PerformanceConfig) {

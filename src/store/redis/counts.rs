@@ -1,5 +1,5 @@
-//! The calls on the counts that other services read: the figures in the records, and the ranks beside the list of open
-//! lives.
+//! The calls on the counts that other services read: the figures in the records, and the ranks
+//! beside the list of open lives.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
 use crate::store::{
-    Arrived, COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch, MAX_BATCH, MAX_POINTS,
-    Peaks, Rank, RankedLive, StoreResult,
+    Arrived, COUNT_EVERY, CountLive, CountReply, Counts, Figures, HISTORY_STEP, LiveEpoch,
+    MAX_BATCH, MAX_POINTS, Peaks, Rank, RankedLive, StoreResult,
 };
 
 /// Lives that one call ranks: three members each.
@@ -21,24 +21,47 @@ const RANKED_AT_ONCE: usize = MAX_BATCH / 3;
 
 /// What a script needs that appends a point to a history.
 pub(super) fn point_args() -> Vec<Value> {
-    args![millis(HISTORY_STEP), MAX_POINTS, keys::HISTORY_TTL.as_secs()]
+    args![
+        millis(HISTORY_STEP),
+        MAX_POINTS,
+        keys::HISTORY_TTL.as_secs()
+    ]
 }
 
 impl RedisStore {
     pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
         for some in figures.chunks(RANKED_AT_ONCE) {
-            let args = some.iter().flat_map(|(live, figures)| args![live, figures.viewers, figures.fans]);
-            self.router.script(&scripts::RANK, self.keys().list(), args.collect()).await?;
+            let args = some
+                .iter()
+                .flat_map(|(live, figures)| args![live, figures.viewers, figures.fans]);
+            self.router
+                .script(&scripts::RANK, self.keys().list(), args.collect())
+                .await?;
         }
         Ok(())
     }
 
     async fn do_count(&self, request: &CountLive) -> StoreResult<CountReply> {
         let Figures { viewers, fans } = request.figures;
-        let of = LiveEpoch { live: request.live.clone(), epoch: request.epoch };
+        let of = LiveEpoch {
+            live: request.live.clone(),
+            epoch: request.epoch,
+        };
         let Arrived { joins, leaves } = request.arrived;
-        let Peaks { viewers: most_viewers, fans: most_fans } = request.peaks;
-        let mut args = args![request.epoch, viewers, fans, joins, leaves, most_viewers, most_fans, millis(COUNT_EVERY)];
+        let Peaks {
+            viewers: most_viewers,
+            fans: most_fans,
+        } = request.peaks;
+        let mut args = args![
+            request.epoch,
+            viewers,
+            fans,
+            joins,
+            leaves,
+            most_viewers,
+            most_fans,
+            millis(COUNT_EVERY)
+        ];
         args.extend(point_args());
         let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
         let mut reply = self.router.script(&scripts::COUNT, keys, args).await?;
@@ -58,17 +81,33 @@ impl RedisStore {
         let mut reply = Reply::of(self.router.command("ZMSCORE", args).await?)?;
         let mut scores = Vec::with_capacity(lives.len());
         while let Some(piece) = reply.piece() {
-            scores.push(if piece.is_null() { None } else { Some(score(piece)?.max(0.0) as u64) });
+            scores.push(if piece.is_null() {
+                None
+            } else {
+                Some(score(piece)?.max(0.0) as u64)
+            });
         }
-        if scores.len() == lives.len() { Ok(scores) } else { Err(nonsense("too few scores")) }
+        if scores.len() == lives.len() {
+            Ok(scores)
+        } else {
+            Err(nonsense("too few scores"))
+        }
     }
 
     async fn do_ranked(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
         let mut ranked = Vec::with_capacity(lives.len());
         for some in lives.chunks(MAX_BATCH) {
-            let (viewers, fans) = tokio::try_join!(self.scores(Rank::Viewers, some), self.scores(Rank::Fans, some))?;
+            let (viewers, fans) = tokio::try_join!(
+                self.scores(Rank::Viewers, some),
+                self.scores(Rank::Fans, some)
+            )?;
             let both = viewers.into_iter().zip(fans);
-            ranked.extend(both.map(|(viewers, fans)| Some(Figures { viewers: viewers?, fans: fans? })));
+            ranked.extend(both.map(|(viewers, fans)| {
+                Some(Figures {
+                    viewers: viewers?,
+                    fans: fans?,
+                })
+            }));
         }
         Ok(ranked)
     }
@@ -85,12 +124,29 @@ impl Counts for RedisStore {
     }
 
     async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
-        self.router.call("ranked_figures", self.do_ranked(lives)).await
+        self.router
+            .call("ranked_figures", self.do_ranked(lives))
+            .await
     }
 
-    async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>> {
+    async fn top_lives(
+        &self,
+        rank: Rank,
+        after: Option<&RankedLive>,
+        limit: usize,
+    ) -> StoreResult<Vec<RankedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.figure));
-        let read = |(live, figure): Scored| Some(RankedLive { live: LiveId::parse(&live).ok()?, figure });
-        self.router.call("top_lives", self.page((&self.keys().top(rank), Order::Down), after, limit, read)).await
+        let read = |(live, figure): Scored| {
+            Some(RankedLive {
+                live: LiveId::parse(&live).ok()?,
+                figure,
+            })
+        };
+        self.router
+            .call(
+                "top_lives",
+                self.page((&self.keys().top(rank), Order::Down), after, limit, read),
+            )
+            .await
     }
 }

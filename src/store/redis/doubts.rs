@@ -1,5 +1,6 @@
-//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find. One event causes several (a new
-//! connection, then its subscriptions, then an empty server); the collector joins them into one [`Doubt`] or two.
+//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find. One event
+//! causes several (a new connection, then its subscriptions, then an empty server); the collector
+//! joins them into one [`Doubt`] or two.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -33,7 +34,11 @@ struct Reasons {
 
 impl Default for DoubtCollector {
     fn default() -> Self {
-        Self { found: Mutex::default(), wake: Notify::new(), out: broadcast::channel(BACKLOG).0 }
+        Self {
+            found: Mutex::default(),
+            wake: Notify::new(),
+            out: broadcast::channel(BACKLOG).0,
+        }
     }
 }
 
@@ -58,9 +63,12 @@ impl DoubtCollector {
         Doubts::from(self.out.subscribe())
     }
 
-    /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or none while it is down:
-    /// its data is in doubt anyway once it is up.
-    pub(super) async fn send_doubts(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) {
+    /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or
+    /// none while it is down: its data is in doubt anyway once it is up.
+    pub(super) async fn send_doubts(
+        &self,
+        slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>,
+    ) {
         loop {
             self.wake.notified().await;
             let doubt = self.take(&slots_if_up);
@@ -78,7 +86,11 @@ impl DoubtCollector {
     }
 
     fn take(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) -> Option<Doubt> {
-        let Reasons { all, hosts, mut slots } = std::mem::take(&mut *self.found.lock());
+        let Reasons {
+            all,
+            hosts,
+            mut slots,
+        } = std::mem::take(&mut *self.found.lock());
         if all {
             return Some(Doubt::All);
         }

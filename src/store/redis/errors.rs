@@ -1,6 +1,6 @@
-//! The one place that reads the client library's errors: the server's code, what it means for the caller of the store,
-//! and where a cluster redirects a call. All other code decides on [`ServerError`], [`Failure`] or [`StoreError`],
-//! never on a text.
+//! The one place that reads the client library's errors: the server's code, what it means for the
+//! caller of the store, and where a cluster redirects a call. All other code decides on
+//! [`ServerError`], [`Failure`] or [`StoreError`], never on a text.
 
 use fred::error::{Error, ErrorKind};
 
@@ -63,12 +63,14 @@ pub(super) enum ServerError {
     Stuck,
     /// `NOAUTH` or `WRONGPASS`: the server refused the login.
     NotLetIn,
-    /// `NOPERM`: this user may not do that. In a script Redis 7.0 has no code of its own for it, and the text tells.
+    /// `NOPERM`: this user may not do that. In a script Redis 7.0 has no code of its own for it,
+    /// and the text tells.
     NoPermission,
-    /// A script met a key that has moved to another node, and may have done the steps before. Redis has no code of its
-    /// own for that, so this error is recognized by its text.
+    /// A script met a key that has moved to another node, and may have done the steps before. Redis
+    /// has no code of its own for that, so this error is recognized by its text.
     NonLocalKey,
-    /// The server does not know the command, or knows it by another name; recognized by its text, too.
+    /// The server does not know the command, or knows it by another name; recognized by its text,
+    /// too.
     UnknownCommand,
     /// Another code for "not now" or "not so": nothing was done.
     Refused,
@@ -93,8 +95,13 @@ impl ServerError {
             "NOPERM" => Self::NoPermission,
             "OOM" | "MISCONF" | "CROSSSLOT" | "NOREPLICAS" | "TRYAGAIN" => Self::Refused,
             _ if details.contains("non local key") => Self::NonLocalKey,
-            "ERR" if details.contains("The user executing the script can't run") => Self::NoPermission,
-            "ERR" if details.contains("nknown command") || details.contains("Unknown Redis command") => {
+            "ERR" if details.contains("The user executing the script can't run") => {
+                Self::NoPermission
+            }
+            "ERR"
+                if details.contains("nknown command")
+                    || details.contains("Unknown Redis command") =>
+            {
                 Self::UnknownCommand
             }
             _ => Self::Other,
@@ -122,7 +129,9 @@ impl Failure {
     pub(super) fn of(error: &Error, asked: &Host) -> Self {
         let target = || read_target(error.details(), asked);
         match ServerError::of(error) {
-            Some(ServerError::Moved) => target().map_or_else(|| Self::Other(judge(error)), Self::Moved),
+            Some(ServerError::Moved) => {
+                target().map_or_else(|| Self::Other(judge(error)), Self::Moved)
+            }
             Some(ServerError::Ask) => target().map_or_else(|| Self::Other(judge(error)), Self::Ask),
             Some(ServerError::UnknownScript) => Self::UnknownScript,
             Some(ServerError::ReadOnly) => Self::Replica(judge(error)),
@@ -134,18 +143,27 @@ impl Failure {
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Moved(to) => Self::Refused(format!("MOVED to {to}, which this URL's scheme does not follow")),
-            Failure::Ask(to) => Self::Refused(format!("ASK {to}, which this URL's scheme does not follow")),
+            Failure::Moved(to) => Self::Refused(format!(
+                "MOVED to {to}, which this URL's scheme does not follow"
+            )),
+            Failure::Ask(to) => {
+                Self::Refused(format!("ASK {to}, which this URL's scheme does not follow"))
+            }
             Failure::UnknownScript => Self::Refused("NOSCRIPT".to_owned()),
             Failure::Replica(error) | Failure::Other(error) => error,
         }
     }
 }
 
-/// Reads `MOVED 3999 10.0.0.1:6381`; with no host, or one the node does not know, it is the host that was asked.
+/// Reads `MOVED 3999 10.0.0.1:6381`; with no host, or one the node does not know, it is the host
+/// that was asked.
 fn read_target(details: &str, asked: &Host) -> Option<Host> {
     let (name, port) = details.split(' ').nth(2)?.rsplit_once(':')?;
-    let name = if name.is_empty() || name == "?" { asked.name.as_str() } else { name };
+    let name = if name.is_empty() || name == "?" {
+        asked.name.as_str()
+    } else {
+        name
+    };
     Some(Host::new(name, port.parse().ok()?))
 }
 
@@ -159,27 +177,44 @@ pub(super) fn judge(error: &Error) -> StoreError {
         (None, ErrorKind::Timeout) => StoreError::Timeout,
         (None, ErrorKind::Backpressure) => StoreError::Backpressure,
         (None, ErrorKind::Auth) => StoreError::Refused(said),
-        (None, ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand) => StoreError::Nonsense(said),
+        (None, ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand) => {
+            StoreError::Nonsense(said)
+        }
         (None, _) => StoreError::Lost(said),
     }
 }
 
-/// The words for people. Of an I/O error the library shows `Os { code: 111, …, message: "Connection refused" }`, or
-/// `Custom { kind: Uncategorized, error: "failed to lookup address information: Name or service not known" }`. Behind
-/// its own sentence Redis may name the script and its line, or the arguments, which have ids of users.
+/// The words for people. Of an I/O error the library shows
+/// `Os { code: 111, …, message: "Connection refused" }`, or
+/// `Custom { kind: Uncategorized, error: "failed to lookup address information: Name or service not known" }`.
+/// Behind its own sentence Redis may name the script and its line, or the arguments, which have ids
+/// of users.
 pub(super) fn readable(details: &str) -> &str {
-    let of_kind = |kind: &str, field: &str| details.strip_prefix(kind)?.split_once(field)?.1.split_once('"');
-    if let Some((message, _)) = of_kind("Os {", "message: \"").or_else(|| of_kind("Custom {", "error: \"")) {
+    let of_kind = |kind: &str, field: &str| {
+        details
+            .strip_prefix(kind)?
+            .split_once(field)?
+            .1
+            .split_once('"')
+    };
+    if let Some((message, _)) =
+        of_kind("Os {", "message: \"").or_else(|| of_kind("Custom {", "error: \""))
+    {
         return message;
     }
     let mut said = details;
-    for rest in [" script: ", ", with args beginning with", ", on @user_script"] {
+    for rest in [
+        " script: ",
+        ", with args beginning with",
+        ", on @user_script",
+    ] {
         said = said.split(rest).next().unwrap_or(said);
     }
     said.trim_end()
 }
 
-/// What a server said that refused a call; `None` if it led the call elsewhere, and for the library's own errors.
+/// What a server said that refused a call; `None` if it led the call elsewhere, and for the
+/// library's own errors.
 pub(super) fn refusal(error: &Error) -> Option<&str> {
     match ServerError::of(error)? {
         ServerError::Moved | ServerError::Ask | ServerError::UnknownScript => None,
@@ -187,7 +222,8 @@ pub(super) fn refusal(error: &Error) -> Option<&str> {
     }
 }
 
-/// The word with which an error of the server begins, in capitals; the library's own errors have none.
+/// The word with which an error of the server begins, in capitals; the library's own errors have
+/// none.
 fn server_code(details: &str) -> Option<&str> {
     let word = details.split(' ').next().unwrap_or_default();
     (word.len() >= 3 && word.bytes().all(|b| b.is_ascii_uppercase())).then_some(word)
@@ -200,29 +236,87 @@ mod tests {
     #[test]
     fn refusals_of_the_server_differ_from_nonsense_and_from_errors_of_the_library() {
         let judged = |kind, details: &'static str| judge(&Error::new(kind, details)).label();
-        assert_eq!(judged(ErrorKind::Unknown, "READONLY You can't write against a read only replica."), "refused");
-        assert_eq!(judged(ErrorKind::Unknown, "OOM command not allowed"), "refused");
-        assert_eq!(judged(ErrorKind::Auth, "NOAUTH Authentication required."), "refused");
-        assert_eq!(judged(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"), "refused");
-        assert_eq!(judged(ErrorKind::Unknown, "TRYAGAIN Multiple keys request during rehashing of slot"), "refused");
-        assert_eq!(judged(ErrorKind::Unknown, "ERR Script attempted to access a non local key in a cluster"), "lost");
-        assert_eq!(judged(ErrorKind::Unknown, "ERR unknown command 'EVALSHA', with args beginning with:"), "refused");
-        assert_eq!(judged(ErrorKind::Unknown, "ERR Unknown Redis command called from script"), "refused");
-        let may_not = "ERR The user executing the script can't run this command or subcommand script: 6f2a";
+        assert_eq!(
+            judged(
+                ErrorKind::Unknown,
+                "READONLY You can't write against a read only replica."
+            ),
+            "refused"
+        );
+        assert_eq!(
+            judged(ErrorKind::Unknown, "OOM command not allowed"),
+            "refused"
+        );
+        assert_eq!(
+            judged(ErrorKind::Auth, "NOAUTH Authentication required."),
+            "refused"
+        );
+        assert_eq!(
+            judged(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"),
+            "refused"
+        );
+        assert_eq!(
+            judged(
+                ErrorKind::Unknown,
+                "TRYAGAIN Multiple keys request during rehashing of slot"
+            ),
+            "refused"
+        );
+        assert_eq!(
+            judged(
+                ErrorKind::Unknown,
+                "ERR Script attempted to access a non local key in a cluster"
+            ),
+            "lost"
+        );
+        assert_eq!(
+            judged(
+                ErrorKind::Unknown,
+                "ERR unknown command 'EVALSHA', with args beginning with:"
+            ),
+            "refused"
+        );
+        assert_eq!(
+            judged(
+                ErrorKind::Unknown,
+                "ERR Unknown Redis command called from script"
+            ),
+            "refused"
+        );
+        let may_not =
+            "ERR The user executing the script can't run this command or subcommand script: 6f2a";
         assert_eq!(judged(ErrorKind::Unknown, may_not), "refused");
-        assert_eq!(judged(ErrorKind::InvalidArgument, "WRONGTYPE Operation against a key"), "nonsense");
+        assert_eq!(
+            judged(
+                ErrorKind::InvalidArgument,
+                "WRONGTYPE Operation against a key"
+            ),
+            "nonsense"
+        );
         assert_eq!(judged(ErrorKind::Unknown, "NONSENSE fence"), "nonsense");
-        assert_eq!(judged(ErrorKind::Canceled, "Connection closed unexpectedly."), "lost");
+        assert_eq!(
+            judged(ErrorKind::Canceled, "Connection closed unexpectedly."),
+            "lost"
+        );
         assert_eq!(judged(ErrorKind::IO, "Os { code: 104 }"), "lost");
         assert_eq!(judged(ErrorKind::Timeout, "Request timed out."), "timeout");
-        assert_eq!(judged(ErrorKind::Backpressure, "Max in-flight commands reached."), "backpressure");
+        assert_eq!(
+            judged(ErrorKind::Backpressure, "Max in-flight commands reached."),
+            "backpressure"
+        );
     }
 
     #[test]
     fn an_io_error_is_told_in_words() {
         let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(judge(&Error::new(ErrorKind::IO, os)), StoreError::Lost("Connection refused".to_owned()));
-        assert_eq!((readable("Os { code: 104 }"), readable("")), ("Os { code: 104 }", ""));
+        assert_eq!(
+            judge(&Error::new(ErrorKind::IO, os)),
+            StoreError::Lost("Connection refused".to_owned())
+        );
+        assert_eq!(
+            (readable("Os { code: 104 }"), readable("")),
+            ("Os { code: 104 }", "")
+        );
         let words = "failed to lookup address information: Name or service not known";
         let dns = format!("Custom {{ kind: Uncategorized, error: \"{words}\" }}");
         assert_eq!(readable(&dns), words);
@@ -235,7 +329,10 @@ mod tests {
                 "OOM command not allowed when used memory > 'maxmemory'. script: 6f2a, on @user_script:12.",
                 "OOM command not allowed when used memory > 'maxmemory'.",
             ),
-            ("ERR unknown command 'XADD', with args beginning with: 'u1' ", "ERR unknown command 'XADD'"),
+            (
+                "ERR unknown command 'XADD', with args beginning with: 'u1' ",
+                "ERR unknown command 'XADD'",
+            ),
             (
                 "ERR Unknown Redis command called from script script: 6f2a, on @user_script:1.",
                 "ERR Unknown Redis command called from script",
@@ -248,10 +345,20 @@ mod tests {
     #[test]
     fn a_redirection_names_a_node() {
         let asked = Host::new("10.0.0.9", 7000);
-        let read = |details: &'static str| Failure::of(&Error::new(ErrorKind::Cluster, details), &asked);
-        assert!(matches!(read("MOVED 3999 10.0.0.1:6381"), Failure::Moved(to) if to == Host::new("10.0.0.1", 6381)));
-        assert!(matches!(read("ASK 3999 ::1:6381"), Failure::Ask(to) if to == Host::new("::1", 6381)));
-        assert!(matches!(read("MOVED 3999 :6381"), Failure::Moved(to) if to == Host::new("10.0.0.9", 6381)));
-        assert!(matches!(read("MOVED 3999"), Failure::Other(StoreError::Refused(_))));
+        let read =
+            |details: &'static str| Failure::of(&Error::new(ErrorKind::Cluster, details), &asked);
+        assert!(
+            matches!(read("MOVED 3999 10.0.0.1:6381"), Failure::Moved(to) if to == Host::new("10.0.0.1", 6381))
+        );
+        assert!(
+            matches!(read("ASK 3999 ::1:6381"), Failure::Ask(to) if to == Host::new("::1", 6381))
+        );
+        assert!(
+            matches!(read("MOVED 3999 :6381"), Failure::Moved(to) if to == Host::new("10.0.0.9", 6381))
+        );
+        assert!(matches!(
+            read("MOVED 3999"),
+            Failure::Other(StoreError::Refused(_))
+        ));
     }
 }

@@ -1,5 +1,5 @@
-//! The calls on events. The stream, the turn to send and the events that were given up share a hash slot; the records,
-//! which note the events first, lie elsewhere.
+//! The calls on events. The stream, the turn to send and the events that were given up share a hash
+//! slot; the records, which note the events first, lie elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::base::clock::millis;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
-    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, MAX_RECORD_FIELDS, NotedCounts, ReadEvents,
-    ReadFrom, SenderTurn, StoreResult, StreamEvent,
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, MAX_RECORD_FIELDS,
+    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent,
 };
 
 /// The consumer group of the webhook senders.
@@ -38,30 +38,50 @@ fn entry_id(reply: &mut Reply) -> StoreResult<EntryId> {
 
 fn dead_event(fields: &HashMap<String, String>) -> Option<DeadEvent> {
     let attempts = fields.get("attempts")?.parse().ok()?;
-    Some(DeadEvent { event: event(fields)?, why: fields.get("why")?.clone(), attempts })
+    Some(DeadEvent {
+        event: event(fields)?,
+        why: fields.get("why")?.clone(),
+        attempts,
+    })
 }
 
 fn event_args(event: &Event) -> [Value; 4] {
-    [event.id.as_str(), event.kind.as_str(), event.live.as_str(), event.data.as_str()].map(Value::from)
+    [
+        event.id.as_str(),
+        event.kind.as_str(),
+        event.live.as_str(),
+        event.data.as_str(),
+    ]
+    .map(Value::from)
 }
 
 impl RedisStore {
     async fn do_append(&self, events: &[Event], kept: u64) -> StoreResult<()> {
         let mut args = args![kept];
         args.extend(events.iter().flat_map(event_args));
-        self.router.script(&scripts::APPEND_EVENTS, vec![self.keys().events()], args).await.map(drop)
+        self.router
+            .script(&scripts::APPEND_EVENTS, vec![self.keys().events()], args)
+            .await
+            .map(drop)
     }
 
     /// The command that takes events out of a record.
     fn settle(&self, (live, numbers): &(LiveId, Vec<u64>)) -> Command {
         let mut args = args![self.keys().live(live)];
-        args.extend(numbers.iter().map(|number| Value::from(format!("{EVENT_FIELD}{number}"))));
+        args.extend(
+            numbers
+                .iter()
+                .map(|number| Value::from(format!("{EVENT_FIELD}{number}"))),
+        );
         ("HDEL", args)
     }
 
     async fn do_note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
         let args = args![epoch, millis(COUNTS_EVENT_EVERY), MAX_RECORD_FIELDS];
-        let mut reply = self.router.script(&scripts::NOTE_COUNTS, vec![self.keys().live(live)], args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::NOTE_COUNTS, vec![self.keys().live(live)], args)
+            .await?;
         match reply.text()?.as_str() {
             "noted" => match record(live, reply)? {
                 Some(record) => Ok(NotedCounts::Noted(Box::new(record))),
@@ -82,7 +102,10 @@ impl RedisStore {
         let (turn, begin) = (millis(request.turn).max(1), EntryId(request.begin, 0));
         let args = args![request.gateway, turn, GROUP, begin, from, request.count];
         let keys = vec![self.keys().events(), self.keys().event_sender()];
-        let mut reply = self.router.script(&scripts::READ_EVENTS, keys, args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::READ_EVENTS, keys, args)
+            .await?;
         match reply.text()?.as_str() {
             "other" => return Ok(SenderTurn::Other),
             "mine" => {}
@@ -95,9 +118,16 @@ impl RedisStore {
             let entry = entry_id(&mut piece)?;
             // Bytes that are no text are another program's.
             let fields = piece.pairs().unwrap_or_default().into_iter().collect();
-            events.push(StreamEvent { entry, event: event(&fields) });
+            events.push(StreamEvent {
+                entry,
+                event: event(&fields),
+            });
         }
-        Ok(SenderTurn::Mine { events, waiting, lost })
+        Ok(SenderTurn::Mine {
+            events,
+            waiting,
+            lost,
+        })
     }
 
     async fn do_acknowledge(&self, entries: &[EntryId]) -> StoreResult<()> {
@@ -106,15 +136,31 @@ impl RedisStore {
         self.router.command("XACK", args).await.map(drop)
     }
 
-    async fn do_bury(&self, (gateway, entry): (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> StoreResult<bool> {
+    async fn do_bury(
+        &self,
+        (gateway, entry): (&GatewayId, EntryId),
+        dead: &DeadEvent,
+        kept: u64,
+    ) -> StoreResult<bool> {
         let mut args = args![gateway, GROUP, entry, kept];
         args.extend(event_args(&dead.event));
         args.extend(args![dead.why, dead.attempts]);
-        let keys = vec![self.keys().events(), self.keys().event_sender(), self.keys().dead_events()];
-        self.router.script(&scripts::BURY_EVENT, keys, args).await?.flag()
+        let keys = vec![
+            self.keys().events(),
+            self.keys().event_sender(),
+            self.keys().dead_events(),
+        ];
+        self.router
+            .script(&scripts::BURY_EVENT, keys, args)
+            .await?
+            .flag()
     }
 
-    async fn do_dead(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
+    async fn do_dead(
+        &self,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
         let mut found = Vec::new();
         let mut after = after;
         while found.len() < limit {
@@ -126,7 +172,12 @@ impl RedisStore {
                 let mut piece = Reply::of(piece)?;
                 let entry = entry_id(&mut piece)?;
                 after = Some(entry);
-                let fields = piece.list()?.pairs().unwrap_or_default().into_iter().collect();
+                let fields = piece
+                    .list()?
+                    .pairs()
+                    .unwrap_or_default()
+                    .into_iter()
+                    .collect();
                 found.extend(dead_event(&fields).map(|dead| (entry, dead)));
             }
             if after == before {
@@ -141,17 +192,29 @@ impl RedisStore {
 #[async_trait]
 impl Events for RedisStore {
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
-        self.router.call("append_events", self.do_append(events, kept)).await
+        self.router
+            .call("append_events", self.do_append(events, kept))
+            .await
     }
 
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
         let read = |_: &_, answers: &mut dyn Iterator<Item = _>| next_answer(answers).map(drop);
-        let all = self.router.read_each("settle_events", appended, |one| vec![self.settle(one)], read).await;
+        let all = self
+            .router
+            .read_each(
+                "settle_events",
+                appended,
+                |one| vec![self.settle(one)],
+                read,
+            )
+            .await;
         all.into_iter().collect()
     }
 
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
-        self.router.call("note_counts", self.do_note_counts(live, epoch)).await
+        self.router
+            .call("note_counts", self.do_note_counts(live, epoch))
+            .await
     }
 
     async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn> {
@@ -162,25 +225,51 @@ impl Events for RedisStore {
         if entries.is_empty() {
             return Ok(());
         }
-        self.router.call("acknowledge_events", self.do_acknowledge(entries)).await
+        self.router
+            .call("acknowledge_events", self.do_acknowledge(entries))
+            .await
     }
 
-    async fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> StoreResult<bool> {
-        self.router.call("bury_event", self.do_bury(by, dead, kept)).await
+    async fn bury_event(
+        &self,
+        by: (&GatewayId, EntryId),
+        dead: &DeadEvent,
+        kept: u64,
+    ) -> StoreResult<bool> {
+        self.router
+            .call("bury_event", self.do_bury(by, dead, kept))
+            .await
     }
 
     async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()> {
-        let steps = self.router.script(&scripts::END_SENDING, vec![self.keys().event_sender()], args![gateway]);
-        self.router.call("end_sending", async { steps.await.map(drop) }).await
+        let steps = self.router.script(
+            &scripts::END_SENDING,
+            vec![self.keys().event_sender()],
+            args![gateway],
+        );
+        self.router
+            .call("end_sending", async { steps.await.map(drop) })
+            .await
     }
 
-    async fn dead_events(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
-        self.router.call("dead_events", self.do_dead(after, limit.min(MAX_EVENTS))).await
+    async fn dead_events(
+        &self,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
+        self.router
+            .call("dead_events", self.do_dead(after, limit.min(MAX_EVENTS)))
+            .await
     }
 
     async fn replay_event(&self, entry: EntryId) -> StoreResult<bool> {
         let keys = vec![self.keys().events(), self.keys().dead_events()];
-        let steps = async { self.router.script(&scripts::REPLAY_EVENT, keys, args![entry]).await?.flag() };
+        let steps = async {
+            self.router
+                .script(&scripts::REPLAY_EVENT, keys, args![entry])
+                .await?
+                .flag()
+        };
         self.router.call("replay_event", steps).await
     }
 }

@@ -1,8 +1,9 @@
-//! The calls on jobs for the followers of an author: a stream that the gateways read as one consumer group, and a hash
-//! that says who works on what, and how far it got. Both are in one slot, so each step is one script.
+//! The calls on jobs for the followers of an author: a stream that the gateways read as one
+//! consumer group, and a hash that says who works on what, and how far it got. Both are in one
+//! slot, so each step is one script.
 //!
-//! The group has one consumer for all gateways, so that none is left behind by gateways that are gone: the hash says
-//! whose a job is.
+//! The group has one consumer for all gateways, so that none is left behind by gateways that are
+//! gone: the hash says whose a job is.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, UserId};
 use crate::store::{
-    CLAIM_AFTER, Entry, FanoutJobs, FanoutTask, Followed, Job, MAX_PULLED, StatusId, StoreResult, TakenJob, TakenJobs,
+    CLAIM_AFTER, Entry, FanoutJobs, FanoutTask, Followed, Job, MAX_PULLED, StatusId, StoreResult,
+    TakenJob, TakenJobs,
 };
 
 const GROUP: &str = "gateways";
@@ -34,12 +36,21 @@ fn read_job(name: &str, at: &str) -> Option<Job> {
         "remove" => FanoutTask::Remove,
         _ => return None,
     };
-    Some(Job { task, entry: Entry { at: at.parse().ok()?, id: StatusId::parse(status)? } })
+    Some(Job {
+        task,
+        entry: Entry {
+            at: at.parse().ok()?,
+            id: StatusId::parse(status)?,
+        },
+    })
 }
 
 fn read_progress(text: &str) -> Option<Followed> {
     let (at, user) = text.split_once(' ')?;
-    Some(Followed { at: at.parse().ok()?, user: UserId::parse(user).ok()? })
+    Some(Followed {
+        at: at.parse().ok()?,
+        user: UserId::parse(user).ok()?,
+    })
 }
 
 impl RedisStore {
@@ -49,23 +60,41 @@ impl RedisStore {
 
     /// Whether a job is not finished that adds or removes the status.
     pub(crate) async fn is_being_told(&self, status: &StatusId) -> StoreResult<bool> {
-        let (add, remove) = (name(FanoutTask::Add, status), name(FanoutTask::Remove, status));
+        let (add, remove) = (
+            name(FanoutTask::Add, status),
+            name(FanoutTask::Remove, status),
+        );
         let args = args![self.keys().fanout_progress(), add, remove];
-        let steps = async { Ok(Reply::of(self.router.command("HMGET", args).await?)?.texts().next().is_some()) };
+        let steps = async {
+            Ok(Reply::of(self.router.command("HMGET", args).await?)?
+                .texts()
+                .next()
+                .is_some())
+        };
         self.router.call("is_being_told", steps).await
     }
 
     async fn take_jobs(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
         // Mostly there is nothing to do, and a look costs Redis a small part of what a script does.
-        let look = vec![("XLEN", args![self.keys().fanout()]), ("EXISTS", args![self.keys().fanout_progress()])];
+        let look = vec![
+            ("XLEN", args![self.keys().fanout()]),
+            ("EXISTS", args![self.keys().fanout_progress()]),
+        ];
         let found: StoreResult<Vec<Value>> = self.router.read_all(look).await.into_iter().collect();
         if found?.iter().all(|count| number(count) == Ok(0)) {
             return Ok(TakenJobs::default());
         }
         let args = args![worker, GROUP, millis(CLAIM_AFTER), most];
-        let mut reply = self.router.script(&scripts::TAKE_FANOUTS, self.fanout_keys(), args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::TAKE_FANOUTS, self.fanout_keys(), args)
+            .await?;
         let (unfinished, oldest) = (reply.number()?, Duration::from_millis(reply.number()?));
-        let mut taken = TakenJobs { jobs: Vec::new(), unfinished, oldest };
+        let mut taken = TakenJobs {
+            jobs: Vec::new(),
+            unfinished,
+            oldest,
+        };
         while let Some(id) = reply.piece() {
             let (id, job) = (super::reply::text(id)?, reply.text()?);
             let (at, done_to) = (reply.text()?, read_progress(&reply.text()?));
@@ -79,22 +108,49 @@ impl RedisStore {
     }
 
     async fn keep_taken(&self, worker: &GatewayId, taken: &TakenJob) -> StoreResult<bool> {
-        let done_to = taken.done_to.as_ref().map(|last| format!("{} {}", last.at, last.user)).unwrap_or_default();
-        let args = args![worker, GROUP, taken.id, name(taken.job.task, &taken.job.entry.id), done_to];
-        self.router.script(&scripts::KEEP_FANOUT, self.fanout_keys(), args).await?.flag()
+        let done_to = taken
+            .done_to
+            .as_ref()
+            .map(|last| format!("{} {}", last.at, last.user))
+            .unwrap_or_default();
+        let args = args![
+            worker,
+            GROUP,
+            taken.id,
+            name(taken.job.task, &taken.job.entry.id),
+            done_to
+        ];
+        self.router
+            .script(&scripts::KEEP_FANOUT, self.fanout_keys(), args)
+            .await?
+            .flag()
     }
 
     async fn finish_taken(&self, worker: &GatewayId, id: &str, job: &str) -> StoreResult<()> {
         let args = args![worker, GROUP, id, job];
-        self.router.script(&scripts::FINISH_FANOUT, self.fanout_keys(), args).await.map(drop)
+        self.router
+            .script(&scripts::FINISH_FANOUT, self.fanout_keys(), args)
+            .await
+            .map(drop)
     }
 
     async fn do_set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
         let key = self.keys().pulled();
-        let Some(since) = since else { return self.router.command("ZREM", args![key, author]).await.map(drop) };
-        self.router.command("ZADD", args![key, "NX", since, author]).await?;
+        let Some(since) = since else {
+            return self
+                .router
+                .command("ZREM", args![key, author])
+                .await
+                .map(drop);
+        };
+        self.router
+            .command("ZADD", args![key, "NX", since, author])
+            .await?;
         let too_old = -(MAX_PULLED as i64) - 1;
-        self.router.command("ZREMRANGEBYRANK", args![key, 0, too_old]).await.map(drop)
+        self.router
+            .command("ZREMRANGEBYRANK", args![key, 0, too_old])
+            .await
+            .map(drop)
     }
 }
 
@@ -102,21 +158,32 @@ impl RedisStore {
 impl FanoutJobs for RedisStore {
     async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
         let args = args![name(job.task, &job.entry.id), job.entry.at];
-        let steps = async { self.router.script(&scripts::ENQUEUE_FANOUT, self.fanout_keys(), args).await.map(drop) };
+        let steps = async {
+            self.router
+                .script(&scripts::ENQUEUE_FANOUT, self.fanout_keys(), args)
+                .await
+                .map(drop)
+        };
         self.router.call("enqueue_fanout", steps).await
     }
 
     async fn take_fanouts(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
-        self.router.call("take_fanouts", self.take_jobs(worker, most)).await
+        self.router
+            .call("take_fanouts", self.take_jobs(worker, most))
+            .await
     }
 
     async fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<bool> {
-        self.router.call("keep_fanout", self.keep_taken(worker, job)).await
+        self.router
+            .call("keep_fanout", self.keep_taken(worker, job))
+            .await
     }
 
     async fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> StoreResult<()> {
         let what = name(job.job.task, &job.job.entry.id);
-        self.router.call("finish_fanout", self.finish_taken(worker, &job.id, &what)).await
+        self.router
+            .call("finish_fanout", self.finish_taken(worker, &job.id, &what))
+            .await
     }
 
     async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
@@ -129,7 +196,10 @@ impl FanoutJobs for RedisStore {
         let args = args![self.keys().pulled(), 0, MAX_PULLED - 1, "WITHSCORES"];
         let steps = async {
             let authors = Reply::of(self.router.command("ZREVRANGE", args).await?)?.scored()?;
-            Ok(authors.into_iter().filter_map(|(user, since)| Some((UserId::parse(&user).ok()?, since))).collect())
+            Ok(authors
+                .into_iter()
+                .filter_map(|(user, since)| Some((UserId::parse(&user).ok()?, since)))
+                .collect())
         };
         self.router.call("pulled_authors", steps).await
     }
@@ -138,12 +208,18 @@ impl FanoutJobs for RedisStore {
         let args = args![self.keys().pulled(), author];
         let steps = async {
             let since: Value = self.router.command("ZSCORE", args).await?;
-            if since.is_null() { Ok(None) } else { Ok(Some(score(since)?.max(0.0) as UnixMillis)) }
+            if since.is_null() {
+                Ok(None)
+            } else {
+                Ok(Some(score(since)?.max(0.0) as UnixMillis))
+            }
         };
         self.router.call("pulled_since", steps).await
     }
 
     async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
-        self.router.call("set_pulled", self.do_set_pulled(author, since)).await
+        self.router
+            .call("set_pulled", self.do_set_pulled(author, since))
+            .await
     }
 }

@@ -28,11 +28,17 @@ pub(crate) fn reply(bytes: &[u8]) {
 
 /// An answer that the bytes describe: each begins with a byte for its kind.
 fn value(bytes: &mut impl Iterator<Item = u8>, depth: u8) -> Value {
-    let Some(kind) = bytes.next() else { return Value::Null };
+    let Some(kind) = bytes.next() else {
+        return Value::Null;
+    };
     match kind % 6 {
         0 => Value::Null,
-        1 => Value::Integer(i64::from_le_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0)))),
-        2 => Value::Double(f64::from_le_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0)))),
+        1 => Value::Integer(i64::from_le_bytes(std::array::from_fn(|_| {
+            bytes.next().unwrap_or(0)
+        }))),
+        2 => Value::Double(f64::from_le_bytes(std::array::from_fn(|_| {
+            bytes.next().unwrap_or(0)
+        }))),
         3 | 4 => {
             let length = usize::from(bytes.next().unwrap_or(0));
             let text: Vec<u8> = bytes.by_ref().take(length).collect();

@@ -1,10 +1,11 @@
-//! Which gateways are heard, on which masters. Pure: leases, beats and times come in, and those who are not heard go
-//! out. [`super::beats`] makes the calls.
+//! Which gateways are heard, on which masters. Pure: leases, beats and times come in, and those who
+//! are not heard go out. [`super::beats`] makes the calls.
 //!
-//! A gateway sends a *beat* to every master with each renewal of its lease, and the beat has the count of that lease.
-//! So whoever reads a count in the leases has heard the beat with it, or hears it in a moment. If not, messages of that
-//! gateway do not arrive from that master: it cannot publish, they are lost on the way, or the reader receives nothing.
-//! A gateway whose lease stands still is not expected to be heard.
+//! A gateway sends a *beat* to every master with each renewal of its lease, and the beat has the
+//! count of that lease. So whoever reads a count in the leases has heard the beat with it, or hears
+//! it in a moment. If not, messages of that gateway do not arrive from that master: it cannot
+//! publish, they are lost on the way, or the reader receives nothing. A gateway whose lease stands
+//! still is not expected to be heard.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -25,7 +26,8 @@ pub(super) type Unheard = (u32, GatewayId);
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
     gateways: HashMap<GatewayId, Counts>,
-    /// The channels of beats, one a master, each with the time from which on beats are missed there.
+    /// The channels of beats, one a master, each with the time from which on beats are missed
+    /// there.
     channels: HashMap<u32, Instant>,
     /// The highest count in the beats of a gateway on a channel.
     heard: HashMap<Unheard, u64>,
@@ -36,7 +38,8 @@ pub(super) struct Hearing {
 /// The counts of a gateway's lease.
 #[derive(Debug)]
 struct Counts {
-    /// In the first look that found the gateway: the beat with it may have come before the subscription.
+    /// In the first look that found the gateway: the beat with it may have come before the
+    /// subscription.
     first: u64,
     newest: u64,
 }
@@ -53,7 +56,11 @@ struct Missing {
 
 impl Missing {
     fn begin(count: u64, now: Instant) -> Self {
-        Self { count, since: now, is_overdue: false }
+        Self {
+            count,
+            since: now,
+            is_overdue: false,
+        }
     }
 }
 
@@ -63,31 +70,57 @@ impl Hearing {
         let mut before = std::mem::take(&mut self.gateways);
         for (gateway, count) in living {
             let first = before.remove(gateway).map_or(*count, |known| known.first);
-            self.gateways.insert(gateway.clone(), Counts { first, newest: *count });
+            self.gateways.insert(
+                gateway.clone(),
+                Counts {
+                    first,
+                    newest: *count,
+                },
+            );
         }
-        let missed_from = if self.has_looked { now + NEW_CHANNEL } else { now };
+        let missed_from = if self.has_looked {
+            now + NEW_CHANNEL
+        } else {
+            now
+        };
         self.has_looked = true;
-        self.channels.retain(|channel, _| channels.contains(channel));
+        self.channels
+            .retain(|channel, _| channels.contains(channel));
         for channel in channels {
             self.channels.entry(*channel).or_insert(missed_from);
         }
         let (gateways, channels) = (&self.gateways, &self.channels);
-        let is_known = |(channel, gateway): &Unheard| channels.contains_key(channel) && gateways.contains_key(gateway);
+        let is_known = |(channel, gateway): &Unheard| {
+            channels.contains_key(channel) && gateways.contains_key(gateway)
+        };
         self.heard.retain(|pair, _| is_known(pair));
         self.missing.retain(|pair, _| is_known(pair));
         for channel in channels.keys() {
             for (gateway, counts) in gateways {
                 let pair = (*channel, gateway.clone());
-                let last = self.heard.get(&pair).copied().unwrap_or_default().max(counts.first);
+                let last = self
+                    .heard
+                    .get(&pair)
+                    .copied()
+                    .unwrap_or_default()
+                    .max(counts.first);
                 if last < counts.newest {
-                    self.missing.entry(pair).or_insert_with(|| Missing::begin(counts.newest, now));
+                    self.missing
+                        .entry(pair)
+                        .or_insert_with(|| Missing::begin(counts.newest, now));
                 }
             }
         }
     }
 
     /// Takes in a beat. True if its gateway was not heard there before.
-    pub(super) fn heard(&mut self, channel: u32, gateway: GatewayId, count: u64, now: Instant) -> bool {
+    pub(super) fn heard(
+        &mut self,
+        channel: u32,
+        gateway: GatewayId,
+        count: u64,
+        now: Instant,
+    ) -> bool {
         let Some(counts) = self.gateways.get(&gateway) else {
             // Its first beat came before the first look at its lease, which excuses that one.
             return false;
@@ -95,7 +128,9 @@ impl Hearing {
         let pair = (channel, gateway);
         let last = self.heard.entry(pair.clone()).or_default();
         *last = count.max(*last);
-        let Entry::Occupied(mut missing) = self.missing.entry(pair) else { return false };
+        let Entry::Occupied(mut missing) = self.missing.entry(pair) else {
+            return false;
+        };
         if *last < missing.get().count {
             return false;
         }
@@ -108,13 +143,21 @@ impl Hearing {
         was_unheard
     }
 
-    /// Those who are not heard. Whoever was not stays so until the missing beat comes, or a newer one.
+    /// Those who are not heard. Whoever was not stays so until the missing beat comes, or a newer
+    /// one.
     pub(super) fn judge(&mut self, now: Instant) -> BTreeSet<&Unheard> {
         for ((channel, _), missing) in &mut self.missing {
-            let is_judged = self.channels.get(channel).is_some_and(|missed_from| now >= *missed_from);
+            let is_judged = self
+                .channels
+                .get(channel)
+                .is_some_and(|missed_from| now >= *missed_from);
             missing.is_overdue |= is_judged && now.duration_since(missing.since) >= GRACE;
         }
-        self.missing.iter().filter(|(_, missing)| missing.is_overdue).map(|(pair, _)| pair).collect()
+        self.missing
+            .iter()
+            .filter(|(_, missing)| missing.is_overdue)
+            .map(|(pair, _)| pair)
+            .collect()
     }
 }
 
@@ -133,7 +176,10 @@ mod tests {
 
     impl Watch {
         fn begin() -> Self {
-            Self { hearing: Hearing::default(), began: Instant::now() }
+            Self {
+                hearing: Hearing::default(),
+                began: Instant::now(),
+            }
         }
 
         fn at(&self, seconds: f64) -> Instant {
@@ -141,7 +187,10 @@ mod tests {
         }
 
         fn looks(&mut self, seconds: f64, living: &[(&str, u64)], channels: &[u32]) {
-            let living: Vec<_> = living.iter().map(|(name, count)| (id(name), *count)).collect();
+            let living: Vec<_> = living
+                .iter()
+                .map(|(name, count)| (id(name), *count))
+                .collect();
             let now = self.at(seconds);
             self.hearing.looked(&living, channels, now);
         }
@@ -161,7 +210,11 @@ mod tests {
     fn a_gateway_that_renews_its_lease_and_says_nothing_is_not_heard_until_it_is() {
         let mut watch = Watch::begin();
         watch.looks(0.0, &[("a", 7)], &[0]);
-        assert_eq!(watch.misses(1.0), [], "that beat may have come before the subscription");
+        assert_eq!(
+            watch.misses(1.0),
+            [],
+            "that beat may have come before the subscription"
+        );
         watch.looks(2.0, &[("a", 8)], &[0]);
         assert_eq!(watch.misses(2.5), [], "the beat may be on its way");
         assert_eq!(watch.misses(3.0), [(0, id("a"))]);
@@ -180,7 +233,11 @@ mod tests {
     fn a_gateway_that_renews_often_is_missed_as_soon() {
         let mut watch = Watch::begin();
         for count in 0_u32..=15 {
-            watch.looks(f64::from(count) / 10.0, &[("a", 1 + u64::from(count))], &[0]);
+            watch.looks(
+                f64::from(count) / 10.0,
+                &[("a", 1 + u64::from(count))],
+                &[0],
+            );
         }
         assert_eq!(watch.misses(1.0), []);
         assert_eq!(watch.misses(1.2), [(0, id("a"))]);

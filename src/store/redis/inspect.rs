@@ -1,8 +1,9 @@
-//! What the commands read of Redis from outside the protocol: which keys there are, how big they are, what is in them.
-//! No gateway calls it. It only reads, save for [`RedisStore::drop_left_overs`].
+//! What the commands read of Redis from outside the protocol: which keys there are, how big they
+//! are, what is in them. No gateway calls it. It only reads, save for
+//! [`RedisStore::drop_left_overs`].
 //!
-//! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each, and no call touches
-//! more than a page of members.
+//! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each,
+//! and no call touches more than a page of members.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -40,9 +41,11 @@ pub(crate) struct SliceInside {
 /// A lease as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseInside {
-    /// A living gateway's: for how long it has not been renewed by the node's clock, and how often it was.
+    /// A living gateway's: for how long it has not been renewed by the node's clock, and how often
+    /// it was.
     Living { age: Duration, count: u64 },
-    /// A buried gateway's: for how long it has been buried, and for how long its lease has not been renewed.
+    /// A buried gateway's: for how long it has been buried, and for how long its lease has not been
+    /// renewed.
     Dead { age: Duration, silent: Duration },
 }
 
@@ -68,11 +71,22 @@ pub(crate) struct MasterMemory {
 
 impl MasterMemory {
     fn read(info: &str) -> Self {
-        let field = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-        let number = |name| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let field = |name: &str| {
+            info.lines()
+                .find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+        };
+        let number = |name| {
+            field(name)
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
         // Buffers for replicas do not count.
         let used = number("used_memory").saturating_sub(number("mem_not_counted_for_evict"));
-        Self { used, limit: number("maxmemory"), policy: field("maxmemory_policy").unwrap_or("unknown").to_owned() }
+        Self {
+            used,
+            limit: number("maxmemory"),
+            policy: field("maxmemory_policy").unwrap_or("unknown").to_owned(),
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -87,9 +101,12 @@ pub(crate) enum KeyType {
 }
 
 impl RedisStore {
-    /// Calls `each` with the name of every key that may be one of a live, on every master; with some of them twice.
-    /// Answers how many names came and from how many masters.
-    pub(crate) async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
+    /// Calls `each` with the name of every key that may be one of a live, on every master; with
+    /// some of them twice. Answers how many names came and from how many masters.
+    pub(crate) async fn each_live_key(
+        &self,
+        mut each: impl FnMut(&str),
+    ) -> StoreResult<(u64, usize)> {
         self.each_page(&self.keys().live_keys(), async |keys| {
             keys.iter().for_each(|key| each(key));
             Ok(())
@@ -97,8 +114,8 @@ impl RedisStore {
         .await
     }
 
-    /// Calls `each` with the names of the keys that match, a page at a time, on every master; with some names twice.
-    /// Answers how many names came and from how many masters.
+    /// Calls `each` with the names of the keys that match, a page at a time, on every master; with
+    /// some names twice. Answers how many names came and from how many masters.
     pub(crate) async fn each_page(
         &self,
         glob: &str,
@@ -107,13 +124,22 @@ impl RedisStore {
         let mut seen = 0;
         let mut done = HashSet::new();
         // Masters may change meanwhile: scan a master that takes slots over as well.
-        while let Some(node) =
-            self.router.topology().map().nodes().iter().find(|node| !done.contains(node.host())).cloned()
+        while let Some(node) = self
+            .router
+            .topology()
+            .map()
+            .nodes()
+            .iter()
+            .find(|node| !done.contains(node.host()))
+            .cloned()
         {
             let mut cursor = 0;
             loop {
                 let args = args![cursor, "MATCH", glob, "COUNT", MAX_BATCH];
-                let answer = node.send(Share::Own, "SCAN", args).await.map_err(StoreError::from)?;
+                let answer = node
+                    .send(Share::Own, "SCAN", args)
+                    .await
+                    .map_err(StoreError::from)?;
                 let mut reply = Reply::of(answer)?;
                 cursor = reply.number()?;
                 let keys: Vec<String> = reply.list()?.texts().collect();
@@ -133,7 +159,10 @@ impl RedisStore {
     pub(crate) async fn memory_of_masters(&self) -> StoreResult<Vec<(String, MasterMemory)>> {
         let mut all = Vec::new();
         for node in self.router.topology().map().nodes() {
-            let info = node.send(Share::Own, "INFO", Vec::new()).await.map_err(StoreError::from)?;
+            let info = node
+                .send(Share::Own, "INFO", Vec::new())
+                .await
+                .map_err(StoreError::from)?;
             all.push((node.host().to_string(), MasterMemory::read(&text(info)?)));
         }
         Ok(all)
@@ -150,12 +179,16 @@ impl RedisStore {
             if members == 0 {
                 return Ok(None);
             }
-            Ok(Some(KeySize { members, bytes: self.bytes_of(key).await? }))
+            Ok(Some(KeySize {
+                members,
+                bytes: self.bytes_of(key).await?,
+            }))
         };
         self.router.call("key_size", steps).await
     }
 
-    /// The memory of a key, as the server estimates it from a few of its members; `None` if it gives no estimate.
+    /// The memory of a key, as the server estimates it from a few of its members; `None` if it
+    /// gives no estimate.
     pub(crate) async fn key_bytes(&self, key: &str) -> StoreResult<Option<u64>> {
         self.router.call("key_bytes", self.bytes_of(key)).await
     }
@@ -170,8 +203,8 @@ impl RedisStore {
         }
     }
 
-    /// The type of each key, as the server names it, in their order. `none` is a key that is gone, `?` one that this
-    /// user of the server may not ask about.
+    /// The type of each key, as the server names it, in their order. `none` is a key that is gone,
+    /// `?` one that this user of the server may not ask about.
     pub(crate) async fn key_types(&self, keys: &[String]) -> StoreResult<Vec<String>> {
         let types = self.router.read_each(
             "key_types",
@@ -188,14 +221,27 @@ impl RedisStore {
     /// A slice, its fence and its entries.
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let keys = self.keys();
-        let on = vec![keys.gateways(slice), keys.fence(slice), keys.members(slice, Group::All)];
+        let on = vec![
+            keys.gateways(slice),
+            keys.fence(slice),
+            keys.members(slice, Group::All),
+        ];
         let on = keys.with_all_fans(slice, keys.with_notes(slice, on));
         let steps = async {
-            let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
+            let mut reply = self
+                .router
+                .script(&scripts::INSPECT, on, Vec::new())
+                .await?;
             let fence = read_fence_word(&reply.text()?)?;
             let (card, fans) = (reply.number()?, reply.number()?);
             let noted = read_noted(&reply.text()?)?;
-            Ok(SliceInside { card, fans, noted, fence, entries: reply.counted_gateways()? })
+            Ok(SliceInside {
+                card,
+                fans,
+                noted,
+                fence,
+                entries: reply.counted_gateways()?,
+            })
         };
         self.router.call("inspect_slice", steps).await
     }
@@ -203,26 +249,53 @@ impl RedisStore {
     /// Every lease; skips fields that a former version of this program wrote.
     pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
-            let now = self.router.script(&scripts::NOW, vec![self.keys().leases()], Vec::new()).await?.number()?;
-            let fields = Reply::of(self.router.command("HGETALL", args![self.keys().leases()]).await?)?.pairs()?;
-            let leases = fields
-                .iter()
-                .filter_map(|(gateway, lease)| Some((GatewayId::parse(gateway).ok()?, read_lease(lease, now)?)));
+            let now = self
+                .router
+                .script(&scripts::NOW, vec![self.keys().leases()], Vec::new())
+                .await?
+                .number()?;
+            let fields = Reply::of(
+                self.router
+                    .command("HGETALL", args![self.keys().leases()])
+                    .await?,
+            )?
+            .pairs()?;
+            let leases = fields.iter().filter_map(|(gateway, lease)| {
+                Some((GatewayId::parse(gateway).ok()?, read_lease(lease, now)?))
+            });
             Ok(leases.collect())
         };
         self.router.call("inspect_leases", steps).await
     }
 
     /// How many of a group a gateway holds in a slice.
-    pub(crate) async fn held_card(&self, slice: &SliceId, group: Group, gateway: &GatewayId) -> StoreResult<u64> {
+    pub(crate) async fn held_card(
+        &self,
+        slice: &SliceId,
+        group: Group,
+        gateway: &GatewayId,
+    ) -> StoreResult<u64> {
         let args = args![self.keys().held(slice, group, gateway)];
-        self.router.call("held_card", async { number(&self.router.command("SCARD", args).await?) }).await
+        self.router
+            .call("held_card", async {
+                number(&self.router.command("SCARD", args).await?)
+            })
+            .await
     }
 
     /// Whether a gateway holds a user as a fan in a slice of a live.
-    pub(crate) async fn holds_fan(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
+    pub(crate) async fn holds_fan(
+        &self,
+        slice: &SliceId,
+        gateway: &GatewayId,
+        user: &UserId,
+    ) -> StoreResult<bool> {
         let args = args![self.keys().held(slice, Group::Fans, gateway), user];
-        self.router.call("holds_fan", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
+        self.router
+            .call("holds_fan", async {
+                flag(&self.router.command("SISMEMBER", args).await?)
+            })
+            .await
     }
 
     /// Since when a user follows a streamer, as the fan check reads it.
@@ -237,36 +310,68 @@ impl RedisStore {
             FanKey::Following => (user, Edge::Following, streamer),
         };
         let key = self.keys().edge(of, end);
-        self.router.call("follows_since", self.score(&key, member.as_str())).await
+        self.router
+            .call("follows_since", self.score(&key, member.as_str()))
+            .await
     }
 
     /// When a user's ban from an open live ends, or ended.
-    pub(crate) async fn banned_until(&self, live: &LiveId, user: &UserId) -> StoreResult<Option<UnixMillis>> {
-        self.router.call("banned_until", self.score(&self.keys().bans(live), user.as_str())).await
+    pub(crate) async fn banned_until(
+        &self,
+        live: &LiveId,
+        user: &UserId,
+    ) -> StoreResult<Option<UnixMillis>> {
+        self.router
+            .call(
+                "banned_until",
+                self.score(&self.keys().bans(live), user.as_str()),
+            )
+            .await
     }
 
     /// Whether the store has removals or bans of a live.
     pub(crate) async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
         let args = args![self.keys().removals(live), self.keys().bans(live)];
-        self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
+        self.router
+            .call("has_removals", async {
+                Ok(number(&self.router.command("EXISTS", args).await?)? > 0)
+            })
+            .await
     }
 
     /// Deletes the removals and bans of a live if its record is closed or gone. True if it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
-        let steps =
-            async { self.router.script(&scripts::DROP_LEFT_OVERS, self.record_keys(live), Vec::new()).await?.flag() };
+        let steps = async {
+            self.router
+                .script(
+                    &scripts::DROP_LEFT_OVERS,
+                    self.record_keys(live),
+                    Vec::new(),
+                )
+                .await?
+                .flag()
+        };
         self.router.call("drop_left_overs", steps).await
     }
 
     /// The time by the clock of the node that has a live's record.
     pub(crate) async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
         let on = vec![self.keys().live(live)];
-        self.router.call("node_time", async { self.router.script(&scripts::NOW, on, Vec::new()).await?.number() }).await
+        self.router
+            .call("node_time", async {
+                self.router
+                    .script(&scripts::NOW, on, Vec::new())
+                    .await?
+                    .number()
+            })
+            .await
     }
 
     /// Since when `lives` lists a live.
     pub(crate) async fn listed_at(&self, live: &LiveId) -> StoreResult<Option<UnixMillis>> {
-        self.router.call("listed_at", self.score(&self.keys().lives(), live.as_str())).await
+        self.router
+            .call("listed_at", self.score(&self.keys().lives(), live.as_str()))
+            .await
     }
 
     pub(super) async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
@@ -281,9 +386,18 @@ impl RedisStore {
 fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
     let age = |at: &str| Some(Duration::from_millis(now.saturating_sub(at.parse().ok()?)));
     match *value.split(':').collect::<Vec<_>>() {
-        ["dead", at] => Some(LeaseInside::Dead { age: age(at)?, silent: age(at)? }),
-        ["dead", at, renewed] => Some(LeaseInside::Dead { age: age(at)?, silent: age(renewed)? }),
-        [_, renewed, count] => Some(LeaseInside::Living { age: age(renewed)?, count: count.parse().ok()? }),
+        ["dead", at] => Some(LeaseInside::Dead {
+            age: age(at)?,
+            silent: age(at)?,
+        }),
+        ["dead", at, renewed] => Some(LeaseInside::Dead {
+            age: age(at)?,
+            silent: age(renewed)?,
+        }),
+        [_, renewed, count] => Some(LeaseInside::Living {
+            age: age(renewed)?,
+            count: count.parse().ok()?,
+        }),
         _ => None,
     }
 }
@@ -300,7 +414,14 @@ mod tests {
                  maxmemory_policy:noeviction\r\nmem_not_counted_for_evict:200\r\n"
             ))
         };
-        assert_eq!(memory("799"), MasterMemory { used: 800, limit: 799, policy: "noeviction".to_owned() });
+        assert_eq!(
+            memory("799"),
+            MasterMemory {
+                used: 800,
+                limit: 799,
+                policy: "noeviction".to_owned()
+            }
+        );
         assert!(memory("799").is_full());
         assert!(!memory("800").is_full() && !memory("0").is_full());
         assert!(!MasterMemory::read("").is_full());

@@ -1,4 +1,5 @@
-//! Where Redis has ids that are none any more, because no URL can carry them: `.` and `..`. Only an audit asks.
+//! Where Redis has ids that are none any more, because no URL can carry them: `.` and `..`. Only an
+//! audit asks.
 
 use super::reply::{Reply, number};
 use super::{RedisStore, args};
@@ -8,7 +9,9 @@ use crate::store::StoreResult;
 impl RedisStore {
     /// The keys that are named after such an id, or list one, with the id.
     pub(crate) async fn keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
-        self.router.call("keys_of_dots", self.do_keys_of_dots()).await
+        self.router
+            .call("keys_of_dots", self.do_keys_of_dots())
+            .await
     }
 
     async fn do_keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
@@ -20,10 +23,20 @@ impl RedisStore {
                 }
             }
             let (lives, logins) = (self.keys().lives(), self.keys().users());
-            if !self.router.command("ZSCORE", args![lives, id]).await?.is_null() {
+            if !self
+                .router
+                .command("ZSCORE", args![lives, id])
+                .await?
+                .is_null()
+            {
                 found.push((lives, id));
             }
-            if !self.router.command("HGET", args![logins, id]).await?.is_null() {
+            if !self
+                .router
+                .command("HGET", args![logins, id])
+                .await?
+                .is_null()
+            {
                 found.push((logins, id));
             }
         }
@@ -31,7 +44,11 @@ impl RedisStore {
     }
 
     /// Those of such ids that are in a group of a slice.
-    pub(crate) async fn dots_in_slice(&self, slice: &SliceId, group: Group) -> StoreResult<Vec<&'static str>> {
+    pub(crate) async fn dots_in_slice(
+        &self,
+        slice: &SliceId,
+        group: Group,
+    ) -> StoreResult<Vec<&'static str>> {
         let mut args = args![self.keys().members(slice, group)];
         args.extend(DOTS.map(Into::into));
         let steps = async {

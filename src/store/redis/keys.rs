@@ -1,18 +1,21 @@
-//! Owns every key in Redis and every lifetime: what is there, of which type, for how long. Nothing else in the program
-//! spells a key. The contract's keys (read by other services) and the gateways' own are marked as such.
+//! Owns every key in Redis and every lifetime: what is there, of which type, for how long. Nothing
+//! else in the program spells a key. The contract's keys (read by other services) and the gateways'
+//! own are marked as such.
 //!
-//! [`Keys`] is the only way to make a key or a channel, and it begins each with the installation's prefix.
+//! [`Keys`] is the only way to make a key or a channel, and it begins each with the installation's
+//! prefix.
 //!
-//! A slice's companions carry the slice's key in braces as their hash tag, so they live in the slice's hash slot and
-//! one script may change them together. The prefix stands before the braces, so that one pattern names all keys of an
-//! installation, and inside them, because the slice's own key has it. Neither ids nor prefixes contain braces, so none
-//! can move a key to another slot.
+//! A slice's companions carry the slice's key in braces as their hash tag, so they live in the
+//! slice's hash slot and one script may change them together. The prefix stands before the braces,
+//! so that one pattern names all keys of an installation, and inside them, because the slice's own
+//! key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
 
 use crate::base::ids::{
-    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
+    Epoch, GatewayId, Group, ListName, LiveId, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES,
+    UserId,
 };
 use crate::base::key_prefix::KeyPrefix;
 use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
@@ -26,21 +29,24 @@ pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 /// How long a closed slice's fence outlives the close.
 pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How long removals and bans outlive the last of them, unless the live closes before: as long as the longest ban.
+/// How long removals and bans outlive the last of them, unless the live closes before: as long as
+/// the longest ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
 
-/// How long what is kept of attendance outlives the last write or renewal: longer than [`ATTENDANCE_KEPT`], after which
-/// the walk deletes it in the background. A large key that expires holds up the server.
+/// How long what is kept of attendance outlives the last write or renewal: longer than
+/// [`ATTENDANCE_KEPT`], after which the walk deletes it in the background. A large key that expires
+/// holds up the server.
 pub const ATTENDANCE_TTL: Duration = Duration::from_secs(ATTENDANCE_KEPT.as_secs() + 2 * 24 * 3600);
 
-/// How long the history of an open live outlives its last point, and that of a closed one as long as its record.
+/// How long the history of an open live outlives its last point, and that of a closed one as long
+/// as its record.
 pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long what is known of a streamer's open lives outlives the last opening.
 pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long the totals of a slice outlive its last write: its fence, and the different users. A close counts and
-/// deletes them.
+/// How long the totals of a slice outlive its last write: its fence, and the different users. A
+/// close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
@@ -60,7 +66,11 @@ struct Suffix<'a>(&'a SliceId);
 
 impl fmt::Display for Suffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.of > 1 { write!(f, "_slice{}", self.0.index) } else { Ok(()) }
+        if self.0.of > 1 {
+            write!(f, "_slice{}", self.0.index)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -69,7 +79,8 @@ impl fmt::Display for Suffix<'_> {
 pub enum ReadKey {
     /// A key of a live.
     Live(LiveId, LiveKey),
-    /// A key of a slice: of which set, which slice (`None` if the set has only one), and which of its keys.
+    /// A key of a slice: of which set, which slice (`None` if the set has only one), and which of
+    /// its keys.
     Slice(OnlineSet, Option<u32>, SliceKey),
 }
 
@@ -110,7 +121,8 @@ pub enum KeptKey {
     Sessions,
 }
 
-/// Makes the keys and channels of one installation, and reads them back. Without a prefix by default.
+/// Makes the keys and channels of one installation, and reads them back. Without a prefix by
+/// default.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
     prefix: KeyPrefix,
@@ -136,8 +148,8 @@ impl Keys {
         self.key("lives")
     }
 
-    /// ZSET: the lives of [`Self::lives`], scored by viewers or by fans, for listings by size. In the same hash slot,
-    /// so that one script changes all three. Never expires.
+    /// ZSET: the lives of [`Self::lives`], scored by viewers or by fans, for listings by size. In
+    /// the same hash slot, so that one script changes all three. Never expires.
     pub fn top(&self, rank: Rank) -> String {
         let by = match rank {
             Rank::Viewers => "by_viewers",
@@ -156,21 +168,23 @@ impl Keys {
         self.key("rollcall:sweeper")
     }
 
-    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a burial
-    /// `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended itself or had no lease, for a
-    /// day.
+    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a
+    /// burial `dead:<Unix ms>:<last renewal, Unix ms>`, or `dead:<Unix ms>` if the gateway ended
+    /// itself or had no lease, for a day.
     pub fn leases(&self) -> String {
         self.key("rollcall:leases")
     }
 
-    /// STRING: a random text that some gateway wrote, never changed. A server with another text, or none, has lost its
-    /// data or is another server. In a cluster each master has one of its own, [`Self::canary_of_master`]. Never
-    /// expires; one that a moved slot took to another master is left there.
+    /// STRING: a random text that some gateway wrote, never changed. A server with another text, or
+    /// none, has lost its data or is another server. In a cluster each master has one of its own,
+    /// [`Self::canary_of_master`]. Never expires; one that a moved slot took to another master is
+    /// left there.
     pub fn canary(&self) -> String {
         self.key("rollcall:canary")
     }
 
-    /// A master's own [`Self::canary`] in a cluster; the number is one whose slot that master serves.
+    /// A master's own [`Self::canary`] in a cluster; the number is one whose slot that master
+    /// serves.
     pub fn canary_of_master(&self, number: u32) -> String {
         format!("{}:{{{number}}}", self.canary())
     }
@@ -202,8 +216,8 @@ impl Keys {
         self.key(format_args!("live:{live}"))
     }
 
-    /// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by the
-    /// number of the change. The last [`crate::store::MAX_CHANGES`] users.
+    /// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the
+    /// user), scored by the number of the change. The last [`crate::store::MAX_CHANGES`] users.
     pub fn removals(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "removals")
     }
@@ -213,31 +227,34 @@ impl Keys {
         self.beside(&self.live(live), "bans")
     }
 
-    /// STREAM: how the figures of an epoch moved, an entry for each bucket of time in which they changed. Its id is the
-    /// begin of the bucket, in Unix milliseconds, and how often the entry was replaced. The newest point of an open
-    /// live is in the record. Outlasts the close, as the record does.
+    /// STREAM: how the figures of an epoch moved, an entry for each bucket of time in which they
+    /// changed. Its id is the begin of the bucket, in Unix milliseconds, and how often the entry
+    /// was replaced. The newest point of an open live is in the record. Outlasts the close, as the
+    /// record does.
     pub fn history(&self, of: &LiveEpoch) -> String {
         self.beside(&self.live(&of.live), format_args!("history@{}", of.epoch))
     }
 
-    /// ZSET: `<live_id>@<epoch>`, a streamer's past lives, scored by when their close began; and HASH: the same → its
-    /// summary as JSON. They expire when the newest is as old as a closed record may be.
+    /// ZSET: `<live_id>@<epoch>`, a streamer's past lives, scored by when their close began; and
+    /// HASH: the same → its summary as JSON. They expire when the newest is as old as a closed
+    /// record may be.
     pub fn past_lives(&self, streamer: &UserId) -> [String; 2] {
         let list = self.key(format_args!("past-lives:{streamer}"));
         let summaries = self.beside(&list, "summaries");
         [list, summaries]
     }
 
-    /// ZSET: the lives that a streamer's own tokens opened, scored by when each was claimed last, in Unix milliseconds;
-    /// and `:pace`, until when all openings so far would take at the pace that is allowed. In the slot of the past
-    /// lives.
+    /// ZSET: the lives that a streamer's own tokens opened, scored by when each was claimed last,
+    /// in Unix milliseconds; and `:pace`, until when all openings so far would take at the pace
+    /// that is allowed. In the slot of the past lives.
     pub fn claimed_lives(&self, streamer: &UserId) -> String {
         let [list, _] = self.past_lives(streamer);
         self.beside(&list, "open")
     }
 
-    /// SET, contract: the fans in a slice of a live, or the users in a slice of a set of the platform. One key for a
-    /// live of one slice, numbered from 1 otherwise. All other keys of the slice lie beside it.
+    /// SET, contract: the fans in a slice of a live, or the users in a slice of a set of the
+    /// platform. One key for a live of one slice, numbered from 1 otherwise. All other keys of the
+    /// slice lie beside it.
     pub fn slice(&self, slice: &SliceId) -> String {
         match &slice.set {
             OnlineSet::Live(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
@@ -246,15 +263,19 @@ impl Keys {
         }
     }
 
-    /// SET, contract: the users of a group of a slice. Of a live, that of all viewers lies beside the fans.
+    /// SET, contract: the users of a group of a slice. Of a live, that of all viewers lies beside
+    /// the fans.
     pub fn members(&self, slice: &SliceId, group: Group) -> String {
         match (&slice.set, group) {
             (OnlineSet::Live(_), Group::All) => self.beside(&self.slice(slice), "viewers"),
-            (OnlineSet::Live(_), Group::Fans) | (OnlineSet::Users | OnlineSet::Streamers, _) => self.slice(slice),
+            (OnlineSet::Live(_), Group::Fans) | (OnlineSet::Users | OnlineSet::Streamers, _) => {
+                self.slice(slice)
+            }
         }
     }
 
-    /// The keys of a slice, as most scripts take them first: all members, what a gateway holds, entries and fence.
+    /// The keys of a slice, as most scripts take them first: all members, what a gateway holds,
+    /// entries and fence.
     pub(super) fn of_gateway(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
         vec![
             self.members(slice, Group::All),
@@ -264,9 +285,9 @@ impl Keys {
         ]
     }
 
-    /// HASH: user → what is noted of a member: since when a viewer is in the live, in Unix milliseconds; of a user of
-    /// the platform, `<gateway> <live>` for each live in which the user is on a gateway, with commas between. `None`
-    /// for a set that notes nothing.
+    /// HASH: user → what is noted of a member: since when a viewer is in the live, in Unix
+    /// milliseconds; of a user of the platform, `<gateway> <live>` for each live in which the user
+    /// is on a gateway, with commas between. `None` for a set that notes nothing.
     pub fn notes(&self, slice: &SliceId) -> Option<String> {
         let name = match &slice.set {
             OnlineSet::Live(_) => "since",
@@ -276,20 +297,24 @@ impl Keys {
         Some(self.beside(&self.slice(slice), name))
     }
 
-    /// HASH: user → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's latest session in an
-    /// epoch of a live with attendance; and `<user> <number>` → `<id> <joined_at> <left_at>` for each earlier one.
-    /// Outlasts the close, as attendance does.
+    /// HASH: user → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's
+    /// latest session in an epoch of a live with attendance; and `<user> <number>` →
+    /// `<id> <joined_at> <left_at>` for each earlier one. Outlasts the close, as attendance does.
     pub fn stays(&self, slice: &SliceId, epoch: Epoch) -> String {
         format!("{}{epoch}", self.stays_prefix(slice))
     }
 
     /// What the stays of all epochs of a slice begin with; empty for a set that never has sessions.
     pub fn stays_prefix(&self, slice: &SliceId) -> String {
-        if slice.set.live().is_some() { self.beside(&self.slice(slice), "stays@") } else { String::new() }
+        if slice.set.live().is_some() {
+            self.beside(&self.slice(slice), "stays@")
+        } else {
+            String::new()
+        }
     }
 
-    /// ZSET: `<user> <number>`, each session of an epoch of a live with attendance, scored by its begin in Unix
-    /// milliseconds. Outlasts the close, as attendance does.
+    /// ZSET: `<user> <number>`, each session of an epoch of a live with attendance, scored by its
+    /// begin in Unix milliseconds. Outlasts the close, as attendance does.
     pub fn sessions(&self, slice: &SliceId, epoch: Epoch) -> String {
         format!("{}{epoch}", self.sessions_prefix(slice))
     }
@@ -299,19 +324,20 @@ impl Keys {
         self.beside(&self.slice(slice), "sessions@")
     }
 
-    /// HASH: what is known of an epoch with attendance: `streamer_id`, `slices`, `opened_at` and, after the close,
-    /// `closed_at`.
+    /// HASH: what is known of an epoch with attendance: `streamer_id`, `slices`, `opened_at` and,
+    /// after the close, `closed_at`.
     pub fn attended(&self, of: &LiveEpoch) -> String {
         self.key(format_args!("attendance:{of}"))
     }
 
-    /// SET, contract: the fans of one part who were online at any time of an epoch. The parts of all epochs with the
-    /// same number share a hash slot.
+    /// SET, contract: the fans of one part who were online at any time of an epoch. The parts of
+    /// all epochs with the same number share a hash slot.
     pub fn attendance_set(&self, of: &LiveEpoch, part: u32) -> String {
         self.key(format_args!("attendance:{of}:{{p{part}}}"))
     }
 
-    /// STRING, contract: the same as bits, for those whose number divided by [`crate::store::BITS_A_PART`] is `part`.
+    /// STRING, contract: the same as bits, for those whose number divided by
+    /// [`crate::store::BITS_A_PART`] is `part`.
     pub fn attendance_bits(&self, of: &LiveEpoch, part: u32) -> String {
         self.key(format_args!("attendance:{of}:{{b{part}}}"))
     }
@@ -321,12 +347,14 @@ impl Keys {
         self.key(format_args!("attendance:{of}:parts"))
     }
 
-    /// ZSET: `<live_id>@<epoch>`, the epochs of a streamer's lives whose attendance is kept, scored by `opened_at`.
+    /// ZSET: `<live_id>@<epoch>`, the epochs of a streamer's lives whose attendance is kept, scored
+    /// by `opened_at`.
     pub fn attended_lives(&self, streamer: &UserId) -> String {
         self.key(format_args!("attended:{streamer}"))
     }
 
-    /// ZSET: `<live_id>@<epoch>`, every epoch whose attendance is kept, scored by when the walk looks after it next.
+    /// ZSET: `<live_id>@<epoch>`, every epoch whose attendance is kept, scored by when the walk
+    /// looks after it next.
     pub fn attendance_due(&self) -> String {
         self.key("rollcall:attendance")
     }
@@ -336,8 +364,8 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// Adds the keys of a script that removes members: the notes on them, if the set has some, and when users of the
-    /// platform were seen last.
+    /// Adds the keys of a script that removes members: the notes on them, if the set has some, and
+    /// when users of the platform were seen last.
     pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
         let mut keys = self.with_notes(slice, keys);
         keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
@@ -351,9 +379,17 @@ impl Keys {
     }
 
     /// Adds the keys of a live's fans: all of them, and those whom a gateway holds.
-    pub(super) fn with_fans(&self, slice: &SliceId, gateway: &GatewayId, mut keys: Vec<String>) -> Vec<String> {
+    pub(super) fn with_fans(
+        &self,
+        slice: &SliceId,
+        gateway: &GatewayId,
+        mut keys: Vec<String>,
+    ) -> Vec<String> {
         if slice.set.live().is_some() {
-            keys.extend([self.members(slice, Group::Fans), self.held(slice, Group::Fans, gateway)]);
+            keys.extend([
+                self.members(slice, Group::Fans),
+                self.held(slice, Group::Fans, gateway),
+            ]);
         }
         keys
     }
@@ -376,11 +412,16 @@ impl Keys {
 
     /// SET, contract: the users with any socket now, those of one of [`USERS_SLICES`] slices.
     pub fn online_users(&self, index: u32) -> String {
-        self.slice(&SliceId { set: OnlineSet::Users, index, of: USERS_SLICES })
+        self.slice(&SliceId {
+            set: OnlineSet::Users,
+            index,
+            of: USERS_SLICES,
+        })
     }
 
-    /// ZSET, contract: when each user of a slice who is not online was seen last, in Unix milliseconds. In the hash
-    /// slot of the users online, so that one script may look at both. Never expires: users are forgotten one by one.
+    /// ZSET, contract: when each user of a slice who is not online was seen last, in Unix
+    /// milliseconds. In the hash slot of the users online, so that one script may look at both.
+    /// Never expires: users are forgotten one by one.
     pub fn last_seen(&self, slice: u32) -> String {
         self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
     }
@@ -390,7 +431,8 @@ impl Keys {
         self.beside(&self.online_users(slice), LIVES)
     }
 
-    /// STREAM, contract: what happened, an entry an event, with the fields `id`, `type`, `live_id` and `data`. Capped.
+    /// STREAM, contract: what happened, an entry an event, with the fields `id`, `type`, `live_id`
+    /// and `data`. Capped.
     pub fn events(&self) -> String {
         self.key(EVENTS)
     }
@@ -405,13 +447,14 @@ impl Keys {
         self.beside(&self.events(), "sender")
     }
 
-    /// STRING: `text` or `u32`, how members of the keys of [`Self::last_seen`] are written. Never expires.
+    /// STRING: `text` or `u32`, how members of the keys of [`Self::last_seen`] are written. Never
+    /// expires.
     pub fn last_seen_ids(&self) -> String {
         self.key("rollcall:last-seen-ids")
     }
 
-    /// SET: the users of a group whose sockets a gateway holds. Scripts find other gateways' sets by the part before
-    /// the gateway.
+    /// SET: the users of a group whose sockets a gateway holds. Scripts find other gateways' sets
+    /// by the part before the gateway.
     pub fn held(&self, slice: &SliceId, group: Group, gateway: &GatewayId) -> String {
         format!("{}{gateway}", self.held_prefix(slice, group))
     }
@@ -425,13 +468,14 @@ impl Keys {
         self.beside(&self.slice(slice), name)
     }
 
-    /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of
-    /// the slice.
+    /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the
+    /// gateway let go of the slice.
     pub fn gateways(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "gateways")
     }
 
-    /// STRING, a HyperLogLog: the users of a group who came to the slice since its epoch began, if they are counted.
+    /// STRING, a HyperLogLog: the users of a group who came to the slice since its epoch began, if
+    /// they are counted.
     pub fn uniques(&self, slice: &SliceId, group: Group) -> String {
         let name = match group {
             Group::All => "uniques",
@@ -440,16 +484,16 @@ impl Keys {
         self.beside(&self.slice(slice), name)
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>`, with `:<Unix ms>` behind it while the
-    /// slice is in doubt, until then at least; or `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different
-    /// fans>`. Joins and leaves are of the epoch and of all gateways, so their difference is how many members the slice
-    /// has.
+    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>`, with `:<Unix ms>`
+    /// behind it while the slice is in doubt, until then at least; or
+    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. Joins and leaves are
+    /// of the epoch and of all gateways, so their difference is how many members the slice has.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
 
-    /// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too.
-    /// Never expires.
+    /// ZSET, contract: the follow graph from one end, scored by the time of the follow; the
+    /// platform may write it too. Never expires.
     pub fn edge(&self, user: &UserId, edge: Edge) -> String {
         match edge {
             Edge::Following => self.key(format_args!("following:{user}")),
@@ -462,14 +506,15 @@ impl Keys {
         self.key("users")
     }
 
-    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms); `former`, the login before. Never
-    /// expires.
+    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms); `former`, the
+    /// login before. Never expires.
     pub fn user(&self, user: &UserId) -> String {
         self.key(format_args!("user:{user}"))
     }
 
-    /// ZSET: statuses, scored by when the live opened or the announcement was made, in Unix milliseconds. A live's
-    /// leaves with its close; of announcements the newest [`crate::store::MAX_TIMELINE`] stay. Never expires.
+    /// ZSET: statuses, scored by when the live opened or the announcement was made, in Unix
+    /// milliseconds. A live's leaves with its close; of announcements the newest
+    /// [`crate::store::MAX_TIMELINE`] stay. Never expires.
     pub fn timeline(&self, timeline: &Timeline) -> String {
         match timeline {
             Timeline::Home(user) => self.key(format_args!("statuses:home:{user}")),
@@ -486,7 +531,10 @@ impl Keys {
 
     /// Reads the key of a timeline back.
     pub fn read_timeline(&self, key: &str) -> Option<Timeline> {
-        let (kind, user) = key.strip_prefix(self.prefix.as_str())?.strip_prefix("statuses:")?.split_once(':')?;
+        let (kind, user) = key
+            .strip_prefix(self.prefix.as_str())?
+            .strip_prefix("statuses:")?
+            .split_once(':')?;
         let kind = match kind {
             "home" => Timeline::Home,
             "feed" => Timeline::Feed,
@@ -497,7 +545,8 @@ impl Keys {
         Some(kind(UserId::parse(user).ok()?))
     }
 
-    /// HASH: an author's announcements → what they say. In the slot of the author's profile. Never expires.
+    /// HASH: an author's announcements → what they say. In the slot of the author's profile. Never
+    /// expires.
     pub fn posts(&self, author: &UserId) -> String {
         self.beside(&self.timeline(&Timeline::Profile(author.clone())), "posts")
     }
@@ -507,8 +556,8 @@ impl Keys {
         self.key(format_args!("list:{list}:{owner}"))
     }
 
-    /// STREAM: jobs that bring a status to the followers of its author, or take it from them; gateways share them as
-    /// one consumer group. Empty at rest. Never expires.
+    /// STREAM: jobs that bring a status to the followers of its author, or take it from them;
+    /// gateways share them as one consumer group. Empty at rest. Never expires.
     pub fn fanout(&self) -> String {
         self.key("rollcall:fanout")
     }
@@ -518,14 +567,15 @@ impl Keys {
         self.beside(&self.fanout(), "progress")
     }
 
-    /// ZSET: the authors whose statuses have no such jobs, scored by the time from which on they have none. Never
-    /// expires.
+    /// ZSET: the authors whose statuses have no such jobs, scored by the time from which on they
+    /// have none. Never expires.
     pub fn pulled(&self) -> String {
         self.key("rollcall:pulled")
     }
 
-    /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are under way, or were
-    /// left half done. A user's are in the partition of the user's hash. Empty at rest.
+    /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are
+    /// under way, or were left half done. A user's are in the partition of the user's hash. Empty
+    /// at rest.
     pub fn changes(&self, partition: u64) -> String {
         self.key(format_args!("rollcall:changes:{partition}"))
     }
@@ -553,10 +603,15 @@ impl Keys {
 
     /// Reads the key of a profile back.
     pub fn read_user(&self, key: &str) -> Option<UserId> {
-        UserId::parse(key.strip_prefix(self.prefix.as_str())?.strip_prefix("user:")?).ok()
+        UserId::parse(
+            key.strip_prefix(self.prefix.as_str())?
+                .strip_prefix("user:")?,
+        )
+        .ok()
     }
 
-    /// The keys of a live or a user that would have this id, were it one. Of the sets of a live, those of one slice.
+    /// The keys of a live or a user that would have this id, were it one. Of the sets of a live,
+    /// those of one slice.
     pub(super) fn named_after(&self, id: &str) -> Vec<String> {
         let families = [
             "live:",
@@ -571,11 +626,13 @@ impl Keys {
             "statuses:profile:",
             "statuses:on-air:",
         ];
-        families.map(|family| self.key(format_args!("{family}{id}"))).into()
+        families
+            .map(|family| self.key(format_args!("{family}{id}")))
+            .into()
     }
 
-    /// The keys of this installation that match a glob in which no key has a prefix. A key that begins with another
-    /// key in braces has the prefix there as well.
+    /// The keys of this installation that match a glob in which no key has a prefix. A key that
+    /// begins with another key in braces has the prefix there as well.
     pub fn matching(&self, glob: &str) -> String {
         let in_braces = ["", "last-seen:"].into_iter().find_map(|begin| {
             let rest = glob.strip_prefix(begin)?.strip_prefix('{')?;
@@ -584,14 +641,21 @@ impl Keys {
         self.key(in_braces.as_deref().unwrap_or(glob))
     }
 
-    /// Of which kind a key is, for people: its name without the prefix, with `*` for ids and numbers. `None` for a key
-    /// of another installation.
+    /// Of which kind a key is, for people: its name without the prefix, with `*` for ids and
+    /// numbers. `None` for a key of another installation.
     pub fn kind(&self, key: &str) -> Option<String> {
         let name = key.strip_prefix(self.prefix.as_str())?;
-        let beside = name.strip_prefix('{').and_then(|name| name.strip_prefix(self.prefix.as_str())?.split_once("}:"));
-        let Some((key, companion)) = beside else { return Some(plain_kind(name)) };
+        let beside = name
+            .strip_prefix('{')
+            .and_then(|name| name.strip_prefix(self.prefix.as_str())?.split_once("}:"));
+        let Some((key, companion)) = beside else {
+            return Some(plain_kind(name));
+        };
         let end = companion.find([':', '@']);
-        let companion = end.map_or_else(|| companion.to_owned(), |end| format!("{}*", &companion[..=end]));
+        let companion = end.map_or_else(
+            || companion.to_owned(),
+            |end| format!("{}*", &companion[..=end]),
+        );
         Some(format!("{{{}}}:{companion}", plain_kind(key)))
     }
 
@@ -600,8 +664,8 @@ impl Keys {
         self.key("*li[nv]e*")
     }
 
-    /// Reads a key's name back; `None` for what is no key of a live or a slice, or none that a gateway would have
-    /// spelled so.
+    /// Reads a key's name back; `None` for what is no key of a live or a slice, or none that a
+    /// gateway would have spelled so.
     pub fn read_key(&self, key: &str) -> Option<ReadKey> {
         let name = key.strip_prefix(self.prefix.as_str())?;
         if let Some(live) = name.strip_prefix("live:") {
@@ -611,7 +675,10 @@ impl Keys {
             let group = *set.groups().last()?;
             return Some(ReadKey::Slice(set, index, SliceKey::Set(group)));
         }
-        let (beside, companion) = name.strip_prefix('{')?.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
+        let (beside, companion) = name
+            .strip_prefix('{')?
+            .strip_prefix(self.prefix.as_str())?
+            .split_once("}:")?;
         if let Some(live) = beside.strip_prefix("live:") {
             let companion = match companion {
                 "removals" | "bans" => LiveKey::Removals,
@@ -639,28 +706,61 @@ impl Keys {
         Some(ReadKey::Slice(set, index, companion))
     }
 
-    /// Globs that every key of attendance and of sessions matches, but the lists of epochs, and few others do.
+    /// Globs that every key of attendance and of sessions matches, but the lists of epochs, and few
+    /// others do.
     pub fn kept_keys(&self) -> [String; 2] {
-        [self.key("attendance:*"), self.beside(&self.key(format_args!("{FANS}*")), "s*@*")]
+        [
+            self.key("attendance:*"),
+            self.beside(&self.key(format_args!("{FANS}*")), "s*@*"),
+        ]
     }
 
     /// Reads one of these keys back.
     pub fn read_kept(&self, key: &str) -> Option<(LiveEpoch, KeptKey)> {
-        if let Some(of) = key.strip_prefix(self.prefix.as_str())?.strip_prefix("attendance:") {
-            return Some((LiveEpoch::parse(of.split(':').next()?)?, KeptKey::Attendance));
+        if let Some(of) = key
+            .strip_prefix(self.prefix.as_str())?
+            .strip_prefix("attendance:")
+        {
+            return Some((
+                LiveEpoch::parse(of.split(':').next()?)?,
+                KeptKey::Attendance,
+            ));
         }
         let name = key.strip_prefix(self.prefix.as_str())?.strip_prefix('{')?;
         let (beside, companion) = name.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
-        let epoch = companion.strip_prefix("stays@").or_else(|| companion.strip_prefix("sessions@"))?;
+        let epoch = companion
+            .strip_prefix("stays@")
+            .or_else(|| companion.strip_prefix("sessions@"))?;
         let epoch = epoch.parse().ok()?;
-        let (OnlineSet::Live(live), _) = read_slice(beside)? else { return None };
-        Some((LiveEpoch { live, epoch: Epoch(epoch) }, KeptKey::Sessions))
+        let (OnlineSet::Live(live), _) = read_slice(beside)? else {
+            return None;
+        };
+        Some((
+            LiveEpoch {
+                live,
+                epoch: Epoch(epoch),
+            },
+            KeptKey::Sessions,
+        ))
     }
 
-    /// The keys of a trial of a server, beside its canary and in the canary's slot. They are there for a moment only.
+    /// The keys of a trial of a server, beside its canary and in the canary's slot. They are there
+    /// for a moment only.
     pub(super) fn trial(canary: &str) -> Vec<String> {
-        let names = ["string", "set", "hash", "sorted-set", "stream", "users", "bits", "copy"];
-        names.iter().map(|name| format!("{canary}:trial-{name}")).collect()
+        let names = [
+            "string",
+            "set",
+            "hash",
+            "sorted-set",
+            "stream",
+            "users",
+            "bits",
+            "copy",
+        ];
+        names
+            .iter()
+            .map(|name| format!("{canary}:trial-{name}"))
+            .collect()
     }
 
     /// The channel of a trial of a server, in the slot of its canary.
@@ -671,8 +771,15 @@ impl Keys {
     /// A key of each kind, with the ids of nobody in particular.
     pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
         let epoch = Epoch(0);
-        let of = LiveEpoch { live: live.clone(), epoch };
-        let sets = [OnlineSet::Live(live.clone()), OnlineSet::Users, OnlineSet::Streamers];
+        let of = LiveEpoch {
+            live: live.clone(),
+            epoch,
+        };
+        let sets = [
+            OnlineSet::Live(live.clone()),
+            OnlineSet::Users,
+            OnlineSet::Streamers,
+        ];
         let mut keys = vec![
             self.lives(),
             self.top(Rank::Viewers),
@@ -703,21 +810,31 @@ impl Keys {
         ];
         keys.extend(self.past_lives(user));
         for set in sets {
-            let of = if set.live().is_some() { 1 } else { USERS_SLICES };
+            let of = if set.live().is_some() {
+                1
+            } else {
+                USERS_SLICES
+            };
             let slice = SliceId { set, index: 1, of };
-            keys.extend([self.slice(&slice), self.members(&slice, Group::All), self.fence(&slice)]);
+            keys.extend([
+                self.slice(&slice),
+                self.members(&slice, Group::All),
+                self.fence(&slice),
+            ]);
         }
         keys
     }
 
-    /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on the gateways' channel.
-    /// A live's channel shares the hash slot of its record, so that a script which changes the record publishes in the
-    /// same step.
+    /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on
+    /// the gateways' channel. A live's channel shares the hash slot of its record, so that a script
+    /// which changes the record publishes in the same step.
     pub fn channel(&self, channel: &Channel) -> String {
         match channel {
             Channel::Gateways => self.key(GATEWAYS_CHANNEL),
             Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
-            Channel::Moves(live) => self.key(format_args!("rollcall:{{{}}}:moves", self.live(live))),
+            Channel::Moves(live) => {
+                self.key(format_args!("rollcall:{{{}}}:moves", self.live(live)))
+            }
             Channel::Beats(number) => self.key(format_args!("{BEATS_CHANNEL}{{{number}}}")),
         }
     }
@@ -747,17 +864,28 @@ impl Keys {
 
 /// The kind of a key that has no other key in braces before it.
 fn plain_kind(name: &str) -> String {
-    if let Some((set, _)) = name.split_once("_slice").filter(|(set, _)| !set.contains(':')) {
+    if let Some((set, _)) = name
+        .split_once("_slice")
+        .filter(|(set, _)| !set.contains(':'))
+    {
         return format!("{set}_slice*");
     }
     // Two words say what these are, one what others are.
-    let words = ["rollcall:", "statuses:"].into_iter().find(|word| name.starts_with(word)).map_or(0, str::len);
-    name[words..].find(':').map_or_else(|| name.to_owned(), |end| format!("{}*", &name[..=words + end]))
+    let words = ["rollcall:", "statuses:"]
+        .into_iter()
+        .find(|word| name.starts_with(word))
+        .map_or(0, str::len);
+    name[words..].find(':').map_or_else(
+        || name.to_owned(),
+        |end| format!("{}*", &name[..=words + end]),
+    )
 }
 
 /// The sets of the platform: what their keys begin with, and how many slices they have.
-const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] =
-    [(USERS, OnlineSet::Users, USERS_SLICES), (STREAMERS, OnlineSet::Streamers, STREAMERS_SLICES)];
+const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] = [
+    (USERS, OnlineSet::Users, USERS_SLICES),
+    (STREAMERS, OnlineSet::Streamers, STREAMERS_SLICES),
+];
 
 fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
     for (name, set, of) in PLATFORM_SETS {
@@ -771,7 +899,10 @@ fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
         return Some((OnlineSet::Live(live), None));
     }
     let (live, index) = name.rsplit_once("_slice")?;
-    Some((OnlineSet::Live(LiveId::parse(live).ok()?), Some(read_index(index)?)))
+    Some((
+        OnlineSet::Live(LiveId::parse(live).ok()?),
+        Some(read_index(index)?),
+    ))
 }
 
 /// One name a slice: `_slice007` is no gateway's.
@@ -780,7 +911,9 @@ fn read_index(index: &str) -> Option<u32> {
 }
 
 fn read_number(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|read: &u64| read.to_string() == text)
+    text.parse()
+        .ok()
+        .filter(|read: &u64| read.to_string() == text)
 }
 
 #[cfg(test)]
@@ -810,9 +943,18 @@ mod tests {
         assert_eq!(keys.slice(&id(3, 8)), "online-fans:42_slice3");
         assert_eq!(keys.fence(&id(3, 8)), "{online-fans:42_slice3}:fence");
         assert_eq!(app.fence(&id(1, 1)), "app:{app:online-fans:42}:fence");
-        assert_eq!(keys.members(&id(3, 8), Group::Fans), "online-fans:42_slice3");
-        assert_eq!(keys.members(&id(3, 8), Group::All), "{online-fans:42_slice3}:viewers");
-        assert_eq!(app.members(&id(1, 1), Group::All), "app:{app:online-fans:42}:viewers");
+        assert_eq!(
+            keys.members(&id(3, 8), Group::Fans),
+            "online-fans:42_slice3"
+        );
+        assert_eq!(
+            keys.members(&id(3, 8), Group::All),
+            "{online-fans:42_slice3}:viewers"
+        );
+        assert_eq!(
+            app.members(&id(1, 1), Group::All),
+            "app:{app:online-fans:42}:viewers"
+        );
         let users = SliceId::all(OnlineSet::Users, USERS_SLICES).last().unwrap();
         assert_eq!(keys.members(&users, Group::All), "online-users_slice64");
         assert_eq!(app.slice(&users), "app:online-users_slice64");
@@ -820,31 +962,54 @@ mod tests {
 
     #[test]
     fn what_outlasts_a_close_is_read_back_and_matches_its_glob() {
-        let of = LiveEpoch { live: LiveId::parse("my.live").unwrap(), epoch: Epoch(7) };
+        let of = LiveEpoch {
+            live: LiveId::parse("my.live").unwrap(),
+            epoch: Epoch(7),
+        };
         let all = OnlineSet::Live(of.live.clone());
         for keys in installations() {
-            let [attendance, sessions] = keys.kept_keys().map(|glob| glob.split('*').map(str::to_owned).collect());
-            let fits =
-                |key: &str, parts: &Vec<String>| key.starts_with(&parts[0]) && parts.iter().all(|it| key.contains(it));
+            let [attendance, sessions] = keys
+                .kept_keys()
+                .map(|glob| glob.split('*').map(str::to_owned).collect());
+            let fits = |key: &str, parts: &Vec<String>| {
+                key.starts_with(&parts[0]) && parts.iter().all(|it| key.contains(it))
+            };
             for key in [
                 keys.attended(&of),
                 keys.attendance_set(&of, 5),
                 keys.attendance_bits(&of, 5),
                 keys.attendance_parts(&of),
             ] {
-                assert_eq!(keys.read_kept(&key), Some((of.clone(), KeptKey::Attendance)), "{key}");
+                assert_eq!(
+                    keys.read_kept(&key),
+                    Some((of.clone(), KeptKey::Attendance)),
+                    "{key}"
+                );
                 assert!(fits(&key, &attendance), "{key}");
             }
             for slice in SliceId::all(all.clone(), 1).chain(SliceId::all(all.clone(), 2)) {
-                for key in [keys.stays(&slice, of.epoch), keys.sessions(&slice, of.epoch)] {
-                    assert_eq!(keys.read_kept(&key), Some((of.clone(), KeptKey::Sessions)), "{key}");
+                for key in [
+                    keys.stays(&slice, of.epoch),
+                    keys.sessions(&slice, of.epoch),
+                ] {
+                    assert_eq!(
+                        keys.read_kept(&key),
+                        Some((of.clone(), KeptKey::Sessions)),
+                        "{key}"
+                    );
                     assert!(fits(&key, &sessions), "{key}");
                 }
-                assert_eq!(keys.notes(&slice).and_then(|notes| keys.read_kept(&notes)), None);
+                assert_eq!(
+                    keys.notes(&slice).and_then(|notes| keys.read_kept(&notes)),
+                    None
+                );
             }
         }
         assert_eq!(Keys::default().read_kept("attendance:42"), None);
-        assert_eq!(Keys::default().read_kept("{online-users_slice3}:stays@7"), None);
+        assert_eq!(
+            Keys::default().read_kept("{online-users_slice3}:stays@7"),
+            None
+        );
     }
 
     /// The keys of a live and of slices, each with what it is.
@@ -854,7 +1019,13 @@ mod tests {
         let mut named = vec![
             (keys.live(live_id), of_live(LiveKey::Record)),
             (keys.bans(live_id), of_live(LiveKey::Removals)),
-            (keys.history(&LiveEpoch { live: live_id.clone(), epoch: Epoch(7) }), of_live(LiveKey::History(Epoch(7)))),
+            (
+                keys.history(&LiveEpoch {
+                    live: live_id.clone(),
+                    epoch: Epoch(7),
+                }),
+                of_live(LiveKey::History(Epoch(7))),
+            ),
         ];
         let all = OnlineSet::Live(live_id.clone());
         let ids = [
@@ -864,14 +1035,21 @@ mod tests {
             (&OnlineSet::Streamers, 16, STREAMERS_SLICES),
         ];
         for (set, index, of) in ids {
-            let slice_id = SliceId { set: set.clone(), index, of };
+            let slice_id = SliceId {
+                set: set.clone(),
+                index,
+                of,
+            };
             let number = (of > 1).then_some(index);
             let mut name = |key, what| named.push((key, ReadKey::Slice(set.clone(), number, what)));
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
             for group in set.groups() {
                 name(keys.members(&slice_id, *group), SliceKey::Set(*group));
-                name(keys.held(&slice_id, *group, &gateway), SliceKey::Held(*group, gateway.clone()));
+                name(
+                    keys.held(&slice_id, *group, &gateway),
+                    SliceKey::Held(*group, gateway.clone()),
+                );
                 if set.live().is_some() {
                     name(keys.uniques(&slice_id, *group), SliceKey::Uniques(*group));
                 }
@@ -933,18 +1111,32 @@ mod tests {
             assert_eq!(Keys::default().kind(key).as_deref(), Some(kind), "{key}");
         }
         let (app, live) = (prefixed("app:"), LiveId::parse("a-b").unwrap());
-        let history = app.history(&LiveEpoch { live: live.clone(), epoch: Epoch(7) });
-        let held = app.held(&SliceId::of_live(live, 3, 8), Group::All, &GatewayId::random());
+        let history = app.history(&LiveEpoch {
+            live: live.clone(),
+            epoch: Epoch(7),
+        });
+        let held = app.held(
+            &SliceId::of_live(live, 3, 8),
+            Group::All,
+            &GatewayId::random(),
+        );
         for (key, kind, glob) in [
             (history.as_str(), "{live:*}:history@*", "{live:a*"),
             (&held, "{online-fans:*}:held:*", "{online-fans:*}:held:*"),
-            (&app.last_seen(3), "last-seen:*", "last-seen:{online-users_slice3}"),
+            (
+                &app.last_seen(3),
+                "last-seen:*",
+                "last-seen:{online-users_slice3}",
+            ),
             (&app.lives(), "lives", "lives"),
         ] {
             assert_eq!(app.kind(key).as_deref(), Some(kind), "{key}");
             let glob = app.matching(glob);
             let parts: Vec<&str> = glob.split('*').collect();
-            assert!(key.starts_with(parts[0]) && key.contains(parts[parts.len() / 2]), "{key} {glob}");
+            assert!(
+                key.starts_with(parts[0]) && key.contains(parts[parts.len() / 2]),
+                "{key} {glob}"
+            );
         }
         assert_eq!(app.kind("lives"), None);
     }
@@ -952,12 +1144,19 @@ mod tests {
     #[test]
     fn what_is_known_of_the_users_of_a_slice_shares_a_hash_slot() {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
-        assert_eq!(Keys::default().last_seen(7), "last-seen:{online-users_slice7}");
+        assert_eq!(
+            Keys::default().last_seen(7),
+            "last-seen:{online-users_slice7}"
+        );
         for keys in installations() {
             for key in [keys.last_seen(7), keys.whereabouts(7)] {
                 assert_eq!(slot(&key), slot(&keys.online_users(7)), "{key}");
             }
-            assert_eq!(keys.read_key(&keys.last_seen(7)), None, "it is no key of a live or a slice");
+            assert_eq!(
+                keys.read_key(&keys.last_seen(7)),
+                None,
+                "it is no key of a live or a slice"
+            );
         }
     }
 
@@ -967,7 +1166,10 @@ mod tests {
         let id = LiveId::parse("42").unwrap();
         for keys in installations() {
             let channel = keys.channel(&Channel::Live(id.clone()));
-            let history = keys.history(&LiveEpoch { live: id.clone(), epoch: Epoch(7) });
+            let history = keys.history(&LiveEpoch {
+                live: id.clone(),
+                epoch: Epoch(7),
+            });
             let beside = [keys.removals(&id), keys.bans(&id), channel, history];
             for key in &beside {
                 assert_eq!(slot(key), slot(&keys.live(&id)), "{key}");
@@ -982,11 +1184,22 @@ mod tests {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
         let user = UserId::parse("mail@example.org:1").unwrap();
         for keys in installations() {
-            for kind in [Timeline::Home, Timeline::Feed, Timeline::Profile, Timeline::OnAir] {
+            for kind in [
+                Timeline::Home,
+                Timeline::Feed,
+                Timeline::Profile,
+                Timeline::OnAir,
+            ] {
                 let timeline = kind(user.clone());
-                assert_eq!(keys.read_timeline(&keys.timeline(&timeline)), Some(timeline));
+                assert_eq!(
+                    keys.read_timeline(&keys.timeline(&timeline)),
+                    Some(timeline)
+                );
             }
-            assert_eq!(slot(&keys.posts(&user)), slot(&keys.timeline(&Timeline::Profile(user.clone()))));
+            assert_eq!(
+                slot(&keys.posts(&user)),
+                slot(&keys.timeline(&Timeline::Profile(user.clone())))
+            );
             assert_eq!(slot(&keys.fanout()), slot(&keys.fanout_progress()));
             assert_eq!(keys.read_timeline(&keys.posts(&user)), None);
         }
@@ -995,7 +1208,10 @@ mod tests {
     #[test]
     fn the_list_and_its_ranks_share_a_hash_slot() {
         for keys in installations() {
-            let slots = keys.list().into_iter().map(|key| fred::util::redis_keyslot(key.as_bytes()));
+            let slots = keys
+                .list()
+                .into_iter()
+                .map(|key| fred::util::redis_keyslot(key.as_bytes()));
             assert_eq!(slots.collect::<std::collections::HashSet<_>>().len(), 1);
         }
     }
@@ -1004,11 +1220,20 @@ mod tests {
     fn a_channel_is_read_back_as_it_was_named_by_its_own_installation() {
         // A live may be called as the gateways' channel is.
         let live = LiveId::parse("gateways").unwrap();
-        for there in [Channel::Gateways, Channel::Live(live.clone()), Channel::Moves(live), Channel::Beats(3)] {
+        for there in [
+            Channel::Gateways,
+            Channel::Live(live.clone()),
+            Channel::Moves(live),
+            Channel::Beats(3),
+        ] {
             for (at, keys) in installations().iter().enumerate() {
                 for (reads, other) in installations().iter().enumerate() {
                     let right = (at == reads).then(|| there.clone());
-                    assert_eq!(other.read_channel(&keys.channel(&there)), right, "{there:?}");
+                    assert_eq!(
+                        other.read_channel(&keys.channel(&there)),
+                        right,
+                        "{there:?}"
+                    );
                 }
             }
         }
@@ -1035,7 +1260,10 @@ mod tests {
         for keys in installations() {
             for slice_id in [id(1, 1), id(3, 8)] {
                 let home = slot(&keys.slice(&slice_id));
-                let mut beside = keys.with_notes(&slice_id, vec![keys.gateways(&slice_id), keys.fence(&slice_id)]);
+                let mut beside = keys.with_notes(
+                    &slice_id,
+                    vec![keys.gateways(&slice_id), keys.fence(&slice_id)],
+                );
                 for group in slice_id.set.groups() {
                     beside.push(keys.members(&slice_id, *group));
                     beside.push(keys.held(&slice_id, *group, &gateway));

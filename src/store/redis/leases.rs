@@ -1,4 +1,5 @@
-//! The calls on gateways' leases. The scripts must agree with the model, [`crate::store::LeaseTable`].
+//! The calls on gateways' leases. The scripts must agree with the model,
+//! [`crate::store::LeaseTable`].
 
 use async_trait::async_trait;
 
@@ -11,7 +12,12 @@ use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease,
 
 impl RedisStore {
     async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
-        let RenewLease { gateway, held, number, burials } = renewal;
+        let RenewLease {
+            gateway,
+            held,
+            number,
+            burials,
+        } = renewal;
         let mut args = args![
             gateway,
             held.map(|held| held.born.to_string()).unwrap_or_default(),
@@ -21,17 +27,31 @@ impl RedisStore {
             keys::LEASES_TTL.as_secs()
         ];
         for burial in burials {
-            args.extend(args![burial.gateway, burial.count.map(|count| count.to_string()).unwrap_or_default()]);
+            args.extend(args![
+                burial.gateway,
+                burial
+                    .count
+                    .map(|count| count.to_string())
+                    .unwrap_or_default()
+            ]);
         }
         let router = self.router.with_share(Share::Lease);
         let beats = self.subscriber.beats();
         // Whoever reads the count of this renewal in the leases has mostly heard the beat before.
         beats.send(&router, gateway, *number);
-        let mut reply = router.script(&scripts::LEASE, vec![self.keys().leases()], args).await?;
+        let mut reply = router
+            .script(&scripts::LEASE, vec![self.keys().leases()], args)
+            .await?;
         match reply.text()?.as_str() {
             "renewed" => {
-                let own = Lease { born: reply.number()?, count: reply.number()? };
-                let (living, dead) = (reply.list()?.counted_gateways()?, reply.list()?.counted_gateways()?);
+                let own = Lease {
+                    born: reply.number()?,
+                    count: reply.number()?,
+                };
+                let (living, dead) = (
+                    reply.list()?.counted_gateways()?,
+                    reply.list()?.counted_gateways()?,
+                );
                 beats.looked(&living);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
@@ -44,12 +64,19 @@ impl RedisStore {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
-        self.router.call("renew_lease", self.do_renew(renewal)).await
+        self.router
+            .call("renew_lease", self.do_renew(renewal))
+            .await
     }
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
         let args = args![gateway, keys::LEASES_TTL.as_secs()];
-        let steps = async { self.router.script(&scripts::END_LEASE, vec![self.keys().leases()], args).await?.number() };
+        let steps = async {
+            self.router
+                .script(&scripts::END_LEASE, vec![self.keys().leases()], args)
+                .await?
+                .number()
+        };
         self.router.call("end_lease", steps).await.map(drop)
     }
 }

@@ -9,10 +9,24 @@ use crate::store::{MAX_LIST, PutInList, StoreResult, UserLists};
 
 #[async_trait]
 impl UserLists for RedisStore {
-    async fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<PutInList> {
-        let (keys, args) = (vec![self.keys().list_of(owner, list)], args![member, MAX_LIST]);
+    async fn put_in_list(
+        &self,
+        owner: &UserId,
+        list: &ListName,
+        member: &UserId,
+    ) -> StoreResult<PutInList> {
+        let (keys, args) = (
+            vec![self.keys().list_of(owner, list)],
+            args![member, MAX_LIST],
+        );
         let steps = async {
-            match self.router.script(&scripts::PUT_IN_LIST, keys, args).await?.text()?.as_str() {
+            match self
+                .router
+                .script(&scripts::PUT_IN_LIST, keys, args)
+                .await?
+                .text()?
+                .as_str()
+            {
                 "added" => Ok(PutInList::Added),
                 "there" => Ok(PutInList::There),
                 "full" => Ok(PutInList::Full),
@@ -22,7 +36,12 @@ impl UserLists for RedisStore {
         self.router.call("put_in_list", steps).await
     }
 
-    async fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<bool> {
+    async fn take_out_of_list(
+        &self,
+        owner: &UserId,
+        list: &ListName,
+        member: &UserId,
+    ) -> StoreResult<bool> {
         let args = args![self.keys().list_of(owner, list), member];
         let steps = async { flag(&self.router.command("ZREM", args).await?) };
         self.router.call("take_out_of_list", steps).await
@@ -32,7 +51,9 @@ impl UserLists for RedisStore {
         let args = args![self.keys().list_of(owner, list), 0, MAX_LIST - 1];
         let steps = async {
             let members = Reply::of(self.router.command("ZRANGE", args).await?)?.texts();
-            Ok(members.filter_map(|member| UserId::parse(&member).ok()).collect())
+            Ok(members
+                .filter_map(|member| UserId::parse(&member).ok())
+                .collect())
         };
         self.router.call("list_members", steps).await
     }

@@ -1,5 +1,6 @@
-//! The health of the store: up while any node answers, whole while all do. Watchdogs report here. A node that is down
-//! fails the calls to it and has the map read again; it must not stop calls to the other nodes.
+//! The health of the store: up while any node answers, whole while all do. Watchdogs report here. A
+//! node that is down fails the calls to it and has the map read again; it must not stop calls to
+//! the other nodes.
 
 use std::sync::Arc;
 
@@ -83,7 +84,11 @@ impl Monitor {
     fn judge(&self) {
         // The lock is held to the end, so that of two calls the later one publishes last.
         let listed = self.listed.lock();
-        let up: Vec<bool> = listed.nodes.iter().map(|node| *node.borrow() == Health::Up).collect();
+        let up: Vec<bool> = listed
+            .nodes
+            .iter()
+            .map(|node| *node.borrow() == Health::Up)
+            .collect();
         let any = up.contains(&true);
         let now = Arc::new(Parts::of(Arc::clone(&listed.owners), up));
         self.parts.send_if_modified(|parts| {
@@ -92,7 +97,10 @@ impl Monitor {
             changed
         });
         let now = if any { Health::Up } else { Health::Down };
-        if self.any.send_if_modified(|health| std::mem::replace(health, now) != now) {
+        if self
+            .any
+            .send_if_modified(|health| std::mem::replace(health, now) != now)
+        {
             self.metrics.store_up.set(i64::from(any));
         }
     }

@@ -1,5 +1,5 @@
-//! One server: its connection, its watchdog, its health, and the bound on calls that wait for it. A slow or dead server
-//! fills its own bound and no other.
+//! One server: its connection, its watchdog, its health, and the bound on calls that wait for it. A
+//! slow or dead server fills its own bound and no other.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use fred::clients::{Client, Pipeline, WithOptions};
 use fred::error::Error;
-use fred::interfaces::{ClientLike, HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface};
+use fred::interfaces::{
+    ClientLike, HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface,
+};
 use fred::types::{Key, Value};
 use futures_util::future::join;
 use parking_lot::Mutex;
@@ -28,16 +30,17 @@ const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
 /// A command's name and its arguments, its key first.
 pub(super) type Command = (&'static str, Vec<Value>);
 
-/// Commands under way at once for the gateway itself; the next one is refused. More than the most jobs of the flusher
-/// and of the publisher together, so that other calls find a place beside them.
+/// Commands under way at once for the gateway itself; the next one is refused. More than the most
+/// jobs of the flusher and of the publisher together, so that other calls find a place beside them.
 const MAX_OWN: usize = 2_048;
-/// The same for renewals of the gateway's lease. One at a time is usual; the other places are for some that hang.
+/// The same for renewals of the gateway's lease. One at a time is usual; the other places are for
+/// some that hang.
 const MAX_LEASE: usize = 8;
 /// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
 
-/// On whose behalf a command is sent. Each share has a bound of its own, so neither clients' requests nor flushes to a
-/// node that hangs, however many, keep a gateway from renewing its lease.
+/// On whose behalf a command is sent. Each share has a bound of its own, so neither clients'
+/// requests nor flushes to a node that hangs, however many, keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The gateway itself: flushes, sweeps, checks.
@@ -72,8 +75,8 @@ struct KnownScripts {
 }
 
 impl Node {
-    /// Connects, and keeps the connection up from then on. A server that does not answer becomes a node that is down;
-    /// the inner result says why.
+    /// Connects, and keeps the connection up from then on. A server that does not answer becomes a
+    /// node that is down; the inner result says why.
     pub(super) async fn open(
         connector: &Connector,
         host: &Host,
@@ -85,9 +88,18 @@ impl Node {
             Ok(connected) => connected.map_err(|error| judge(&error)),
             Err(_) => Err(StoreError::Timeout),
         };
-        let now = if outcome.is_ok() { Health::Up } else { Health::Down };
+        let now = if outcome.is_ok() {
+            Health::Up
+        } else {
+            Health::Down
+        };
         let stop = CancellationToken::new();
-        let state = watchdog::spawn((host, client.clone()), (connection, now), Arc::clone(monitor), stop.clone());
+        let state = watchdog::spawn(
+            (host, client.clone()),
+            (connection, now),
+            Arc::clone(monitor),
+            stop.clone(),
+        );
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),
@@ -114,22 +126,38 @@ impl Node {
         self.state.is_up()
     }
 
-    /// How to run a script: by its name, or by its text if this is its first run on the connection. The answer that a
-    /// server does not know the script would cost another round trip. Later calls come behind the first one.
+    /// How to run a script: by its name, or by its text if this is its first run on the connection.
+    /// The answer that a server does not know the script would cost another round trip. Later calls
+    /// come behind the first one.
     pub(super) fn how_to_run(&self, script: &'static Script) -> (&'static str, &'static str) {
         let connection = *self.state.connections().borrow();
         let mut known = self.known_scripts.lock();
         if known.connection != connection {
-            *known = KnownScripts { connection, sha1s: HashSet::new() };
+            *known = KnownScripts {
+                connection,
+                sha1s: HashSet::new(),
+            };
         }
         let is_first = known.sha1s.insert(script.sha1());
-        if is_first { ("EVAL", script.text()) } else { ("EVALSHA", script.sha1()) }
+        if is_first {
+            ("EVAL", script.text())
+        } else {
+            ("EVALSHA", script.sha1())
+        }
     }
 
-    /// Sends one command. Refused at once while the node is down, or while the share has no place left.
-    pub(super) async fn send(&self, share: Share, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
+    /// Sends one command. Refused at once while the node is down, or while the share has no place
+    /// left.
+    pub(super) async fn send(
+        &self,
+        share: Share,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> Result<Value, Failure> {
         let _place = self.place(share)?;
-        self.ask(command, args).await.map_err(|error| self.failure(&error))
+        self.ask(command, args)
+            .await
+            .map_err(|error| self.failure(&error))
     }
 
     /// Sends many commands that only read, as one call. Refused at once as in [`Self::send`].
@@ -139,10 +167,14 @@ impl Node {
         mut commands: Vec<Command>,
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let _place = self.place(share)?;
-        // The library holds commands back, to write many at a time, only while another waits behind them in its queue.
-        let Some((last, last_args)) = commands.pop() else { return Ok(Vec::new()) };
+        // The library holds commands back, to write many at a time, only while another waits behind
+        // them in its queue.
+        let Some((last, last_args)) = commands.pop() else {
+            return Ok(Vec::new());
+        };
         let others = commands.len();
-        // The pipeline is full before any of it is sent, so that the last command cannot overtake the others.
+        // The pipeline is full before any of it is sent, so that the last command cannot overtake
+        // the others.
         let pipeline = self.filled(commands).await?;
         let (mut answers, last) = join(self.sent(&pipeline), self.ask(last, last_args)).await;
         // A pipeline that failed as a whole has one answer.
@@ -152,8 +184,8 @@ impl Node {
         Ok(answers)
     }
 
-    /// Sends one command for keys of a slot that is moving to this node. The permission holds for the next command on
-    /// the connection only, so both go out together.
+    /// Sends one command for keys of a slot that is moving to this node. The permission holds for
+    /// the next command on the connection only, so both go out together.
     pub(super) async fn send_asking(
         &self,
         share: Share,
@@ -161,20 +193,29 @@ impl Node {
         args: Vec<Value>,
     ) -> Result<Value, Failure> {
         let _place = self.place(share)?;
-        let pipeline = self.filled(vec![("ASKING", Vec::new()), (command, args)]).await?;
+        let pipeline = self
+            .filled(vec![("ASKING", Vec::new()), (command, args)])
+            .await?;
         let mut answers = self.sent(&pipeline).await;
         match answers.pop() {
             Some(Ok(value)) if answers.len() == 1 => Ok(value),
             Some(Err(failure)) => Err(failure),
-            _ => Err(Failure::Other(StoreError::Lost("the answer to a redirected call".to_owned()))),
+            _ => Err(Failure::Other(StoreError::Lost(
+                "the answer to a redirected call".to_owned(),
+            ))),
         }
     }
 
     /// A pipeline with these commands, which sends nothing yet.
-    async fn filled(&self, commands: Vec<Command>) -> Result<WithOptions<Pipeline<Client>>, Failure> {
+    async fn filled(
+        &self,
+        commands: Vec<Command>,
+    ) -> Result<WithOptions<Pipeline<Client>>, Failure> {
         let pipeline = self.client.pipeline().with_options(&options());
         for (command, args) in commands {
-            Box::pin(queue(&pipeline, command, args)).await.map_err(|error| self.failure(&error))?;
+            Box::pin(queue(&pipeline, command, args))
+                .await
+                .map_err(|error| self.failure(&error))?;
         }
         Ok(pipeline)
     }
@@ -182,18 +223,25 @@ impl Node {
     /// Sends the commands one after another without waiting for the answers in between.
     async fn sent(&self, pipeline: &WithOptions<Pipeline<Client>>) -> Vec<Result<Value, Failure>> {
         let answers = Box::pin(pipeline.try_all::<Value>()).await;
-        answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect()
+        answers
+            .into_iter()
+            .map(|answer| answer.map_err(|error| self.failure(&error)))
+            .collect()
     }
 
     /// Sends a command of the store's own, without a bound: there are few of these.
-    pub(super) async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Error> {
-        // Sent as a custom command: the library's own EVALSHA ignores the options and cannot be pipelined.
-        // Boxed: its future is 4 KiB, and every layer above would carry a copy.
+    pub(super) async fn ask(
+        &self,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> Result<Value, Error> {
+        // Sent as a custom command: the library's own EVALSHA ignores the options and cannot be
+        // pipelined. Boxed: its future is 4 KiB, and every layer above would carry a copy.
         Box::pin(self.client.custom(custom(command), args)).await
     }
 
-    /// What an error means. The log tells what the server refuses. If the error means that the server is a replica, the
-    /// watchdog probes it at once.
+    /// What an error means. The log tells what the server refuses. If the error means that the
+    /// server is a replica, the watchdog probes it at once.
     fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, &self.host);
         if self.logs_refusals
@@ -210,19 +258,25 @@ impl Node {
 
     fn place(&self, share: Share) -> Result<SemaphorePermit<'_>, Failure> {
         if !self.is_up() {
-            return Err(Failure::Other(StoreError::Lost(format!("{} is down", self.host))));
+            return Err(Failure::Other(StoreError::Lost(format!(
+                "{} is down",
+                self.host
+            ))));
         }
         let places = match share {
             Share::Own => &self.own_places,
             Share::Lease => &self.lease_places,
             Share::Clients => &self.clients_places,
         };
-        places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
+        places
+            .try_acquire()
+            .map_err(|_| Failure::Other(StoreError::Backpressure))
     }
 }
 
-/// Puts a command into a pipeline. One that is sent as a custom command is written at once, in a packet of its own,
-/// which costs the server more than the command; the library's own commands are written together.
+/// Puts a command into a pipeline. One that is sent as a custom command is written at once, in a
+/// packet of its own, which costs the server more than the command; the library's own commands are
+/// written together.
 async fn queue(
     pipeline: &WithOptions<Pipeline<Client>>,
     command: &'static str,
@@ -235,13 +289,29 @@ async fn queue(
         "SCARD" => pipeline.scard(Key::try_from(next())?).await,
         "HLEN" => pipeline.hlen(Key::try_from(next())?).await,
         "HGETALL" => pipeline.hgetall(Key::try_from(next())?).await,
-        "HGET" => pipeline.hget(Key::try_from(next())?, Key::try_from(next())?).await,
+        "HGET" => {
+            pipeline
+                .hget(Key::try_from(next())?, Key::try_from(next())?)
+                .await
+        }
         "HMGET" => pipeline.hmget(Key::try_from(next())?, keys(rest)?).await,
         "SDIFF" => pipeline.sdiff(keys(rest)?).await,
-        "SMISMEMBER" => pipeline.smismember(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
+        "SMISMEMBER" => {
+            pipeline
+                .smismember(Key::try_from(next())?, rest.collect::<Vec<_>>())
+                .await
+        }
         "ZSCORE" => pipeline.zscore(Key::try_from(next())?, next()).await,
-        "ZMSCORE" => pipeline.zmscore(Key::try_from(next())?, rest.collect::<Vec<_>>()).await,
-        _ => pipeline.custom(custom(command), rest.collect::<Vec<_>>()).await,
+        "ZMSCORE" => {
+            pipeline
+                .zmscore(Key::try_from(next())?, rest.collect::<Vec<_>>())
+                .await
+        }
+        _ => {
+            pipeline
+                .custom(custom(command), rest.collect::<Vec<_>>())
+                .await
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is
-//! skipped: it must not hide the rest.
+//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is
+//! no id of ours is skipped: it must not hide the rest.
 
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
@@ -36,7 +36,11 @@ impl RedisStore {
             if let Some((member, score)) = after {
                 args.extend(args![score, member]);
             }
-            let page = self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?.scored()?;
+            let page = self
+                .router
+                .script(&scripts::PAGE, vec![key.to_owned()], args)
+                .await?
+                .scored()?;
             let at_end = page.len() < wanted;
             after = page.last().cloned();
             found.extend(page.into_iter().filter_map(&read));

@@ -1,5 +1,5 @@
-//! What one server refuses, by its own sentences, and when the log must say so: at once, then once a minute for as long
-//! as it lasts, and when it is over. Pure; `now` comes in.
+//! What one server refuses, by its own sentences, and when the log must say so: at once, then once
+//! a minute for as long as it lasts, and when it is over. Pure; `now` comes in.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 /// While calls are refused, the log says so this often.
 const REMIND: Duration = Duration::from_secs(60);
-/// A refusal is over when it was not heard for so long. What waits for Redis is tried every two seconds.
+/// A refusal is over when it was not heard for so long. What waits for Redis is tried every two
+/// seconds.
 const OVER: Duration = Duration::from_secs(60);
 /// The most sentences that are told apart; others are known by their first word.
 const MOST: usize = 16;
@@ -26,14 +27,25 @@ struct Refusal {
 }
 
 impl Refusals {
-    /// Notes that a call was refused with this sentence. Answers how many were since the last line of the log, if
-    /// another line is due.
+    /// Notes that a call was refused with this sentence. Answers how many were since the last line
+    /// of the log, if another line is due.
     pub(super) fn note(&self, said: &str, now: Instant) -> Option<u64> {
         let mut refusals = self.0.lock();
-        let kind = if refusals.len() < MOST || refusals.contains_key(said) { said } else { first_word(said) };
+        let kind = if refusals.len() < MOST || refusals.contains_key(said) {
+            said
+        } else {
+            first_word(said)
+        };
         let Some(refusal) = refusals.get_mut(kind) else {
             if refusals.len() < MOST * 2 {
-                refusals.insert(kind.to_owned(), Refusal { last: now, told: now, untold: 0 });
+                refusals.insert(
+                    kind.to_owned(),
+                    Refusal {
+                        last: now,
+                        told: now,
+                        untold: 0,
+                    },
+                );
             }
             return Some(1);
         };
@@ -71,7 +83,10 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(refusals.note(FULL, at(0)), Some(1));
         assert_eq!(refusals.note(FULL, at(1)), None);
-        assert_eq!(refusals.note("NOREPLICAS Not enough good replicas to write.", at(1)), Some(1));
+        assert_eq!(
+            refusals.note("NOREPLICAS Not enough good replicas to write.", at(1)),
+            Some(1)
+        );
         assert_eq!(refusals.note(FULL, at(59)), None);
         assert_eq!(refusals.note(FULL, at(60)), Some(3));
         assert_eq!(refusals.note(FULL, at(61)), None);

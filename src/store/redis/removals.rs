@@ -1,4 +1,5 @@
-//! The calls on removals and bans. The scripts must agree with the model in [`crate::store::removals`].
+//! The calls on removals and bans. The scripts must agree with the model in
+//! [`crate::store::removals`].
 
 use std::time::Duration;
 
@@ -10,22 +11,42 @@ use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
-    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, MAX_RECORD_FIELDS, Moderation,
-    Removals, RemoveReply, RemoveUser, StoreResult,
+    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES,
+    MAX_RECORD_FIELDS, Moderation, Removals, RemoveReply, RemoveUser, StoreResult,
 };
 
 const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();
 
 impl RedisStore {
     async fn do_remove(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
-        let RemoveUser { live, epoch, user, ban, message } = request;
-        let mut args = args![epoch, user, ban.map_or(0, millis), MAX_BANS, MAX_CHANGES, LIFETIME, MAX_RECORD_FIELDS];
+        let RemoveUser {
+            live,
+            epoch,
+            user,
+            ban,
+            message,
+        } = request;
+        let mut args = args![
+            epoch,
+            user,
+            ban.map_or(0, millis),
+            MAX_BANS,
+            MAX_CHANGES,
+            LIFETIME,
+            MAX_RECORD_FIELDS
+        ];
         args.extend(self.publish_args(live, message));
-        let mut reply = self.change(live, &scripts::REMOVE, self.record_keys(live), args).await?;
+        let mut reply = self
+            .change(live, &scripts::REMOVE, self.record_keys(live), args)
+            .await?;
         match reply.text()?.as_str() {
             "done" => {
                 let (number, until, is_told) = (reply.number()?, reply.number()?, reply.flag()?);
-                Ok(RemoveReply::Done { number, until: Some(until).filter(|until| *until > 0), is_told })
+                Ok(RemoveReply::Done {
+                    number,
+                    until: Some(until).filter(|until| *until > 0),
+                    is_told,
+                })
             }
             "full" => Ok(RemoveReply::Full),
             "over" => Ok(RemoveReply::Over),
@@ -37,9 +58,18 @@ impl RedisStore {
     async fn do_lift(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let mut args = args![request.epoch, request.user, MAX_CHANGES, LIFETIME];
         args.extend(self.publish_args(&request.live, &request.message));
-        let mut reply = self.change(&request.live, &scripts::LIFT, self.record_keys(&request.live), args).await?;
+        let mut reply = self
+            .change(
+                &request.live,
+                &scripts::LIFT,
+                self.record_keys(&request.live),
+                args,
+            )
+            .await?;
         match reply.text()?.as_str() {
-            "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
+            "lifted" => Ok(LiftReply::Lifted {
+                number: reply.number()?,
+            }),
             "free" => Ok(LiftReply::NotBanned),
             "over" => Ok(LiftReply::Over),
             "absent" => Ok(LiftReply::Absent),
@@ -47,9 +77,17 @@ impl RedisStore {
         }
     }
 
-    async fn do_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
+    async fn do_since(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        since: u64,
+    ) -> StoreResult<Option<Removals>> {
         let args = args![epoch, since, MAX_BATCH];
-        let mut reply = self.router.script(&scripts::REMOVALS, self.record_keys(live), args).await?;
+        let mut reply = self
+            .router
+            .script(&scripts::REMOVALS, self.record_keys(live), args)
+            .await?;
         match reply.text()?.as_str() {
             "known" => {}
             "over" | "absent" => return Ok(None),
@@ -61,7 +99,10 @@ impl RedisStore {
             let (entry, number, left) = (text(entry)?, reply.number()?, reply.number()?);
             let (user, kind) = match entry.strip_prefix('+') {
                 Some(user) => (user, ChangeKind::Lifted),
-                None => (entry.as_str(), ChangeKind::Removed((left > 0).then(|| Duration::from_millis(left)))),
+                None => (
+                    entry.as_str(),
+                    ChangeKind::Removed((left > 0).then(|| Duration::from_millis(left))),
+                ),
             };
             let user = UserId::parse(user).map_err(|_| nonsense("the removal of nobody"))?;
             changes.push(Change { user, number, kind });
@@ -69,36 +110,76 @@ impl RedisStore {
         Ok(Some(Removals { last, at, changes }))
     }
 
-    async fn do_restore(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
+    async fn do_restore(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        bans: &[(UserId, Duration)],
+    ) -> StoreResult<()> {
         let mut args = args![epoch, MAX_BANS, MAX_CHANGES, LIFETIME];
         for (user, left) in bans {
             args.extend(args![user, millis(*left).max(1)]);
         }
-        self.router.script(&scripts::RESTORE, self.record_keys(live), args).await?.text().map(drop)
+        self.router
+            .script(&scripts::RESTORE, self.record_keys(live), args)
+            .await?
+            .text()
+            .map(drop)
     }
 }
 
 #[async_trait]
 impl Moderation for RedisStore {
     async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
-        self.router.call("remove_user", self.do_remove(request)).await
+        self.router
+            .call("remove_user", self.do_remove(request))
+            .await
     }
 
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         self.router.call("lift_ban", self.do_lift(request)).await
     }
 
-    async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
-        self.router.call("removals_since", self.do_since(live, epoch, since)).await
+    async fn removals_since(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        since: u64,
+    ) -> StoreResult<Option<Removals>> {
+        self.router
+            .call("removals_since", self.do_since(live, epoch, since))
+            .await
     }
 
-    async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>> {
+    async fn bans_page(
+        &self,
+        live: &LiveId,
+        after: Option<&Ban>,
+        limit: usize,
+    ) -> StoreResult<Vec<Ban>> {
         let after = after.map(|last| (last.user.to_string(), last.until));
-        let read = |(user, until): Scored| Some(Ban { user: UserId::parse(&user).ok()?, until });
-        self.router.call("bans_page", self.page((&self.keys().bans(live), Order::Up), after, limit, read)).await
+        let read = |(user, until): Scored| {
+            Some(Ban {
+                user: UserId::parse(&user).ok()?,
+                until,
+            })
+        };
+        self.router
+            .call(
+                "bans_page",
+                self.page((&self.keys().bans(live), Order::Up), after, limit, read),
+            )
+            .await
     }
 
-    async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
-        self.router.call("restore_bans", self.do_restore(live, epoch, bans)).await
+    async fn restore_bans(
+        &self,
+        live: &LiveId,
+        epoch: Epoch,
+        bans: &[(UserId, Duration)],
+    ) -> StoreResult<()> {
+        self.router
+            .call("restore_bans", self.do_restore(live, epoch, bans))
+            .await
     }
 }

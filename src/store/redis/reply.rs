@@ -1,5 +1,5 @@
-//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. No answer of Redis can
-//! make the gateway panic.
+//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. No
+//! answer of Redis can make the gateway panic.
 
 use bytes::Bytes;
 use fred::types::Value;
@@ -15,7 +15,10 @@ impl Reply {
     pub(super) fn of(value: Value) -> StoreResult<Self> {
         match value {
             Value::Array(_) | Value::Null => Ok(Self::of_script(value)),
-            other => Err(nonsense(format!("a list was expected, not a {}", other.kind()))),
+            other => Err(nonsense(format!(
+                "a list was expected, not a {}",
+                other.kind()
+            ))),
         }
     }
 
@@ -29,7 +32,8 @@ impl Reply {
         Self(pieces.into_iter())
     }
 
-    /// Takes why Redis did not publish what a script changed, if it refused; see `publish` in `scripts/prelude.lua`.
+    /// Takes why Redis did not publish what a script changed, if it refused; see `publish` in
+    /// `scripts/prelude.lua`.
     pub(super) fn take_refusal(&mut self) -> StoreResult<Option<String>> {
         let word = self.0.as_slice().first().and_then(Value::as_bytes);
         if word != Some(b"not published") {
@@ -45,7 +49,8 @@ impl Reply {
     }
 
     fn next(&mut self) -> StoreResult<Value> {
-        self.piece().ok_or_else(|| nonsense("an answer that is too short"))
+        self.piece()
+            .ok_or_else(|| nonsense("an answer that is too short"))
     }
 
     pub(super) fn text(&mut self) -> StoreResult<String> {
@@ -53,7 +58,9 @@ impl Reply {
     }
 
     pub(super) fn bytes(&mut self) -> StoreResult<Bytes> {
-        self.next()?.into_bytes().ok_or_else(|| nonsense("a text was expected"))
+        self.next()?
+            .into_bytes()
+            .ok_or_else(|| nonsense("a text was expected"))
     }
 
     pub(super) fn number(&mut self) -> StoreResult<u64> {
@@ -108,20 +115,30 @@ impl Reply {
         let mut pairs = Vec::new();
         while let Some(member) = self.piece() {
             let score = score(self.next()?)?;
-            // A member that is not UTF-8 is no id of ours. It keeps its place in the page but names nobody.
-            pairs.push((text(member).unwrap_or_default(), score.max(0.0) as UnixMillis));
+            // A member that is not UTF-8 is no id of ours. It keeps its place in the page but names
+            // nobody.
+            pairs.push((
+                text(member).unwrap_or_default(),
+                score.max(0.0) as UnixMillis,
+            ));
         }
         Ok(pairs)
     }
 }
 
 /// The answer to the next of several commands.
-pub(super) fn next_answer(answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> StoreResult<Value> {
-    answers.next().unwrap_or_else(|| Err(nonsense("too few answers")))
+pub(super) fn next_answer(
+    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
+) -> StoreResult<Value> {
+    answers
+        .next()
+        .unwrap_or_else(|| Err(nonsense("too few answers")))
 }
 
 pub(super) fn text(piece: Value) -> StoreResult<String> {
-    piece.into_string().ok_or_else(|| nonsense("a text was expected"))
+    piece
+        .into_string()
+        .ok_or_else(|| nonsense("a text was expected"))
 }
 
 pub(super) fn number(piece: &Value) -> StoreResult<u64> {
@@ -137,7 +154,8 @@ pub(super) fn score(piece: Value) -> StoreResult<f64> {
 }
 
 pub(super) fn read_score(text: &str) -> StoreResult<f64> {
-    text.parse().map_err(|_| nonsense("a score that is no number"))
+    text.parse()
+        .map_err(|_| nonsense("a score that is no number"))
 }
 
 fn gateway(piece: Value) -> StoreResult<GatewayId> {

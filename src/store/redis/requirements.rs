@@ -1,7 +1,8 @@
-//! What a gateway needs of each master, tried out before it serves: the version, the layout that the URL names, a
-//! master and no replica, every command and every kind of key that the program uses, and a message that arrives. The
-//! start of a gateway and `rollcall check-config --connect` ask for it. What cannot work ends the start. A master that
-//! is full or away does not, because a gateway lives with that.
+//! What a gateway needs of each master, tried out before it serves: the version, the layout that
+//! the URL names, a master and no replica, every command and every kind of key that the program
+//! uses, and a message that arrives. The start of a gateway and `rollcall check-config --connect`
+//! ask for it. What cannot work ends the start. A master that is full or away does not, because a
+//! gateway lives with that.
 
 use std::time::Duration;
 
@@ -78,7 +79,10 @@ struct ServerInfo {
 impl ServerInfo {
     fn read(text: &str) -> Self {
         let mut info = Self::default();
-        for (name, value) in text.lines().filter_map(|line| line.trim_end().split_once(':')) {
+        for (name, value) in text
+            .lines()
+            .filter_map(|line| line.trim_end().split_once(':'))
+        {
             match name {
                 "redis_version" => info.version = Some(value.to_owned()),
                 // Valkey calls it so, unless it is told to speak as Redis does.
@@ -143,24 +147,37 @@ impl Mode {
 }
 
 /// Why a server of another kind than the one expected does not fit the URL.
-fn wrong_scheme(host: &Host, address: &Address, (expected, is): (Mode, Option<Mode>)) -> Option<ConnectError> {
+fn wrong_scheme(
+    host: &Host,
+    address: &Address,
+    (expected, is): (Mode, Option<Mode>),
+) -> Option<ConnectError> {
     let is = is.filter(|is| *is != expected)?;
     let name = if address.tls { "rediss" } else { "redis" };
     let (kind, scheme) = (is.name(), is.scheme());
-    Some(ConnectError::WrongScheme(format!("Redis at {host}: this is {kind}: use {name}{scheme}://")))
+    Some(ConnectError::WrongScheme(format!(
+        "Redis at {host}: this is {kind}: use {name}{scheme}://"
+    )))
 }
 
-/// Why no master was found or none could be used, if the hosts of the URL are of another kind than its scheme says.
+/// Why no master was found or none could be used, if the hosts of the URL are of another kind than
+/// its scheme says.
 pub(super) async fn explain(connector: &Connector, why: ConnectError) -> ConnectError {
     // Whoever does not answer does not say either what it is.
-    if !matches!(why, ConnectError::Unreachable(StoreError::Refused(_) | StoreError::Nonsense(_))) {
+    if !matches!(
+        why,
+        ConnectError::Unreachable(StoreError::Refused(_) | StoreError::Nonsense(_))
+    ) {
         return why;
     }
     let address = connector.address();
     let expected = Mode::of_hosts(&address.layout);
     let infos = join_all(address.hosts.iter().map(|host| connector.ask_info(host))).await;
     for (host, info) in address.hosts.iter().zip(infos) {
-        let mode = info.ok().and_then(Value::into_string).and_then(|text| ServerInfo::read(&text).mode);
+        let mode = info
+            .ok()
+            .and_then(Value::into_string)
+            .and_then(|text| ServerInfo::read(&text).mode);
         if let Some(wrong) = wrong_scheme(host, address, (expected, mode)) {
             return wrong;
         }
@@ -172,12 +189,18 @@ pub(super) async fn explain(connector: &Connector, why: ConnectError) -> Connect
 pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectError> {
     let map = topology.map();
     let trials = map.nodes().iter().map(|node| async move {
-        let trial = Trial { topology, node, found: TriedOut::default(), lacks: Vec::new() };
+        let trial = Trial {
+            topology,
+            node,
+            found: TriedOut::default(),
+            lacks: Vec::new(),
+        };
         match timeout(TRIAL_DEADLINE, Box::pin(trial.run())).await {
             Ok(outcome) => outcome,
-            Err(_) => {
-                Ok(TriedOut { away: vec![format!("{}: {}", node.host(), StoreError::Timeout)], ..TriedOut::default() })
-            }
+            Err(_) => Ok(TriedOut {
+                away: vec![format!("{}: {}", node.host(), StoreError::Timeout)],
+                ..TriedOut::default()
+            }),
         }
     });
     let mut found = TriedOut::default();
@@ -192,7 +215,9 @@ pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectErro
         return Err(wrong);
     }
     if found.answered == 0 {
-        return Err(ConnectError::Unreachable(StoreError::Lost(found.away.join("; "))));
+        return Err(ConnectError::Unreachable(StoreError::Lost(
+            found.away.join("; "),
+        )));
     }
     Ok(found)
 }
@@ -202,9 +227,15 @@ fn worst(wrong: Vec<ConnectError>) -> Option<ConnectError> {
     if let Some(mistake) = wrong.iter().find(|why| why.is_mistake()) {
         return Some(mistake.clone());
     }
-    let lacks = wrong.iter().filter(|why| matches!(why, ConnectError::Unfit(_)));
+    let lacks = wrong
+        .iter()
+        .filter(|why| matches!(why, ConnectError::Unfit(_)));
     let lacks: Vec<String> = lacks.map(ToString::to_string).collect();
-    if lacks.is_empty() { wrong.into_iter().next() } else { Some(ConnectError::Unfit(lacks.join("\n"))) }
+    if lacks.is_empty() {
+        wrong.into_iter().next()
+    } else {
+        Some(ConnectError::Unfit(lacks.join("\n")))
+    }
 }
 
 /// The trial of one master.
@@ -242,7 +273,9 @@ impl Trial<'_> {
             return Ok(self.found);
         }
         let lacks = self.lacks.join("; ");
-        Err(ConnectError::Unfit(format!("Redis at {host} refuses what a gateway needs: {lacks}")))
+        Err(ConnectError::Unfit(format!(
+            "Redis at {host} refuses what a gateway needs: {lacks}"
+        )))
     }
 
     fn read_info(&mut self, text: &str) -> Result<(), ConnectError> {
@@ -256,10 +289,15 @@ impl Trial<'_> {
             (Some(numbers), Some(version)) if numbers < VERSION => {
                 let (major, minor) = VERSION;
                 let wanted = format!("a gateway needs {major}.{minor} or later");
-                return Err(ConnectError::Unfit(format!("Redis at {host} has the version {version}: {wanted}")));
+                return Err(ConnectError::Unfit(format!(
+                    "Redis at {host} has the version {version}: {wanted}"
+                )));
             }
             (Some(_), _) => {}
-            (None, _) => self.found.warnings.push(format!("Redis at {host} does not say which version it is")),
+            (None, _) => self
+                .found
+                .warnings
+                .push(format!("Redis at {host} does not say which version it is")),
         }
         if info.role.as_deref() == Some("slave") {
             let why = format!("Redis at {host} is a read-only replica: a gateway needs a master");
@@ -283,8 +321,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Asks the server again if it did not answer in time: a busy server is not away. Nothing that a trial asks does
-    /// harm if it is done twice.
+    /// Asks the server again if it did not answer in time: a busy server is not away. Nothing that
+    /// a trial asks does harm if it is done twice.
     async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Error> {
         for _ in 1..ATTEMPTS {
             match self.node.ask(command, args.clone()).await {
@@ -295,7 +333,8 @@ impl Trial<'_> {
         self.node.ask(command, args).await
     }
 
-    /// A key of this master; the keys of the trial lie beside it. `None` if the master serves no slot.
+    /// A key of this master; the keys of the trial lie beside it. `None` if the master serves no
+    /// slot.
     fn canary(&self) -> Option<String> {
         let keys = self.topology.keys();
         match self.topology.layout() {
@@ -318,53 +357,87 @@ impl Trial<'_> {
         // Outside a script, where a full server refuses it. The script deletes it.
         let write = args![keys[0], "1", "EX", LEFT_BEHIND];
         if let Err(said) = self.ask("SET", write).await {
-            failed.push(Failed { what: "SET".to_owned(), said });
+            failed.push(Failed {
+                what: "SET".to_owned(),
+                said,
+            });
         }
         // The server may know the script already, and would not be sent its text.
         if let Err(said) = self.ask("EVAL", args!["return 1", 1, keys[0]]).await {
-            failed.push(Failed { what: "EVAL".to_owned(), said });
+            failed.push(Failed {
+                what: "EVAL".to_owned(),
+                said,
+            });
         }
         // For calls to a slot that is moving.
         if *self.topology.layout() == Layout::Cluster
             && let Err(said) = self.ask("ASKING", Vec::new()).await
         {
-            failed.push(Failed { what: "ASKING".to_owned(), said });
+            failed.push(Failed {
+                what: "ASKING".to_owned(),
+                said,
+            });
         }
         let script = &scripts::TRIAL;
         let mut command = "EVALSHA";
         let mut said = self.ask(command, call(script.sha1())).await;
-        if said.as_ref().is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript)) {
+        if said
+            .as_ref()
+            .is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript))
+        {
             command = "EVAL";
             said = self.ask(command, call(script.text())).await;
         }
         let mut read = match said {
             Ok(answer) => Reply::of_script(answer),
             Err(error) => {
-                failed.push(Failed { what: command.to_owned(), said: error });
+                failed.push(Failed {
+                    what: command.to_owned(),
+                    said: error,
+                });
                 let _ = self.ask("DEL", args![keys[0]]).await;
                 return failed;
             }
         };
         while let (Ok(what), Ok(sentence)) = (read.text(), read.text()) {
-            failed.push(Failed { what, said: Error::new(fred::error::ErrorKind::Unknown, sentence) });
+            failed.push(Failed {
+                what,
+                said: Error::new(fred::error::ErrorKind::Unknown, sentence),
+            });
         }
         failed
     }
 
-    /// Finds the kinds of keys that this user may not use. A key that another node serves says nothing of that.
+    /// Finds the kinds of keys that this user may not use. A key that another node serves says
+    /// nothing of that.
     async fn keys(&self) -> Vec<Failed> {
         let ids = (LiveId::parse("0"), UserId::parse("0"), ListName::parse("0"));
-        let (Ok(live), Ok(user), Ok(list)) = ids else { return Vec::new() };
+        let (Ok(live), Ok(user), Ok(list)) = ids else {
+            return Vec::new();
+        };
         let keys = self.topology.keys().one_of_each(&live, &user, &list);
         let asked = join_all(keys.iter().map(|key| self.ask("EXISTS", args![key]))).await;
-        let refused = keys.into_iter().zip(asked).filter_map(|(key, said)| Some((key, said.err()?)));
-        refused.map(|(key, said)| Failed { what: format!("the key {key}"), said }).collect()
+        let refused = keys
+            .into_iter()
+            .zip(asked)
+            .filter_map(|(key, said)| Some((key, said.err()?)));
+        refused
+            .map(|(key, said)| Failed {
+                what: format!("the key {key}"),
+                said,
+            })
+            .collect()
     }
 
     /// Subscribes to a channel, and publishes a message there, which must arrive.
     async fn messages(&self, canary: &str) -> Option<Failed> {
         let channel = Keys::trial_channel(canary);
-        let failed = |what: &str, said| Some(Failed { what: what.to_owned(), said });
+        let failed = |what: &str, said| {
+            Some(Failed {
+                what: what.to_owned(),
+                said,
+            })
+        };
         let late = |what| Error::new(fred::error::ErrorKind::Timeout, what);
         let client = match self.topology.connector().subscriber(self.node.host()) {
             Ok(client) => client,
@@ -389,23 +462,33 @@ impl Trial<'_> {
         }
         let arrives = async {
             while let Ok(message) = messages.recv().await {
-                if message.value.as_str().is_some_and(|arrived| *arrived == *text) {
+                if message
+                    .value
+                    .as_str()
+                    .is_some_and(|arrived| *arrived == *text)
+                {
                     return true;
                 }
             }
             false
         };
         if !timeout(MESSAGE_DEADLINE, arrives).await.unwrap_or(false) {
-            return failed("messages", Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED));
+            return failed(
+                "messages",
+                Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED),
+            );
         }
-        // The library waits for no answer to its own command, and drops the answer to this one unless it is an error.
-        // So the answer to the next command ends the wait.
+        // The library waits for no answer to its own command, and drops the answer to this one
+        // unless it is an error. So the answer to the next command ends the wait.
         let ended = client.custom::<Value, _>(custom("SUNSUBSCRIBE"), args![channel]);
         let next = client.ping::<Value>(None);
         match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
             Ok(Either::Left((Err(error), _))) => failed("SUNSUBSCRIBE", error),
             Ok(_) => None,
-            Err(_) => failed("SUNSUBSCRIBE", late("no answer to the end of a subscription")),
+            Err(_) => failed(
+                "SUNSUBSCRIBE",
+                late("no answer to the end of a subscription"),
+            ),
         }
     }
 
@@ -422,12 +505,17 @@ impl Trial<'_> {
                 | ServerError::Loading
                 | ServerError::Stuck,
             ) => {
-                let refusal = format!("Redis at {host} refuses calls now: {}", readable(error.details()));
+                let refusal = format!(
+                    "Redis at {host} refuses calls now: {}",
+                    readable(error.details())
+                );
                 if !self.found.refusals.contains(&refusal) {
                     self.found.refusals.push(refusal);
                 }
             }
-            None if error.details() != NOT_ARRIVED => self.found.away.push(format!("{host}: {}", judge(error))),
+            None if error.details() != NOT_ARRIVED => {
+                self.found.away.push(format!("{host}: {}", judge(error)))
+            }
             _ => {
                 let lack = format!("{what}: {}", readable(error.details()));
                 if !self.lacks.contains(&lack) {

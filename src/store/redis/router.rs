@@ -1,8 +1,9 @@
-//! Sends calls to Redis: it sets the deadline of every call, chooses the node that serves a key, and follows the
-//! redirections of a cluster. The rest of the store names the command and reads the answer.
+//! Sends calls to Redis: it sets the deadline of every call, chooses the node that serves a key,
+//! and follows the redirections of a cluster. The rest of the store names the command and reads the
+//! answer.
 //!
-//! A node that redirects a call did nothing, so the router may send the call to the node that it names. The router
-//! leaves every other failure to the caller.
+//! A node that redirects a call did nothing, so the router may send the call to the node that it
+//! names. The router leaves every other failure to the caller.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use crate::base::metrics::Metrics;
 use crate::base::redis_address::Layout;
 use crate::store::{CALL_DEADLINE, Health, LATEST_ENTRY, StoreError, StoreResult};
 
-/// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
+/// How often a command is sent: to the slot's last known owner, its new owner, and where the slot
+/// is moving next.
 const MAX_HOPS: usize = 3;
 
 /// At most as many commands go in one call of [`Router::read_each`], unless one item has more.
@@ -44,14 +46,26 @@ pub(super) struct Router {
 }
 
 impl Router {
-    pub(super) fn new((topology, tasks): (Arc<Topology>, DropGuard), metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        (topology, tasks): (Arc<Topology>, DropGuard),
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let health = topology.monitor().any();
-        Self { topology, health, metrics, share: Share::Own, _tasks: Arc::new(tasks) }
+        Self {
+            topology,
+            health,
+            metrics,
+            share: Share::Own,
+            _tasks: Arc::new(tasks),
+        }
     }
 
     /// The same router for calls of this share.
     pub(super) fn with_share(&self, share: Share) -> Self {
-        Self { share, ..self.clone() }
+        Self {
+            share,
+            ..self.clone()
+        }
     }
 
     pub(super) fn topology(&self) -> &Topology {
@@ -63,13 +77,22 @@ impl Router {
         *self.topology.layout() == Layout::Cluster
     }
 
-    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may make an entry
-    /// there. Asks the server for its time where that is not known: just after a new connection.
+    /// The latest time, by the clock of the server that has the key, at which a call that is sent
+    /// now may make an entry there. Asks the server for its time where that is not known: just
+    /// after a new connection.
     pub(super) async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
-        if let Some(now) = self.topology.owner(slot_of(key.as_bytes()))?.state().time_now() {
+        if let Some(now) = self
+            .topology
+            .owner(slot_of(key.as_bytes()))?
+            .state()
+            .time_now()
+        {
             return Ok(now + millis(LATEST_ENTRY));
         }
-        let now = self.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
+        let now = self
+            .script(&scripts::NOW, vec![key.to_owned()], Vec::new())
+            .await?
+            .number()?;
         Ok(self.note_time(key, now))
     }
 
@@ -81,8 +104,8 @@ impl Router {
         now + millis(LATEST_ENTRY)
     }
 
-    /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at once while no node
-    /// answers.
+    /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at
+    /// once while no node answers.
     pub(super) async fn call<T>(
         &self,
         name: &'static str,
@@ -92,7 +115,9 @@ impl Router {
             Err(StoreError::Lost("it is down".to_owned()))
         } else {
             let span = tracing::debug_span!("redis", call = name);
-            timeout(CALL_DEADLINE, steps.instrument(span)).await.unwrap_or(Err(StoreError::Timeout))
+            timeout(CALL_DEADLINE, steps.instrument(span))
+                .await
+                .unwrap_or(Err(StoreError::Timeout))
         };
         if let Err(error) = &result {
             self.count_error(name, error);
@@ -106,17 +131,27 @@ impl Router {
     }
 
     /// Sends one command whose first argument is its key.
-    pub(super) async fn command(&self, command: &'static str, args: Vec<Value>) -> StoreResult<Value> {
+    pub(super) async fn command(
+        &self,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> StoreResult<Value> {
         Ok(self.send(command, args, 0).await?)
     }
 
     /// Sends one command whose key is the argument at this place.
-    pub(super) async fn command_at(&self, key: usize, command: &'static str, args: Vec<Value>) -> StoreResult<Value> {
+    pub(super) async fn command_at(
+        &self,
+        key: usize,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> StoreResult<Value> {
         Ok(self.send(command, args, key).await?)
     }
 
-    /// Sends many commands that only read, or may be carried out late and twice, each with its key as its first
-    /// argument, to the nodes that serve them: one call a node. What a node redirects is sent once more, by itself.
+    /// Sends many commands that only read, or may be carried out late and twice, each with its key
+    /// as its first argument, to the nodes that serve them: one call a node. What a node redirects
+    /// is sent once more, by itself.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let answers = self.send_all(&commands, 0).await;
         let mut found = Vec::with_capacity(commands.len());
@@ -129,7 +164,8 @@ impl Router {
         found
     }
 
-    /// Runs a script many times, each time with keys of one slot and arguments; otherwise as [`Self::read_all`].
+    /// Runs a script many times, each time with keys of one slot and arguments; otherwise as
+    /// [`Self::read_all`].
     pub(super) async fn script_each(
         &self,
         script: &'static Script,
@@ -137,10 +173,16 @@ impl Router {
     ) -> Vec<StoreResult<Reply>> {
         let command = |(keys, args): &(Vec<String>, Vec<Value>)| {
             let mut all = vec![Value::from(script.sha1()), Value::from(keys.len() as i64)];
-            all.extend(keys.iter().map(|key| Value::from(key.as_str())).chain(args.iter().cloned()));
+            all.extend(
+                keys.iter()
+                    .map(|key| Value::from(key.as_str()))
+                    .chain(args.iter().cloned()),
+            );
             ("EVALSHA", all)
         };
-        let answers = self.send_all(&calls.iter().map(command).collect::<Vec<_>>(), 2).await;
+        let answers = self
+            .send_all(&calls.iter().map(command).collect::<Vec<_>>(), 2)
+            .await;
         let mut found = Vec::with_capacity(calls.len());
         for ((keys, args), answer) in calls.into_iter().zip(answers) {
             found.push(match answer {
@@ -153,15 +195,21 @@ impl Router {
         found
     }
 
-    /// Sends many commands, each with its key at this place, to the nodes that serve them: one call a node.
+    /// Sends many commands, each with its key at this place, to the nodes that serve them: one call
+    /// a node.
     async fn send_all(&self, commands: &[Command], key: usize) -> Vec<Result<Value, Failure>> {
         let mut answers: Vec<Result<Value, Failure>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (place, (_, args)) in commands.iter().enumerate() {
             let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
-            answers.push(Err(Failure::Other(StoreError::Lost("no answer".to_owned()))));
+            answers.push(Err(Failure::Other(StoreError::Lost(
+                "no answer".to_owned(),
+            ))));
             match self.topology.owner(slot) {
-                Ok(node) => match by_node.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &node)) {
+                Ok(node) => match by_node
+                    .iter_mut()
+                    .find(|(known, _)| Arc::ptr_eq(known, &node))
+                {
                     Some((_, places)) => places.push(place),
                     None => by_node.push((node, vec![place])),
                 },
@@ -170,23 +218,36 @@ impl Router {
         }
         let calls = by_node.into_iter().map(|(node, places)| {
             self.metrics.store_calls.inc();
-            let commands = places.iter().map(|place| commands[*place].clone()).collect();
-            async move { (places, self.timed(node.read_all(self.share, commands)).await) }
+            let commands = places
+                .iter()
+                .map(|place| commands[*place].clone())
+                .collect();
+            async move {
+                (
+                    places,
+                    self.timed(node.read_all(self.share, commands)).await,
+                )
+            }
         });
         for (places, said) in join_all(calls).await {
             match said {
-                Ok(said) => places.into_iter().zip(said).for_each(|(place, said)| answers[place] = said),
+                Ok(said) => places
+                    .into_iter()
+                    .zip(said)
+                    .for_each(|(place, said)| answers[place] = said),
                 Err(failure) => {
                     let error = StoreError::from(failure);
-                    places.into_iter().for_each(|place| answers[place] = Err(Failure::Other(error.clone())));
+                    places
+                        .into_iter()
+                        .for_each(|place| answers[place] = Err(Failure::Other(error.clone())));
                 }
             }
         }
         answers
     }
 
-    /// Reads something of many items with some commands each, many items in one call, a few calls at a time. Each call
-    /// has a deadline of its own, and its failure is counted under `name`.
+    /// Reads something of many items with some commands each, many items in one call, a few calls
+    /// at a time. Each call has a deadline of its own, and its failure is counted under `name`.
     pub(super) async fn read_each<T: Sync, R>(
         &self,
         name: &'static str,
@@ -196,7 +257,13 @@ impl Router {
     ) -> Vec<StoreResult<R>> {
         let calls: Vec<_> = batches(items, commands)
             .into_iter()
-            .map(|(items, all)| async move { (items, self.call(name, async { Ok(self.read_all(all).await) }).await) })
+            .map(|(items, all)| async move {
+                (
+                    items,
+                    self.call(name, async { Ok(self.read_all(all).await) })
+                        .await,
+                )
+            })
             .collect();
         let mut calls = stream::iter(calls).buffered(CALLS_AT_A_TIME);
         let mut found = Vec::with_capacity(items.len());
@@ -212,8 +279,8 @@ impl Router {
         found
     }
 
-    /// Runs a script. Sends its text with its first run on a connection, and if the server does not know the script; a
-    /// server that refused so did nothing.
+    /// Runs a script. Sends its text with its first run on a connection, and if the server does not
+    /// know the script; a server that refused so did nothing.
     pub(super) async fn script(
         &self,
         script: &'static Script,
@@ -241,21 +308,31 @@ impl Router {
     async fn timed<T>(&self, answer: impl Future<Output = T>) -> T {
         let asked = Instant::now();
         let answer = answer.await;
-        self.metrics.store_call_seconds.observe(asked.elapsed().as_secs_f64());
+        self.metrics
+            .store_call_seconds
+            .observe(asked.elapsed().as_secs_f64());
         answer
     }
 
-    /// Sends a command to the node that serves its key, the argument at this place, and follows redirections.
-    async fn send(&self, command: &'static str, args: Vec<Value>, key: usize) -> Result<Value, Failure> {
+    /// Sends a command to the node that serves its key, the argument at this place, and follows
+    /// redirections.
+    async fn send(
+        &self,
+        command: &'static str,
+        args: Vec<Value>,
+        key: usize,
+    ) -> Result<Value, Failure> {
         let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
         let mut node = self.topology.owner(slot).map_err(Failure::Other)?;
         let mut asking = false;
         for _ in 0..MAX_HOPS {
             self.metrics.store_calls.inc();
             let said = if asking {
-                self.timed(node.send_asking(self.share, command, args.clone())).await
+                self.timed(node.send_asking(self.share, command, args.clone()))
+                    .await
             } else {
-                self.timed(node.send(self.share, command, args.clone())).await
+                self.timed(node.send(self.share, command, args.clone()))
+                    .await
             };
             let to = match said {
                 Err(Failure::Moved(to)) if self.is_cluster() => {
@@ -275,7 +352,9 @@ impl Router {
             };
             node = self.topology.sent_to(&to).await.map_err(Failure::Other)?;
         }
-        Err(Failure::Other(StoreError::Refused(format!("TRYAGAIN slot {slot} moves from node to node"))))
+        Err(Failure::Other(StoreError::Refused(format!(
+            "TRYAGAIN slot {slot} moves from node to node"
+        ))))
     }
 }
 
@@ -303,16 +382,30 @@ mod tests {
     /// The sizes of the batches of items that have so many commands.
     fn sizes(items: &[usize]) -> Vec<(usize, usize)> {
         let batches = batches(items, |count| vec![("GET", Vec::new()); *count]);
-        assert_eq!(batches.iter().flat_map(|(items, _)| *items).copied().collect::<Vec<_>>(), items);
-        batches.iter().map(|(items, commands)| (items.len(), commands.len())).collect()
+        assert_eq!(
+            batches
+                .iter()
+                .flat_map(|(items, _)| *items)
+                .copied()
+                .collect::<Vec<_>>(),
+            items
+        );
+        batches
+            .iter()
+            .map(|(items, commands)| (items.len(), commands.len()))
+            .collect()
     }
 
     #[test]
     fn a_call_has_a_bounded_number_of_commands_however_they_are_spread() {
         assert_eq!(sizes(&[]), []);
         assert_eq!(sizes(&[4; 125]), [(62, 248), (62, 248), (1, 4)]);
-        // One small item first, as in a list of lives of which one has few slices and the others many.
+        // One small item first, as in a list of lives of which one has few slices and the others
+        // many.
         assert_eq!(sizes(&[1, 100, 100, 100, 100]), [(3, 201), (2, 200)]);
-        assert_eq!(sizes(&[1, 771, 771, 2, 248]), [(1, 1), (1, 771), (1, 771), (2, 250)]);
+        assert_eq!(
+            sizes(&[1, 771, 771, 2, 248]),
+            [(1, 1), (1, 771), (1, 771), (2, 250)]
+        );
     }
 }

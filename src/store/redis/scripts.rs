@@ -1,5 +1,5 @@
-//! The scripts: each is one atomic step, in a file under `scripts/` that says at its head what its keys and arguments
-//! are.
+//! The scripts: each is one atomic step, in a file under `scripts/` that says at its head what its
+//! keys and arguments are.
 
 use std::sync::LazyLock;
 
@@ -20,15 +20,22 @@ impl Script {
     }
 }
 
-/// A script behind those functions of the prelude that it calls, directly or not. Redis makes all functions of a script
-/// anew each time it runs.
+/// A script behind those functions of the prelude that it calls, directly or not. Redis makes all
+/// functions of a script anew each time it runs.
 fn with_prelude(script: &str) -> String {
     let prelude = include_str!("scripts/prelude.lua");
-    let mut starts: Vec<usize> = prelude.match_indices("\nlocal function ").map(|(at, _)| at + 1).collect();
+    let mut starts: Vec<usize> = prelude
+        .match_indices("\nlocal function ")
+        .map(|(at, _)| at + 1)
+        .collect();
     starts.push(prelude.len());
     let mut text = script.to_owned();
     // The last one first: a function calls only earlier ones.
-    for function in starts.windows(2).rev().map(|ends| &prelude[ends[0]..ends[1]]) {
+    for function in starts
+        .windows(2)
+        .rev()
+        .map(|ends| &prelude[ends[0]..ends[1]])
+    {
         let name = function.split([' ', '(']).nth(2).unwrap_or_default();
         if text.contains(&format!("{name}(")) {
             text.insert_str(0, function);
@@ -122,12 +129,23 @@ mod tests {
 
     #[test]
     fn a_script_has_the_functions_that_it_calls_and_those_that_they_call() {
-        let functions = |script: &Script| format!("\n{}", script.text()).matches("\nlocal function ").count();
+        let functions = |script: &Script| {
+            format!("\n{}", script.text())
+                .matches("\nlocal function ")
+                .count()
+        };
         let text = format!("\n{}", SWEEP.text());
         let at = |name: &str| text.find(&format!("\nlocal function {name}("));
-        assert!(at("read_fence").is_some() && at("unheld").is_some() && at("unheld") < at("drop_unheld"));
+        assert!(
+            at("read_fence").is_some()
+                && at("unheld").is_some()
+                && at("unheld") < at("drop_unheld")
+        );
         assert!(at("read_arrivals").is_none() && at("forget_ended").is_none());
-        assert_eq!((functions(&TURN), PROBE.text()), (0, include_str!("scripts/probe.lua")));
+        assert_eq!(
+            (functions(&TURN), PROBE.text()),
+            (0, include_str!("scripts/probe.lua"))
+        );
         assert!(text.ends_with(include_str!("scripts/sweep.lua")));
     }
 }

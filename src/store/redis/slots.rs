@@ -27,7 +27,11 @@ pub(super) struct SlotRange {
 impl SlotRange {
     /// Every slot.
     pub(super) fn all(host: Host) -> Self {
-        Self { first: 0, last: SLOTS - 1, host }
+        Self {
+            first: 0,
+            last: SLOTS - 1,
+            host,
+        }
     }
 }
 
@@ -49,16 +53,30 @@ impl SlotMap {
         let nobody = number(nodes.len());
         let mut owners = vec![nobody; usize::from(SLOTS)];
         for range in &ranges {
-            let place = nodes.iter().position(|node| *node.host() == range.host).map_or(nobody, number);
-            for owner in owners.iter_mut().take(usize::from(range.last) + 1).skip(usize::from(range.first)) {
+            let place = nodes
+                .iter()
+                .position(|node| *node.host() == range.host)
+                .map_or(nobody, number);
+            for owner in owners
+                .iter_mut()
+                .take(usize::from(range.last) + 1)
+                .skip(usize::from(range.first))
+            {
                 *owner = place;
             }
         }
-        Self { ranges, nodes, owners: owners.into(), beats: OnceLock::new() }
+        Self {
+            ranges,
+            nodes,
+            owners: owners.into(),
+            beats: OnceLock::new(),
+        }
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
-        self.owners.get(usize::from(slot)).and_then(|place| self.nodes.get(usize::from(*place)))
+        self.owners
+            .get(usize::from(slot))
+            .and_then(|place| self.nodes.get(usize::from(*place)))
     }
 
     pub(super) fn at(&self, host: &Host) -> Option<&Arc<Node>> {
@@ -85,7 +103,11 @@ impl SlotMap {
 
     /// The slots that a server has; none while it is down.
     pub(super) fn slots_if_up(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
-        if self.at(host).is_some_and(|node| node.is_up()) { self.slots_at(host) } else { Vec::new() }
+        if self.at(host).is_some_and(|node| node.is_up()) {
+            self.slots_at(host)
+        } else {
+            Vec::new()
+        }
     }
 
     /// The slots that had another owner before, or none, or have none now.
@@ -115,14 +137,27 @@ impl SlotMap {
             };
             (0..MAX_CANARIES).find(is_here)
         };
-        self.beats.get_or_init(|| self.nodes.iter().map(find).collect()).get(place).copied().flatten()
+        self.beats
+            .get_or_init(|| self.nodes.iter().map(find).collect())
+            .get(place)
+            .copied()
+            .flatten()
     }
 
-    /// The canary of a cluster's server: its last one while the server still serves it, or else the first name that it
-    /// serves.
-    pub(super) fn canary_at(&self, host: &Host, last: Option<String>, keys: &Keys) -> Option<String> {
+    /// The canary of a cluster's server: its last one while the server still serves it, or else the
+    /// first name that it serves.
+    pub(super) fn canary_at(
+        &self,
+        host: &Host,
+        last: Option<String>,
+        keys: &Keys,
+    ) -> Option<String> {
         let is_here = |key: &String| self.host_of(slot_of(key.as_bytes())) == Some(host);
-        last.filter(is_here).or_else(|| (0..MAX_CANARIES).map(|n| keys.canary_of_master(n)).find(is_here))
+        last.filter(is_here).or_else(|| {
+            (0..MAX_CANARIES)
+                .map(|n| keys.canary_of_master(n))
+                .find(is_here)
+        })
     }
 }
 
@@ -131,7 +166,8 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     fred::util::redis_keyslot(key)
 }
 
-/// Reads what CLUSTER SLOTS says. A node that does not know its own name means the host that was asked.
+/// Reads what CLUSTER SLOTS says. A node that does not know its own name means the host that was
+/// asked.
 pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRange>> {
     let mut rows = Reply::of(answer)?;
     let mut ranges = Vec::new();
@@ -140,22 +176,37 @@ pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRa
         let (first, last) = (slot_number(row.number()?)?, slot_number(row.number()?)?);
         let mut master = row.list()?;
         let name = master.piece().and_then(|name| name.as_string());
-        let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.name.clone());
+        let name = name
+            .filter(|name| !name.is_empty() && name != "?")
+            .unwrap_or_else(|| asked.name.clone());
         let port = u16::try_from(master.number()?).map_err(|_| nonsense("a port"))?;
-        ranges.push(SlotRange { first, last, host: Host::new(name, port) });
+        ranges.push(SlotRange {
+            first,
+            last,
+            host: Host::new(name, port),
+        });
     }
     ranges.sort();
     Ok(ranges)
 }
 
-/// Reads the epoch out of CLUSTER INFO: of two answers, the one of the later epoch is to be believed.
+/// Reads the epoch out of CLUSTER INFO: of two answers, the one of the later epoch is to be
+/// believed.
 pub(super) fn read_epoch(answer: &Value) -> Option<u64> {
     let text = answer.as_str()?;
-    text.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:")?.trim().parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix("cluster_current_epoch:")?
+            .trim()
+            .parse()
+            .ok()
+    })
 }
 
 fn slot_number(n: u64) -> StoreResult<u16> {
-    u16::try_from(n).ok().filter(|slot| *slot < SLOTS).ok_or_else(|| nonsense("a slot's number"))
+    u16::try_from(n)
+        .ok()
+        .filter(|slot| *slot < SLOTS)
+        .ok_or_else(|| nonsense("a slot's number"))
 }
 
 #[cfg(test)]
@@ -168,24 +219,47 @@ mod tests {
 
     #[test]
     fn a_clusters_answer_is_read() {
-        let master = |name: Value, port: i64| list([name, Value::from(port), Value::from("id"), list([])]);
+        let master =
+            |name: Value, port: i64| list([name, Value::from(port), Value::from("id"), list([])]);
         let answer = list([
-            list([Value::from(5461), Value::from(16383), master(Value::from("10.0.0.2"), 7001)]),
-            list([Value::from(0), Value::from(5460), master(Value::Null, 7000), master(Value::from("r"), 1)]),
+            list([
+                Value::from(5461),
+                Value::from(16383),
+                master(Value::from("10.0.0.2"), 7001),
+            ]),
+            list([
+                Value::from(0),
+                Value::from(5460),
+                master(Value::Null, 7000),
+                master(Value::from("r"), 1),
+            ]),
         ]);
         let ranges = read_ranges(answer, &Host::new("asked", 1)).unwrap();
         let expected = [
-            SlotRange { first: 0, last: 5460, host: Host::new("asked", 7000) },
-            SlotRange { first: 5461, last: 16383, host: Host::new("10.0.0.2", 7001) },
+            SlotRange {
+                first: 0,
+                last: 5460,
+                host: Host::new("asked", 7000),
+            },
+            SlotRange {
+                first: 5461,
+                last: 16383,
+                host: Host::new("10.0.0.2", 7001),
+            },
         ];
         assert_eq!(ranges, expected);
-        let wrong = list([list([Value::from(0), Value::from(16384), master(Value::Null, 7000)])]);
+        let wrong = list([list([
+            Value::from(0),
+            Value::from(16384),
+            master(Value::Null, 7000),
+        ])]);
         assert!(read_ranges(wrong, &Host::new("asked", 1)).is_err());
     }
 
     #[test]
     fn the_epoch_is_read() {
-        let info = Value::from("cluster_state:ok\r\ncluster_current_epoch:6\r\ncluster_my_epoch:2\r\n");
+        let info =
+            Value::from("cluster_state:ok\r\ncluster_current_epoch:6\r\ncluster_my_epoch:2\r\n");
         assert_eq!(read_epoch(&info), Some(6));
         assert_eq!(read_epoch(&Value::Null), None);
     }

@@ -1,11 +1,14 @@
-//! The calls on announcements: an author's announcements and profile lie in one slot, so both change in one step.
+//! The calls on announcements: an author's announcements and profile lie in one slot, so both
+//! change in one step.
 
 use async_trait::async_trait;
 
 use super::reply::{next_answer, nonsense, text};
 use super::{RedisStore, args, scripts};
 use crate::base::ids::{PostId, UserId};
-use crate::store::{MAX_TIMELINE, Post, StatusId, Statuses, StoreResult, Subject, Timeline, Timelines};
+use crate::store::{
+    MAX_TIMELINE, Post, StatusId, Statuses, StoreResult, Subject, Timeline, Timelines,
+};
 
 fn post_of(status: &StatusId) -> Option<&PostId> {
     match status.subject() {
@@ -20,25 +23,42 @@ fn read_post(json: &str) -> StoreResult<Post> {
 
 impl RedisStore {
     fn post_keys(&self, author: &UserId) -> Vec<String> {
-        vec![self.keys().timeline(&Timeline::Profile(author.clone())), self.keys().posts(author)]
+        vec![
+            self.keys().timeline(&Timeline::Profile(author.clone())),
+            self.keys().posts(author),
+        ]
     }
 }
 
 #[async_trait]
 impl Statuses for RedisStore {
     async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()> {
-        let Some(id) = post_of(status) else { return Err(nonsense("an announcement of a live")) };
+        let Some(id) = post_of(status) else {
+            return Err(nonsense("an announcement of a live"));
+        };
         let json = serde_json::to_string(post).map_err(|why| nonsense(why.to_string()))?;
         let args = args![MAX_TIMELINE, post.at, status, id, json];
         let keys = self.post_keys(status.author());
-        let steps = async { self.router.script(&scripts::PUT_POST, keys, args).await.map(drop) };
+        let steps = async {
+            self.router
+                .script(&scripts::PUT_POST, keys, args)
+                .await
+                .map(drop)
+        };
         self.router.call("put_post", steps).await
     }
 
     async fn drop_post(&self, status: &StatusId) -> StoreResult<bool> {
-        let Some(id) = post_of(status) else { return Ok(false) };
+        let Some(id) = post_of(status) else {
+            return Ok(false);
+        };
         let (keys, args) = (self.post_keys(status.author()), args![status, id]);
-        let steps = async { self.router.script(&scripts::DROP_POST, keys, args).await?.flag() };
+        let steps = async {
+            self.router
+                .script(&scripts::DROP_POST, keys, args)
+                .await?
+                .flag()
+        };
         self.router.call("drop_post", steps).await
     }
 
@@ -52,9 +72,15 @@ impl Statuses for RedisStore {
                 return Ok(None);
             }
             let found: fred::types::Value = next_answer(answers)?;
-            if found.is_null() { Ok(None) } else { read_post(&text(found)?).map(Some) }
+            if found.is_null() {
+                Ok(None)
+            } else {
+                read_post(&text(found)?).map(Some)
+            }
         };
-        self.router.read_each("posts", statuses, command, read).await
+        self.router
+            .read_each("posts", statuses, command, read)
+            .await
     }
 
     async fn count_posts(&self, author: &UserId) -> StoreResult<u64> {

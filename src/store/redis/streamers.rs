@@ -13,15 +13,34 @@ use crate::store::{ClaimLimits, Claimed, StoreResult, Streamers};
 
 #[async_trait]
 impl Streamers for RedisStore {
-    async fn claim_live(&self, streamer: &UserId, live: &LiveId, limits: ClaimLimits) -> StoreResult<Claimed> {
+    async fn claim_live(
+        &self,
+        streamer: &UserId,
+        live: &LiveId,
+        limits: ClaimLimits,
+    ) -> StoreResult<Claimed> {
         let key = self.keys().claimed_lives(streamer);
-        let args = args![live, limits.open, limits.interval(), millis(A_DAY), keys::CLAIMS_TTL.as_secs()];
+        let args = args![
+            live,
+            limits.open,
+            limits.interval(),
+            millis(A_DAY),
+            keys::CLAIMS_TTL.as_secs()
+        ];
         let steps = async {
-            let mut reply = self.router.script(&scripts::CLAIM_LIVE, vec![key], args).await?;
+            let mut reply = self
+                .router
+                .script(&scripts::CLAIM_LIVE, vec![key], args)
+                .await?;
             match reply.text()?.as_str() {
                 "yes" => Ok(Claimed::Yes),
                 // Another program may have put in what is no live.
-                "full" => Ok(Claimed::Full(reply.texts().filter_map(|live| LiveId::parse(&live).ok()).collect())),
+                "full" => Ok(Claimed::Full(
+                    reply
+                        .texts()
+                        .filter_map(|live| LiveId::parse(&live).ok())
+                        .collect(),
+                )),
                 "fast" => Ok(Claimed::TooFast(Duration::from_millis(reply.number()?))),
                 other => Err(nonsense(format!("a claim answered {other}"))),
             }
@@ -29,10 +48,20 @@ impl Streamers for RedisStore {
         self.router.call("claim_live", steps).await
     }
 
-    async fn release_live(&self, streamer: &UserId, live: &LiveId, until: UnixMillis) -> StoreResult<()> {
+    async fn release_live(
+        &self,
+        streamer: &UserId,
+        live: &LiveId,
+        until: UnixMillis,
+    ) -> StoreResult<()> {
         let key = self.keys().claimed_lives(streamer);
         let args = args![live, until];
-        let steps = async { self.router.script(&scripts::RELEASE_LIVE, vec![key], args).await.map(drop) };
+        let steps = async {
+            self.router
+                .script(&scripts::RELEASE_LIVE, vec![key], args)
+                .await
+                .map(drop)
+        };
         self.router.call("release_live", steps).await
     }
 }

@@ -1,13 +1,15 @@
-//! The connections on which messages of other gateways arrive: sharded pub/sub, one channel a live, one connection to
-//! each master for the channels in its slots. They begin when the store connects and end when it is dropped.
+//! The connections on which messages of other gateways arrive: sharded pub/sub, one channel a live,
+//! one connection to each master for the channels in its slots. They begin when the store connects
+//! and end when it is dropped.
 //!
-//! The client library loses subscriptions in several ways and reports none: an error answer shifts later answers, its
-//! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So the
-//! subscriber relies on none of it. A connection is a *session*: it carries subscriptions only, one channel a call.
-//! Each subscription is confirmed again from time to time, which repairs a silent one, and a pulse notices a dead
-//! connection. Whatever goes wrong, the session ends and a new one subscribes to everything again; each channel is then
-//! [`BusEvent::Ready`] anew. A channel whose slot goes to another master is subscribed to there as soon as the map of
-//! slots says so.
+//! The client library loses subscriptions in several ways and reports none: an error answer shifts
+//! later answers, its own resubscription gives up half way, a slot that moves falls silent, a
+//! server that hangs is not noticed. So the subscriber relies on none of it. A connection is a
+//! *session*: it carries subscriptions only, one channel a call. Each subscription is confirmed
+//! again from time to time, which repairs a silent one, and a pulse notices a dead connection.
+//! Whatever goes wrong, the session ends and a new one subscribes to everything again; each channel
+//! is then [`BusEvent::Ready`] anew. A channel whose slot goes to another master is subscribed to
+//! there as soon as the map of slots says so.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -39,14 +41,19 @@ use crate::store::{BusEvent, Channel, Doubt, MAX_MESSAGE};
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 /// A subscription, from sending it to its answer.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
-/// How often a live's subscription is confirmed: in a cluster, where a slot that moves falls silent, and elsewhere.
+/// How often a live's subscription is confirmed: in a cluster, where a slot that moves falls
+/// silent, and elsewhere.
 const CONFIRM: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
-/// How often some subscription is confirmed, the gateways' channel where it is: the pulse of the connection.
+/// How often some subscription is confirmed, the gateways' channel where it is: the pulse of the
+/// connection.
 const PULSE: Duration = Duration::from_secs(2);
 /// How often due confirmations are looked for.
 const TICK: Duration = Duration::from_secs(1);
 /// The waits between sessions.
-const BACKOFF: Backoff = Backoff { first: 50, longest: 2_000 };
+const BACKOFF: Backoff = Backoff {
+    first: 50,
+    longest: 2_000,
+};
 /// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscriber {
@@ -60,10 +67,23 @@ impl Subscriber {
     pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
         let beats = Arc::new(Beats::new(Arc::clone(&topology), Arc::clone(&metrics)));
-        let listening = listen(topology, Arc::clone(&subscriptions), Arc::clone(&beats), metrics);
+        let listening = listen(
+            topology,
+            Arc::clone(&subscriptions),
+            Arc::clone(&beats),
+            metrics,
+        );
         let (heard, stopped) = (Arc::clone(&beats), stop.clone());
-        tokio::spawn(async move { stopped.run_until_cancelled(join(listening, heard.run())).await });
-        Self { subscriptions, beats, _task: stop.drop_guard() }
+        tokio::spawn(async move {
+            stopped
+                .run_until_cancelled(join(listening, heard.run()))
+                .await
+        });
+        Self {
+            subscriptions,
+            beats,
+            _task: stop.drop_guard(),
+        }
     }
 
     pub(super) fn beats(&self) -> &Arc<Beats> {
@@ -76,7 +96,12 @@ impl Subscriber {
 }
 
 /// Keeps one task at each master.
-async fn listen(topology: Arc<Topology>, subscriptions: Arc<Subscriptions>, beats: Arc<Beats>, metrics: Arc<Metrics>) {
+async fn listen(
+    topology: Arc<Topology>,
+    subscriptions: Arc<Subscriptions>,
+    beats: Arc<Beats>,
+    metrics: Arc<Metrics>,
+) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
     let mut maps = topology.maps();
     let mut at_start = true;
@@ -128,8 +153,8 @@ impl Confirmed {
     }
 }
 
-/// The channels to confirm in one pass. Those without a confirmation come first, also if they are wanted only while the
-/// pass is under way: until then, a live that somebody joined hears nothing.
+/// The channels to confirm in one pass. Those without a confirmation come first, also if they are
+/// wanted only while the pass is under way: until then, a live that somebody joined hears nothing.
 struct Pass {
     new: VecDeque<Channel>,
     /// Their last confirmation is old.
@@ -139,7 +164,8 @@ struct Pass {
 }
 
 impl Pass {
-    /// `every` says how often a channel is confirmed; `beats` is the number of the server's own channel of beats.
+    /// `every` says how often a channel is confirmed; `beats` is the number of the server's own
+    /// channel of beats.
     fn begin(
         subscriptions: &Subscriptions,
         confirmed: &Confirmed,
@@ -148,7 +174,10 @@ impl Pass {
     ) -> Self {
         let (mut new, mut due, mut seen) = (VecDeque::new(), Vec::new(), 0);
         let lives = subscriptions.wanted_after(&mut seen);
-        let always = [Channel::Gateways].into_iter().chain(beats.map(Channel::Beats)).map(|channel| (channel, 0));
+        let always = [Channel::Gateways]
+            .into_iter()
+            .chain(beats.map(Channel::Beats))
+            .map(|channel| (channel, 0));
         for (channel, ticket) in always.chain(lives) {
             match confirmed.channels.get(&channel) {
                 Some((at, known)) if *known == ticket => {
@@ -160,15 +189,24 @@ impl Pass {
             }
         }
         due.sort_by_key(|(at, _)| *at);
-        Self { new, due: due.into_iter().map(|(_, due)| due).collect(), seen }
+        Self {
+            new,
+            due: due.into_iter().map(|(_, due)| due).collect(),
+            seen,
+        }
     }
 
     /// The next channel, and the ticket that it has by now.
-    fn next(&mut self, subscriptions: &Subscriptions, confirmed: &Confirmed) -> Option<(Channel, u64)> {
+    fn next(
+        &mut self,
+        subscriptions: &Subscriptions,
+        confirmed: &Confirmed,
+    ) -> Option<(Channel, u64)> {
         loop {
             if self.new.is_empty() {
                 let newer = subscriptions.wanted_after(&mut self.seen);
-                self.new.extend(newer.into_iter().map(|(channel, _)| channel));
+                self.new
+                    .extend(newer.into_iter().map(|(channel, _)| channel));
             }
             let new = self.new.pop_front();
             let is_due = new.is_none();
@@ -191,7 +229,8 @@ impl Task {
             let why = self.session().await;
             self.at_start = false;
             let slots = self.topology.map().slots_at(&self.host);
-            self.subscriptions.send(BusEvent::Deaf(Doubt::Slots(slots.into())));
+            self.subscriptions
+                .send(BusEvent::Deaf(Doubt::Slots(slots.into())));
             if began.elapsed() > Duration::from_millis(BACKOFF.longest) {
                 short_sessions = 0;
             }
@@ -203,20 +242,29 @@ impl Task {
                 tracing::debug!(%why, "subscribing again to messages of other gateways");
             }
             told = waits_long;
-            sleep(Duration::from_millis(BACKOFF.jittered(short_sessions, rand::random()))).await;
+            sleep(Duration::from_millis(
+                BACKOFF.jittered(short_sessions, rand::random()),
+            ))
+            .await;
             short_sessions += 1;
         }
     }
 
-    /// Listens for as long as the connection lasts and the connection for calls is not made again: the name may lead to
-    /// another server by then, and this one be a replica. Answers why the session ended.
+    /// Listens for as long as the connection lasts and the connection for calls is not made again:
+    /// the name may lead to another server by then, and this one be a replica. Answers why the
+    /// session ended.
     async fn session(&self) -> String {
-        let connections = self.topology.map().at(&self.host).map(|node| node.state().connections());
+        let connections = self
+            .topology
+            .map()
+            .at(&self.host)
+            .map(|node| node.state().connections());
         let client = match self.topology.connector().subscriber(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
-        // The connection ends with the session, even if the task is stopped in the middle of something.
+        // The connection ends with the session, even if the task is stopped in the middle of
+        // something.
         let (mut connection, connected) = connect(&client);
         match timeout(CONNECT_DEADLINE, connected).await {
             Ok(Ok(())) => {}
@@ -260,10 +308,14 @@ impl Task {
     /// Whether the channel's slot is served here.
     fn is_mine(&self, channel: &Channel) -> bool {
         let slot = slot_of(self.topology.keys().channel(channel).as_bytes());
-        self.topology.map().owner(slot).is_some_and(|node| *node.host() == self.host)
+        self.topology
+            .map()
+            .owner(slot)
+            .is_some_and(|node| *node.host() == self.host)
     }
 
-    /// False if the map of slots changed meanwhile: channels that came here with a slot do not wait for the rest.
+    /// False if the map of slots changed meanwhile: channels that came here with a slot do not wait
+    /// for the rest.
     async fn subscribe(
         &self,
         client: &Client,
@@ -277,7 +329,8 @@ impl Task {
                 continue;
             }
             confirmed.channels.remove(&channel);
-            // A node ends the subscriptions of a slot that leaves it, and refuses to end them again.
+            // A node ends the subscriptions of a slot that leaves it, and refuses to end them
+            // again.
             if mine {
                 within(client.sunsubscribe(self.topology.keys().channel(&channel))).await?;
             }
@@ -288,7 +341,10 @@ impl Task {
             _ if cluster => CONFIRM.0,
             _ => CONFIRM.1,
         };
-        let beats = self.topology.map().beats_at(&self.host, self.topology.keys());
+        let beats = self
+            .topology
+            .map()
+            .beats_at(&self.host, self.topology.keys());
         let mut pass = Pass::begin(&self.subscriptions, confirmed, beats, every);
         while let Some((channel, ticket)) = pass.next(&self.subscriptions, confirmed) {
             if map.has_changed().unwrap_or(false) {
@@ -298,9 +354,11 @@ impl Task {
                 self.confirm(client, confirmed, (channel, ticket)).await?;
             }
         }
-        // The oldest gives the pulse where none was due. Without a subscription there is nothing to hear, nor to miss.
+        // The oldest gives the pulse where none was due. Without a subscription there is nothing to
+        // hear, nor to miss.
         if confirmed.latest.is_some_and(|at| at.elapsed() >= PULSE)
-            && let Some((channel, (_, ticket))) = confirmed.channels.iter().min_by_key(|(_, (at, _))| *at)
+            && let Some((channel, (_, ticket))) =
+                confirmed.channels.iter().min_by_key(|(_, (at, _))| *at)
         {
             let oldest = (channel.clone(), *ticket);
             self.confirm(client, confirmed, oldest).await?;
@@ -308,17 +366,23 @@ impl Task {
         Ok(true)
     }
 
-    /// Subscribes, or confirms a subscription. One channel a call: the library takes each answer for a whole call's.
+    /// Subscribes, or confirms a subscription. One channel a call: the library takes each answer
+    /// for a whole call's.
     async fn confirm(
         &self,
         client: &Client,
         confirmed: &mut Confirmed,
         (channel, ticket): (Channel, u64),
     ) -> Result<(), Error> {
-        if let Err(error) = within(client.ssubscribe(self.topology.keys().channel(&channel))).await {
-            // Only this channel is elsewhere. The next round tries again, at its new node once the map has it.
+        if let Err(error) = within(client.ssubscribe(self.topology.keys().channel(&channel))).await
+        {
+            // Only this channel is elsewhere. The next round tries again, at its new node once the
+            // map has it.
             let why = ServerError::of(&error);
-            if !matches!(why, Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown)) {
+            if !matches!(
+                why,
+                Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown)
+            ) {
                 return Err(error);
             }
             confirmed.channels.remove(&channel);
@@ -339,15 +403,22 @@ impl Task {
         loop {
             match messages.recv().await {
                 Ok(message) => {
-                    let text = message.value.as_str().filter(|text| text.len() <= MAX_MESSAGE);
+                    let text = message
+                        .value
+                        .as_str()
+                        .filter(|text| text.len() <= MAX_MESSAGE);
                     match (self.topology.keys().read_channel(&message.channel), text) {
                         // It only found out whether Redis takes messages; see `beats`.
                         (Some(_), Some(text)) if text.is_empty() => {}
-                        (Some(Channel::Beats(number)), Some(text)) if self.beats.heard(number, &text) => {}
-                        (Some(Channel::Beats(_)), _) => Metrics::count(&self.metrics.words_ignored, "malformed"),
-                        (Some(channel), Some(text)) => {
-                            self.subscriptions.send(BusEvent::Message { channel, text: Arc::from(&*text) })
+                        (Some(Channel::Beats(number)), Some(text))
+                            if self.beats.heard(number, &text) => {}
+                        (Some(Channel::Beats(_)), _) => {
+                            Metrics::count(&self.metrics.words_ignored, "malformed")
                         }
+                        (Some(channel), Some(text)) => self.subscriptions.send(BusEvent::Message {
+                            channel,
+                            text: Arc::from(&*text),
+                        }),
                         _ => Metrics::count(&self.metrics.words_ignored, "malformed"),
                     }
                 }
@@ -374,7 +445,10 @@ async fn changed(seen: Option<watch::Receiver<u64>>) {
 async fn within(call: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     match timeout(SUBSCRIBE_DEADLINE, call).await {
         Ok(done) => done,
-        Err(_) => Err(Error::new(fred::error::ErrorKind::Timeout, "no answer to a subscription")),
+        Err(_) => Err(Error::new(
+            fred::error::ErrorKind::Timeout,
+            "no answer to a subscription",
+        )),
     }
 }
 
@@ -395,17 +469,33 @@ mod tests {
         for (place, name) in ["old", "older"].into_iter().enumerate() {
             subscriptions.add(live(name));
             let at = now - Duration::from_secs(60 + place as u64);
-            confirmed.channels.insert(live(name), (at, place as u64 + 1));
+            confirmed
+                .channels
+                .insert(live(name), (at, place as u64 + 1));
         }
         subscriptions.add(live("new"));
-        let mut pass = Pass::begin(&subscriptions, &confirmed, None, |_| Duration::from_secs(30));
-        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("new"), 3)));
-        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("older"), 2)));
+        let mut pass = Pass::begin(&subscriptions, &confirmed, None, |_| {
+            Duration::from_secs(30)
+        });
+        assert_eq!(
+            pass.next(&subscriptions, &confirmed),
+            Some((live("new"), 3))
+        );
+        assert_eq!(
+            pass.next(&subscriptions, &confirmed),
+            Some((live("older"), 2))
+        );
         subscriptions.add(live("newer"));
         subscriptions.add(live("short-lived"));
         subscriptions.remove(&live("short-lived"));
-        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("newer"), 4)));
-        assert_eq!(pass.next(&subscriptions, &confirmed), Some((live("old"), 1)));
+        assert_eq!(
+            pass.next(&subscriptions, &confirmed),
+            Some((live("newer"), 4))
+        );
+        assert_eq!(
+            pass.next(&subscriptions, &confirmed),
+            Some((live("old"), 1))
+        );
         assert_eq!(pass.next(&subscriptions, &confirmed), None);
     }
 
@@ -420,16 +510,30 @@ mod tests {
             Some(ticket)
         };
         subscriptions.add(live("42"));
-        let begin = |confirmed: &Confirmed| Pass::begin(&subscriptions, confirmed, None, |_| Duration::from_secs(30));
+        let begin = |confirmed: &Confirmed| {
+            Pass::begin(&subscriptions, confirmed, None, |_| Duration::from_secs(30))
+        };
         let mut pass = begin(&confirmed);
         assert!(subscriptions.renew(&live("42")) && !subscriptions.renew(&live("43")));
-        assert_eq!(confirm(&mut confirmed, &mut pass), Some(2), "it is subscribed to with the newer ticket at once");
+        assert_eq!(
+            confirm(&mut confirmed, &mut pass),
+            Some(2),
+            "it is subscribed to with the newer ticket at once"
+        );
         assert_eq!(confirm(&mut confirmed, &mut pass), None);
         assert!(subscriptions.renew(&live("42")));
-        assert_eq!(confirm(&mut confirmed, &mut pass), Some(3), "in the same pass");
+        assert_eq!(
+            confirm(&mut confirmed, &mut pass),
+            Some(3),
+            "in the same pass"
+        );
         assert!(subscriptions.renew(&live("42")));
         pass = begin(&confirmed);
-        assert_eq!(confirm(&mut confirmed, &mut pass), Some(4), "in the next one");
+        assert_eq!(
+            confirm(&mut confirmed, &mut pass),
+            Some(4),
+            "in the next one"
+        );
         assert_eq!(confirm(&mut confirmed, &mut pass), None);
     }
 }

@@ -1,5 +1,6 @@
-//! Owns the trust in Redis over TLS: which authorities may vouch for a server. The system's, or those of one file and
-//! no other. Refuses a file without a certificate: trusting no authority by mistake would look like a network failure.
+//! Owns the trust in Redis over TLS: which authorities may vouch for a server. The system's, or
+//! those of one file and no other. Refuses a file without a certificate: trusting no authority by
+//! mistake would look like a network failure.
 
 use std::path::Path;
 
@@ -19,24 +20,35 @@ pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, String> {
         Some(path) => of_file(path)?,
         None => of_system()?,
     };
-    // The provider is named, not the process's default: there is none once another crate brings a second one.
+    // The provider is named, not the process's default: there is none once another crate brings a
+    // second one.
     let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|why| why.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(TlsConfig { connector: TlsConnector::from(config), hostnames: TlsHostMapping::None })
+    Ok(TlsConfig {
+        connector: TlsConnector::from(config),
+        hostnames: TlsHostMapping::None,
+    })
 }
 
 fn of_file(path: &Path) -> Result<RootCertStore, String> {
     let shown = path.display();
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|why| format!("{shown} cannot be read: {why}"))? {
-        let added =
-            certificate.map_err(|why| why.to_string()).and_then(|one| roots.add(one).map_err(|e| e.to_string()));
+    for certificate in CertificateDer::pem_file_iter(path)
+        .map_err(|why| format!("{shown} cannot be read: {why}"))?
+    {
+        let added = certificate
+            .map_err(|why| why.to_string())
+            .and_then(|one| roots.add(one).map_err(|e| e.to_string()));
         added.map_err(|why| format!("{shown} has a certificate that cannot be used: {why}"))?;
     }
-    if roots.is_empty() { Err(format!("{shown} has no certificate in PEM form")) } else { Ok(roots) }
+    if roots.is_empty() {
+        Err(format!("{shown} has no certificate in PEM form"))
+    } else {
+        Ok(roots)
+    }
 }
 
 /// Skips certificates that cannot be read or used: a system has many, and a few odd ones are usual.
@@ -44,7 +56,9 @@ fn of_system() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(load_native_certs().certs);
     if roots.is_empty() {
-        return Err("this system trusts no certificate authority; name one with redis-ca".to_owned());
+        return Err(
+            "this system trusts no certificate authority; name one with redis-ca".to_owned(),
+        );
     }
     Ok(roots)
 }

@@ -1,7 +1,7 @@
-//! The masters and the map of slots: which master serves which key. One task keeps the map up to date: it reads the map
-//! every few seconds, when a node goes down, and when a node redirects a call. It makes one reading at a time, each
-//! with a deadline. With one server and no sentinels there is nothing to read. The router and the subscriber share the
-//! map.
+//! The masters and the map of slots: which master serves which key. One task keeps the map up to
+//! date: it reads the map every few seconds, when a node goes down, and when a node redirects a
+//! call. It makes one reading at a time, each with a deadline. With one server and no sentinels
+//! there is nothing to read. The router and the subscriber share the map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,8 @@ pub(super) struct Topology {
     map: watch::Sender<Arc<SlotMap>>,
     /// How often the map was read.
     readings: watch::Sender<u64>,
-    /// Nodes to which calls were redirected and that serve no slot yet: new masters that slots are moving to.
+    /// Nodes to which calls were redirected and that serve no slot yet: new masters that slots are
+    /// moving to.
     guests: Mutex<Vec<(Arc<Node>, Instant)>>,
     adopting: tokio::sync::Mutex<()>,
 }
@@ -76,9 +77,19 @@ impl Topology {
             let (keeper, stopped) = (Arc::clone(&topology), stop.clone());
             tokio::spawn(async move { stopped.run_until_cancelled(keeper.keep()).await });
         }
-        let (monitor, map, stopped) = (Arc::clone(&topology.monitor), topology.map.subscribe(), stop.clone());
+        let (monitor, map, stopped) = (
+            Arc::clone(&topology.monitor),
+            topology.map.subscribe(),
+            stop.clone(),
+        );
         tokio::spawn(async move {
-            stopped.run_until_cancelled(monitor.doubts().send_doubts(|host| map.borrow().slots_if_up(host))).await
+            stopped
+                .run_until_cancelled(
+                    monitor
+                        .doubts()
+                        .send_doubts(|host| map.borrow().slots_if_up(host)),
+                )
+                .await
         });
         Ok((topology, stop.drop_guard()))
     }
@@ -116,8 +127,8 @@ impl Topology {
         })
     }
 
-    /// The node to which another one redirected a call. An unknown node is looked for on a new map first, and becomes a
-    /// guest if it is not there.
+    /// The node to which another one redirected a call. An unknown node is looked for on a new map
+    /// first, and becomes a guest if it is not there.
     pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
         if let Some(node) = self.known(host) {
             return Ok(node);
@@ -149,7 +160,11 @@ impl Topology {
 
     async fn keep(&self) {
         loop {
-            let every = if self.monitor.is_whole() { EVERY.0 } else { EVERY.1 };
+            let every = if self.monitor.is_whole() {
+                EVERY.0
+            } else {
+                EVERY.1
+            };
             tokio::select! {
                 () = self.monitor.map_suspected() => {}
                 () = sleep(every.mul_f64(rand::random_range(0.8..1.2))) => {}
@@ -167,20 +182,32 @@ impl Topology {
     async fn read(&self) -> StoreResult<()> {
         let old = self.map();
         let ranges = discovery::slot_ranges(&self.connector, Some(&old)).await?;
-        self.guests.lock().retain(|(_, last)| last.elapsed() < GUEST_STAYS);
+        self.guests
+            .lock()
+            .retain(|(_, last)| last.elapsed() < GUEST_STAYS);
         if ranges == old.ranges() {
             return Ok(());
         }
         let opening = hosts(&ranges).into_iter().map(|host| async move {
             match self.known(&host) {
                 Some(node) => Ok(node),
-                None => Node::open(&self.connector, &host, &self.monitor).await.map(|(node, _)| node),
+                None => Node::open(&self.connector, &host, &self.monitor)
+                    .await
+                    .map(|(node, _)| node),
             }
         });
-        let nodes: Vec<_> = join_all(opening).await.into_iter().collect::<StoreResult<_>>()?;
+        let nodes: Vec<_> = join_all(opening)
+            .await
+            .into_iter()
+            .collect::<StoreResult<_>>()?;
         let names: Vec<_> = nodes.iter().map(|node| node.host().to_string()).collect();
-        tracing::info!(masters = names.join(" "), "the redis masters or their slots have changed");
-        self.guests.lock().retain(|(guest, _)| nodes.iter().all(|node| node.host() != guest.host()));
+        tracing::info!(
+            masters = names.join(" "),
+            "the redis masters or their slots have changed"
+        );
+        self.guests
+            .lock()
+            .retain(|(guest, _)| nodes.iter().all(|node| node.host() != guest.host()));
         let map = Arc::new(SlotMap::new(ranges, nodes));
         self.take_over(&map);
         self.map.send_replace(Arc::clone(&map));
@@ -188,31 +215,52 @@ impl Topology {
         Ok(())
     }
 
-    /// Makes the nodes of this map count for the store's health, and probes each with a key that it serves.
+    /// Makes the nodes of this map count for the store's health, and probes each with a key that it
+    /// serves.
     fn take_over(&self, map: &SlotMap) {
         for node in map.nodes() {
             let state = node.state();
             state.probe_with(match (self.connector.probes(), self.layout()) {
                 (Probes::Ping, _) => None,
-                (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), state.canary(), &self.keys),
+                (Probes::Canary, Layout::Cluster) => {
+                    map.canary_at(node.host(), state.canary(), &self.keys)
+                }
                 (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(self.keys.canary()),
             });
         }
-        self.monitor.list(map.owners(), map.nodes().iter().map(|node| node.state().health()).collect());
+        self.monitor.list(
+            map.owners(),
+            map.nodes()
+                .iter()
+                .map(|node| node.state().health())
+                .collect(),
+        );
     }
 }
 
 /// Connects to every master; at least one must answer.
-async fn open_all(connector: &Connector, ranges: &[SlotRange], monitor: &Arc<Monitor>) -> StoreResult<SlotMap> {
+async fn open_all(
+    connector: &Connector,
+    ranges: &[SlotRange],
+    monitor: &Arc<Monitor>,
+) -> StoreResult<SlotMap> {
     let hosts = hosts(ranges);
-    let opening = hosts.iter().map(|host| Node::open(connector, host, monitor));
-    let opened: Vec<_> = join_all(opening).await.into_iter().collect::<StoreResult<_>>()?;
+    let opening = hosts
+        .iter()
+        .map(|host| Node::open(connector, host, monitor));
+    let opened: Vec<_> = join_all(opening)
+        .await
+        .into_iter()
+        .collect::<StoreResult<_>>()?;
     if opened.iter().all(|(_, outcome)| outcome.is_err())
         && let Some((_, outcome)) = opened.first()
     {
         outcome.clone()?;
     }
-    Ok(SlotMap::new(ranges.to_vec(), opened.into_iter().map(|(node, _)| node).collect()))
+    Ok(SlotMap::new(
+        ranges.to_vec(),
+        opened.into_iter().map(|(node, _)| node).collect(),
+    ))
 }
 
 /// Each host once.

@@ -1,5 +1,5 @@
-//! What an audit reads of users: follows that only one of the two ends has, and who has which login. No gateway calls
-//! it. It reads a page of 1,000 members at a time.
+//! What an audit reads of users: follows that only one of the two ends has, and who has which
+//! login. No gateway calls it. It reads a page of 1,000 members at a time.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,7 +25,12 @@ impl HalfFollow {
             Edge::Following => (one.clone(), other),
             Edge::Followers => (other, one.clone()),
         };
-        Self { user, streamer, there, at }
+        Self {
+            user,
+            streamer,
+            there,
+            at,
+        }
     }
 
     /// The user at the end that has it.
@@ -54,16 +59,23 @@ pub(crate) struct LoginPage {
 impl RedisStore {
     /// The follows of this key that the other end lacks; none if it is no key of the follow graph.
     pub(crate) async fn half_follows(&self, key: &str) -> StoreResult<Vec<HalfFollow>> {
-        let Some((one, there)) = self.keys().read_edge(key) else { return Ok(Vec::new()) };
+        let Some((one, there)) = self.keys().read_edge(key) else {
+            return Ok(Vec::new());
+        };
         let (mut halves, mut cursor) = (Vec::new(), 0);
         loop {
             let args = args![key, cursor, "COUNT", MAX_BATCH];
-            let page = self.router.call("half_follows", self.router.command("ZSCAN", args)).await?;
+            let page = self
+                .router
+                .call("half_follows", self.router.command("ZSCAN", args))
+                .await?;
             let mut reply = Reply::of(page)?;
             cursor = reply.number()?;
             let members = reply.list()?.pairs()?;
-            let members: Vec<(UserId, String)> =
-                members.into_iter().filter_map(|(id, at)| Some((UserId::parse(&id).ok()?, at))).collect();
+            let members: Vec<(UserId, String)> = members
+                .into_iter()
+                .filter_map(|(id, at)| Some((UserId::parse(&id).ok()?, at)))
+                .collect();
             let back = |(other, _): &(UserId, String)| {
                 let key = match there {
                     Edge::Following => self.keys().edge(other, Edge::Followers),
@@ -74,7 +86,10 @@ impl RedisStore {
             let read = |_: &(UserId, String), answers: &mut dyn Iterator<Item = _>| {
                 super::reply::next_answer(answers).map(|score: fred::types::Value| !score.is_null())
             };
-            let there_too = self.router.read_each("half_follows", &members, back, read).await;
+            let there_too = self
+                .router
+                .read_each("half_follows", &members, back, read)
+                .await;
             for ((other, at), is_there) in members.into_iter().zip(there_too) {
                 if !is_there? {
                     halves.push(HalfFollow::of(&one, there, other, at));
@@ -95,24 +110,47 @@ impl RedisStore {
     /// A page of the logins that are claimed, in their folded form.
     pub(crate) async fn logins(&self, cursor: u64) -> StoreResult<LoginPage> {
         let args = args![self.keys().users(), cursor, "COUNT", MAX_BATCH];
-        let mut reply = Reply::of(self.router.call("logins", self.router.command("HSCAN", args)).await?)?;
+        let mut reply = Reply::of(
+            self.router
+                .call("logins", self.router.command("HSCAN", args))
+                .await?,
+        )?;
         let next = reply.number()?;
-        let read = |(login, user): (String, String)| Some((Login::parse(&login).ok()?, UserId::parse(&user).ok()?));
-        let logins = reply.list()?.pairs()?.into_iter().filter_map(read).collect();
-        Ok(LoginPage { logins, next: (next != 0).then_some(next) })
+        let read = |(login, user): (String, String)| {
+            Some((Login::parse(&login).ok()?, UserId::parse(&user).ok()?))
+        };
+        let logins = reply
+            .list()?
+            .pairs()?
+            .into_iter()
+            .filter_map(read)
+            .collect();
+        Ok(LoginPage {
+            logins,
+            next: (next != 0).then_some(next),
+        })
     }
 
     /// The user for whom a login is claimed.
     pub(crate) async fn login_owner(&self, login: &Login) -> StoreResult<Option<UserId>> {
         let args = args![self.keys().users(), login.folded()];
-        let owner = self.router.call("login_owner", self.router.command("HGET", args)).await?;
-        Ok(owner.into_string().and_then(|user| UserId::parse(&user).ok()))
+        let owner = self
+            .router
+            .call("login_owner", self.router.command("HGET", args))
+            .await?;
+        Ok(owner
+            .into_string()
+            .and_then(|user| UserId::parse(&user).ok()))
     }
 
-    /// Frees a login that is claimed for a user whose profile does not carry it. False if the user may have it.
+    /// Frees a login that is claimed for a user whose profile does not carry it. False if the user
+    /// may have it.
     pub(crate) async fn drop_claim(&self, login: &Login, user: &UserId) -> StoreResult<bool> {
         let steps = async {
-            let change = Change::Login { user: user.clone(), login: login.clone() };
+            let change = Change::Login {
+                user: user.clone(),
+                login: login.clone(),
+            };
             let guards = self.guards(&change).await?;
             let begun = self.begin_change(&change).await?;
             self.settle_login(user, login, guards[0]).await?;
@@ -126,8 +164,13 @@ impl RedisStore {
     /// Claims the login of a user's profile. False if another user has it.
     pub(crate) async fn claim_again(&self, user: &UserId) -> StoreResult<bool> {
         let steps = async {
-            let Some(profile) = self.read_profile(user).await? else { return Ok(false) };
-            let change = Change::Login { user: user.clone(), login: profile.login.clone() };
+            let Some(profile) = self.read_profile(user).await? else {
+                return Ok(false);
+            };
+            let change = Change::Login {
+                user: user.clone(),
+                login: profile.login.clone(),
+            };
             let guards = self.guards(&change).await?;
             let begun = self.begin_change(&change).await?;
             let claimed = self.claim(user, &profile.login, guards[0]).await?;
@@ -138,14 +181,30 @@ impl RedisStore {
         self.router.call("claim_again", steps).await
     }
 
-    /// The changes that began longer ago than this: each with its note's key and its age by Redis's clock.
-    pub(crate) async fn left_changes(&self, overdue: Duration) -> StoreResult<Vec<(String, String, Duration)>> {
+    /// The changes that began longer ago than this: each with its note's key and its age by Redis's
+    /// clock.
+    pub(crate) async fn left_changes(
+        &self,
+        overdue: Duration,
+    ) -> StoreResult<Vec<(String, String, Duration)>> {
         let steps = async {
             let clock = vec![self.keys().leases()];
-            let now = self.router.script(&scripts::NOW, clock, Vec::new()).await?.number()?;
-            let noted = self.noted_changes().await?.into_iter().map(|(change, began)| {
-                (change.to_string(), self.changes_key(&change), Duration::from_millis(now.saturating_sub(began)))
-            });
+            let now = self
+                .router
+                .script(&scripts::NOW, clock, Vec::new())
+                .await?
+                .number()?;
+            let noted = self
+                .noted_changes()
+                .await?
+                .into_iter()
+                .map(|(change, began)| {
+                    (
+                        change.to_string(),
+                        self.changes_key(&change),
+                        Duration::from_millis(now.saturating_sub(began)),
+                    )
+                });
             Ok(noted.filter(|(.., age)| *age > overdue).collect())
         };
         self.router.call("left_changes", steps).await

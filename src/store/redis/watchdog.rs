@@ -1,10 +1,12 @@
-//! Decides whether a node can be used. The watchdog probes it each second, whatever else is under way, and at once when
-//! its canary changes, its connection was made again, or a call found the server to be a replica. The client library
-//! does not notice a server that stops answering while commands are still being written, nor does it recover from every
-//! error; the watchdog does both. It starts with the node's connection and ends when the store is dropped.
+//! Decides whether a node can be used. The watchdog probes it each second, whatever else is under
+//! way, and at once when its canary changes, its connection was made again, or a call found the
+//! server to be a replica. The client library does not notice a server that stops answering while
+//! commands are still being written, nor does it recover from every error; the watchdog does both.
+//! It starts with the node's connection and ends when the store is dropped.
 //!
-//! A server that has become a replica is down at once. The watchdog then connects again and looks the name up anew
-//! until it leads to a master: that is how a managed Redis behind one name fails over.
+//! A server that has become a replica is down at once. The watchdog then connects again and looks
+//! the name up anew until it leads to a master: that is how a managed Redis behind one name fails
+//! over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +36,10 @@ const MISSES: u32 = 2;
 /// A forced reconnect that takes longer is given up; the next miss tries another.
 const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The waits between connections to a name that leads to a replica.
-const REDIAL: Backoff = Backoff { first: 500, longest: 4_000 };
+const REDIAL: Backoff = Backoff {
+    first: 500,
+    longest: 4_000,
+};
 /// How long the library may take from a new connection to the first command on it.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -103,10 +108,12 @@ impl NodeState {
         *self.clock.lock() = Some((at, Instant::now()));
     }
 
-    /// The server's clock now, less the time that its last answer took to arrive. `None` after a new connection, which
-    /// may lead to another server, until that server has answered.
+    /// The server's clock now, less the time that its last answer took to arrive. `None` after a
+    /// new connection, which may lead to another server, until that server has answered.
     pub(super) fn time_now(&self) -> Option<UnixMillis> {
-        self.clock.lock().map(|(at, heard)| at + millis(heard.elapsed()))
+        self.clock
+            .lock()
+            .map(|(at, heard)| at + millis(heard.elapsed()))
     }
 
     fn forget_time(&self) {
@@ -224,12 +231,17 @@ impl Watchdog {
             }
             Probed::Answers => self.answered(),
             // A user who may not write the canary cannot recognize a replica by it.
-            Probed::Refuses(ServerError::NoPermission, _) if cause == Cause::ReplicaSeen => self.redial(),
+            Probed::Refuses(ServerError::NoPermission, _) if cause == Cause::ReplicaSeen => {
+                self.redial()
+            }
             Probed::Refuses(why, said) => self.refused(why, said),
             Probed::Follows => self.redial(),
             Probed::Unready => {
                 self.missed = MISSES;
-                self.tell(Health::Down, "redis is not ready: it loads its data, or its cluster is down");
+                self.tell(
+                    Health::Down,
+                    "redis is not ready: it loads its data, or its cluster is down",
+                );
             }
             Probed::Silent if cause == Cause::Tick => {
                 self.missed += 1;
@@ -242,9 +254,13 @@ impl Watchdog {
         }
     }
 
-    /// A canary that is gone or different means that the server lost its data, or that it is another server.
+    /// A canary that is gone or different means that the server lost its data, or that it is
+    /// another server.
     fn compare(&mut self, key: Option<String>, found: Option<String>) {
-        let known = self.canary.take().filter(|(known, _)| Some(known) == key.as_ref());
+        let known = self
+            .canary
+            .take()
+            .filter(|(known, _)| Some(known) == key.as_ref());
         if let Some((_, known)) = known
             && found.as_ref() != Some(&known)
         {
@@ -291,9 +307,15 @@ impl Watchdog {
 
     fn reconnect(&mut self) {
         if self.connection.is_finished() {
-            // The library gives up for good on an error that it takes for a wrong setting: connect again.
+            // The library gives up for good on an error that it takes for a wrong setting: connect
+            // again.
             (self.connection, _) = connect(&self.client);
-        } else if self.client.is_connected() && self.reconnecting.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
+        } else if self.client.is_connected()
+            && self
+                .reconnecting
+                .as_ref()
+                .is_none_or(AbortOnDropHandle::is_finished)
+        {
             let client = self.client.clone();
             self.reconnecting = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 // It waits for as long as the server does not answer.
@@ -303,7 +325,10 @@ impl Watchdog {
     }
 
     fn tell(&mut self, now: Health, why: &'static str) {
-        let changed = self.state.health.send_if_modified(|health| std::mem::replace(health, now) != now);
+        let changed = self
+            .state
+            .health
+            .send_if_modified(|health| std::mem::replace(health, now) != now);
         if !changed {
             return;
         }

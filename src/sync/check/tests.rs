@@ -40,18 +40,35 @@ impl Scene {
     /// Another gateway brings a user into this slice.
     fn comes_to(&self, place: usize) {
         let is_there = |user: &UserId| user.slice_index(2) as usize == place + 1;
-        let user = (0..).map(|n| UserId::parse(&format!("u{n}")).unwrap()).find(is_there).unwrap();
+        let user = (0..)
+            .map(|n| UserId::parse(&format!("u{n}")).unwrap())
+            .find(is_there)
+            .unwrap();
         self.store.comes("42", user.as_str());
     }
 
-    /// Closes the live, but not its slices: as if a failover brought them back afterwards, on another node.
+    /// Closes the live, but not its slices: as if a failover brought them back afterwards, on
+    /// another node.
     async fn closes_the_record_alone(&self) {
         let LiveRecord { live, epoch, .. } = self.room.record.clone();
         let (peaks, reason, message) = (Peaks::default(), CloseReason::Requested, String::new());
-        let wish = CloseLive { live: live.clone(), epoch, reason, peaks, uniques: false, message };
+        let wish = CloseLive {
+            live: live.clone(),
+            epoch,
+            reason,
+            peaks,
+            uniques: false,
+            message,
+        };
         self.store.begin_close(&wish).await.unwrap();
         let (arrived, keep) = (Arrived::default(), Duration::from_secs(60));
-        let finish = FinishClose { live, epoch, arrived, uniques: None, keep };
+        let finish = FinishClose {
+            live,
+            epoch,
+            arrived,
+            uniques: None,
+            keep,
+        };
         let closed = self.store.finish_close(&finish).await.unwrap().unwrap();
         assert!(self.room.close(closed));
         self.parts.app.rooms.remove(&self.room);
@@ -60,8 +77,17 @@ impl Scene {
     /// The fences and sizes of the slices of fans in the store.
     async fn slices(&self) -> Vec<(Option<Fence>, u64)> {
         let slices: Vec<SliceId> = self.room.record.all_slices().take(2).collect();
-        let found = self.store.survey(&slices).await.into_iter().collect::<StoreResult<Vec<_>>>().unwrap();
-        found.into_iter().map(|found| (found.fence, found.card)).collect()
+        let found = self
+            .store
+            .survey(&slices)
+            .await
+            .into_iter()
+            .collect::<StoreResult<Vec<_>>>()
+            .unwrap();
+        found
+            .into_iter()
+            .map(|found| (found.fence, found.card))
+            .collect()
     }
 
     /// The live of the room, which has ended.
@@ -71,8 +97,14 @@ impl Scene {
 
     /// How many further looks at ended lives are due within this time.
     fn looks_within(&self, span: Millis) -> usize {
-        let due = self.parts.upkeep.checks.due(self.parts.app.clock.now() + span);
-        due.iter().filter(|due| matches!(due, Due::Ended(_) | Due::EndedAgain(_))).count()
+        let due = self
+            .parts
+            .upkeep
+            .checks
+            .due(self.parts.app.clock.now() + span);
+        due.iter()
+            .filter(|due| matches!(due, Due::Ended(_) | Due::EndedAgain(_)))
+            .count()
     }
 }
 
@@ -80,7 +112,18 @@ impl Scene {
 async fn open(parts: &Parts) -> Arc<Room> {
     let (live, streamer) = (LiveId::parse("42").unwrap(), UserId::parse("s1").unwrap());
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    parts.app.lives.open(OpenWish { live: live.clone(), streamer, slices: Some(2), by, terms }).await.unwrap();
+    parts
+        .app
+        .lives
+        .open(OpenWish {
+            live: live.clone(),
+            streamer,
+            slices: Some(2),
+            by,
+            terms,
+        })
+        .await
+        .unwrap();
     parts.app.rooms.get(&live).unwrap()
 }
 
@@ -104,13 +147,22 @@ async fn slices_of_a_closed_live_are_closed_once_more_although_it_is_open_in_a_n
     scene.comes_to(1);
     scene.checker().check_ended(vec![scene.ended()]).await;
     let closed = Fence::Closed(scene.room.record.epoch);
-    assert_eq!(scene.slices().await, [(Some(closed), 0), (Some(Fence::Open(newer)), 1)]);
+    assert_eq!(
+        scene.slices().await,
+        [(Some(closed), 0), (Some(Fence::Open(newer)), 1)]
+    );
 }
 
 #[tokio::test]
 async fn a_look_after_a_close_that_gets_no_answer_is_made_again() {
     let scene = Scene::new().await;
-    scene.parts.app.lives.close(&scene.room.record.live, None, CloseReason::Requested).await.unwrap();
+    scene
+        .parts
+        .app
+        .lives
+        .close(&scene.room.record.live, None, CloseReason::Requested)
+        .await
+        .unwrap();
     assert_eq!(scene.looks_within(2_000), 0);
     scene.store.fails_once("load_live", 0);
     scene.checker().check_ended(vec![scene.ended()]).await;
@@ -125,7 +177,10 @@ async fn a_live_that_is_let_go_of_again_and_again_has_one_look_that_is_made_agai
     assert!(scene.parts.app.rooms.evict_if_idle(&scene.room));
     scene.store.breaks();
     for _ in 0..10 {
-        scene.checker().check_ended(vec![scene.ended(), scene.ended()]).await;
+        scene
+            .checker()
+            .check_ended(vec![scene.ended(), scene.ended()])
+            .await;
     }
     assert_eq!(scene.looks_within(100_000), 1);
 }
@@ -143,10 +198,13 @@ async fn looks_without_an_answer_wait_up_to_a_minute() {
         scene.checker().check_ended(vec![live]).await;
         while look.is_none() && clock.now() < before + 70_000 {
             tokio::time::advance(Duration::from_millis(100)).await;
-            look = checks.due(clock.now()).into_iter().find_map(|due| match due {
-                Due::EndedAgain(of) => checks.take_retried(&of),
-                _ => None,
-            });
+            look = checks
+                .due(clock.now())
+                .into_iter()
+                .find_map(|due| match due {
+                    Due::EndedAgain(of) => checks.take_retried(&of),
+                    _ => None,
+                });
         }
         waits.push((clock.now() - before) / 1_000);
     }
@@ -170,14 +228,35 @@ async fn a_garbled_slice_keeps_no_other_from_being_closed() {
     let scene = Scene::new().await;
     let (live, streamer) = (LiveId::parse("many").unwrap(), UserId::parse("s1").unwrap());
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    let wish = OpenWish { live: live.clone(), streamer, slices: Some(128), by, terms };
+    let wish = OpenWish {
+        live: live.clone(),
+        streamer,
+        slices: Some(128),
+        by,
+        terms,
+    };
     scene.parts.app.lives.open(wish).await.unwrap();
     let room = scene.parts.app.rooms.get(&live).unwrap();
     scene.store.garbles(&room.slices()[0].id);
-    scene.parts.app.lives.close(&live, None, CloseReason::Requested).await.unwrap_err();
+    scene
+        .parts
+        .app
+        .lives
+        .close(&live, None, CloseReason::Requested)
+        .await
+        .unwrap_err();
     let slices: Vec<SliceId> = room.record.all_slices().skip(1).collect();
-    let found = scene.store.survey(&slices).await.into_iter().map(|found| found.unwrap().fence);
-    assert!(found.into_iter().all(|fence| fence == Some(Fence::Closed(room.record.epoch))));
+    let found = scene
+        .store
+        .survey(&slices)
+        .await
+        .into_iter()
+        .map(|found| found.unwrap().fence);
+    assert!(
+        found
+            .into_iter()
+            .all(|fence| fence == Some(Fence::Closed(room.record.epoch)))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +269,11 @@ async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
     scene.store.loses(&scene.room.slices()[0].id);
     assert_eq!(scene.check().await, 1_000);
     assert_eq!((known(0), known(1)), (0, 1));
-    assert_eq!(scene.room.confirmed_open_at(), confirmed, "such a check confirms nothing");
+    assert_eq!(
+        scene.room.confirmed_open_at(),
+        confirmed,
+        "such a check confirms nothing"
+    );
     scene.store.heals();
     scene.check().await;
     assert_eq!((known(0), known(1)), (1, 1));
@@ -203,7 +286,10 @@ async fn a_doubt_about_the_list_lasts_until_the_list_was_read() {
     scene.store.loses_the_list();
     scene.room.check.doubt();
     for _ in 0..2 {
-        assert!(scene.check().await > 10_000, "the rest of the check is complete");
+        assert!(
+            scene.check().await > 10_000,
+            "the rest of the check is complete"
+        );
     }
     scene.store.heals();
     assert!(scene.room.check.take_doubt());
@@ -225,6 +311,10 @@ async fn a_check_without_an_answer_is_made_again_later_each_time_until_one_is_an
     assert_eq!(scene.check().await, 1_000);
     scene.check().await;
     // A part of the store is back.
-    scene.parts.upkeep.checks.check_soon(vec![scene.room.clone()]);
+    scene
+        .parts
+        .upkeep
+        .checks
+        .check_soon(vec![scene.room.clone()]);
     assert_eq!(scene.check().await, 1_000);
 }

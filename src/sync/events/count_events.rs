@@ -1,6 +1,7 @@
-//! Notes `live.counts` for lives whose figures were written: the first change at once, later ones at most every ten
-//! seconds a live, and always the last. The store keeps the time, so it does not matter which gateways write a live's
-//! figures. What a gateway forgets when it dies, the walk finds.
+//! Notes `live.counts` for lives whose figures were written: the first change at once, later ones
+//! at most every ten seconds a live, and always the last. The store keeps the time, so it does not
+//! matter which gateways write a live's figures. What a gateway forgets when it dies, the walk
+//! finds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// Calls under way at a time.
 const AT_A_TIME: usize = 64;
 
-/// Lives whose figures changed. At most one entry for each live that this gateway writes figures of, or walks over.
+/// Lives whose figures changed. At most one entry for each live that this gateway writes figures
+/// of, or walks over.
 pub struct CountEvents {
     pub store: Arc<dyn Store>,
     pub kept: u64,
@@ -49,7 +51,11 @@ impl CountEvents {
                 _ = tick.tick() => {}
             }
             let now = self.clock.now();
-            let due: Vec<_> = self.due.lock().extract_if(|_, (_, at)| *at <= now).collect();
+            let due: Vec<_> = self
+                .due
+                .lock()
+                .extract_if(|_, (_, at)| *at <= now)
+                .collect();
             if !due.is_empty() {
                 self.note(due).await;
             }
@@ -75,7 +81,12 @@ impl CountEvents {
     }
 
     /// The record whose events wait, if any.
-    fn noted(&self, live: LiveId, epoch: Epoch, noted: StoreResult<NotedCounts>) -> Option<LiveRecord> {
+    fn noted(
+        &self,
+        live: LiveId,
+        epoch: Epoch,
+        noted: StoreResult<NotedCounts>,
+    ) -> Option<LiveRecord> {
         let wait = match noted {
             Ok(NotedCounts::Noted(record)) => return Some(*record),
             Ok(NotedCounts::Same | NotedCounts::Over) => return None,
@@ -85,7 +96,10 @@ impl CountEvents {
                 RETRY
             }
         };
-        self.due.lock().entry(live).or_insert((epoch, self.clock.now() + wait));
+        self.due
+            .lock()
+            .entry(live)
+            .or_insert((epoch, self.clock.now() + wait));
         None
     }
 }

@@ -1,7 +1,8 @@
-//! Writes `fan.joined` and `fan.left`: the fans whom this gateway put into a live's set or took out, a batch per second
-//! and live, with their sessions if the live has attendance. Who leaves and comes back within a second is told neither.
-//! Unlike the other events, these are noted in no record: a gateway that dies loses the batch of its last second, and
-//! nobody tells that its fans left.
+//! Writes `fan.joined` and `fan.left`: the fans whom this gateway put into a live's set or took
+//! out, a batch per second and live, with their sessions if the live has attendance. Who leaves and
+//! comes back within a second is told neither. Unlike the other events, these are noted in no
+//! record: a gateway that dies loses the batch of its last second, and nobody tells that its fans
+//! left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,8 +68,21 @@ impl FanEvents {
         metrics: Arc<Metrics>,
         (clock, kept): (Clock, u64),
     ) -> Self {
-        let (number, waiting, unwritten) = (AtomicU64::new(0), Mutex::default(), tokio::sync::Mutex::default());
-        Self { store, gateways, metrics, clock, kept, number, waiting, unwritten }
+        let (number, waiting, unwritten) = (
+            AtomicU64::new(0),
+            Mutex::default(),
+            tokio::sync::Mutex::default(),
+        );
+        Self {
+            store,
+            gateways,
+            metrics,
+            clock,
+            kept,
+            number,
+            waiting,
+            unwritten,
+        }
     }
 
     /// The store took these changes of a slice.
@@ -76,7 +90,10 @@ impl FanEvents {
         let mut waiting = self.waiting.lock();
         let mut dropped = 0;
         let joins = changes.fans.iter().map(|user| (user, EventKind::FanJoined));
-        let leaves = changes.former_fans.iter().map(|user| (user, EventKind::FanLeft));
+        let leaves = changes
+            .former_fans
+            .iter()
+            .map(|user| (user, EventKind::FanLeft));
         for (user, kind) in joins.chain(leaves) {
             if waiting.users >= MOST_WAITING {
                 dropped += 1;
@@ -84,7 +101,11 @@ impl FanEvents {
             }
             let key = (room.record.live.clone(), room.record.epoch.0);
             let batch = waiting.batches.entry(key);
-            let new = || Batch { record: room.record.clone(), changes: HashMap::new(), since: self.clock.unix() };
+            let new = || Batch {
+                record: room.record.clone(),
+                changes: HashMap::new(),
+                since: self.clock.unix(),
+            };
             let batch = batch.or_insert_with(new);
             match batch.changes.remove(user) {
                 // The two cancel out.
@@ -114,7 +135,10 @@ impl FanEvents {
         let mut unwritten = self.unwritten.lock().await;
         let mut written = self.write_all(&mut unwritten).await;
         if written.is_ok() {
-            unwritten.batches = std::mem::take(&mut *self.waiting.lock()).batches.into_values().collect();
+            unwritten.batches = std::mem::take(&mut *self.waiting.lock())
+                .batches
+                .into_values()
+                .collect();
             written = self.write_all(&mut unwritten).await;
         }
         if let Err(why) = written {
@@ -130,7 +154,9 @@ impl FanEvents {
         }
         while !unwritten.events.is_empty() {
             let some = one_append(&unwritten.events);
-            self.store.append_events(&unwritten.events[..some], self.kept).await?;
+            self.store
+                .append_events(&unwritten.events[..some], self.kept)
+                .await?;
             unwritten.events.drain(..some);
         }
         Ok(())
@@ -150,8 +176,8 @@ impl FanEvents {
         Ok(events)
     }
 
-    /// The sessions of users who came or left, `None` for a user without one; `None` if the live keeps none. A session
-    /// that ended before the batch began is not that of a join.
+    /// The sessions of users who came or left, `None` for a user without one; `None` if the live
+    /// keeps none. A session that ended before the batch began is not that of a join.
     async fn sessions(
         &self,
         Batch { record, since, .. }: &Batch,
@@ -163,8 +189,16 @@ impl FanEvents {
         }
         let ended_before = |stay: &Stay| stay.left_at.is_some_and(|left_at| left_at < *since);
         let is_of_change = |stay: &Stay| kind == EventKind::FanLeft || !ended_before(stay);
-        let latest = self.store.latest_sessions(&record.live_epoch(), record.slices, users).await?;
-        Ok(Some(latest.into_iter().map(|stay| Some(stay.filter(is_of_change)?.id.to_string())).collect()))
+        let latest = self
+            .store
+            .latest_sessions(&record.live_epoch(), record.slices, users)
+            .await?;
+        Ok(Some(
+            latest
+                .into_iter()
+                .map(|stay| Some(stay.filter(is_of_change)?.id.to_string()))
+                .collect(),
+        ))
     }
 
     fn event(
@@ -174,14 +208,28 @@ impl FanEvents {
         (users, sessions): (&[UserId], Option<Vec<Option<String>>>),
     ) -> Event {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let id = Event::id(&record.live, record.epoch, kind, format_args!("{gateway}.{number}"));
-        let mut data = head(&id, (kind.as_str(), &record.live), (record.epoch.0, self.clock.unix()));
+        let id = Event::id(
+            &record.live,
+            record.epoch,
+            kind,
+            format_args!("{gateway}.{number}"),
+        );
+        let mut data = head(
+            &id,
+            (kind.as_str(), &record.live),
+            (record.epoch.0, self.clock.unix()),
+        );
         data.extend([
             ("streamer_id".to_owned(), json!(record.streamer)),
             ("gateway_id".to_owned(), json!(gateway)),
             ("user_ids".to_owned(), json!(users)),
         ]);
         data.extend(sessions.map(|sessions| ("session_ids".to_owned(), json!(sessions))));
-        Event { id, kind, live: record.live.clone(), data: Value::Object(data).to_string() }
+        Event {
+            id,
+            kind,
+            live: record.live.clone(),
+            data: Value::Object(data).to_string(),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The circuit breaker before a source of fans that may be down. Pure: the time comes in.
 //!
-//! Closed, every call may go. After [`FAILURES`] failures in a row it opens: no call goes for a pause, which grows from
-//! one opening to the next. Then it is half open: one call tries. An answer closes it, a failure opens it again.
+//! Closed, every call may go. After [`FAILURES`] failures in a row it opens: no call goes for a
+//! pause, which grows from one opening to the next. Then it is half open: one call tries. An answer
+//! closes it, a failure opens it again.
 
 use crate::base::backoff::Backoff;
 use crate::base::clock::Millis;
@@ -10,7 +11,10 @@ use crate::base::clock::Millis;
 const FAILURES: u32 = 5;
 
 /// The pauses. A source that is back is noticed within the longest.
-const PAUSES: Backoff = Backoff { first: 500, longest: 4_000 };
+const PAUSES: Backoff = Backoff {
+    first: 500,
+    longest: 4_000,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -41,7 +45,11 @@ pub struct Breaker {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { state: State::Closed, failures: 0, openings: 0 }
+        Self {
+            state: State::Closed,
+            failures: 0,
+            openings: 0,
+        }
     }
 }
 
@@ -74,7 +82,8 @@ impl Breaker {
         *self = Self::default();
     }
 
-    /// Notes a failure; `jitter` from 0 to 1 spreads the pause, so that gateways do not try in step.
+    /// Notes a failure; `jitter` from 0 to 1 spreads the pause, so that gateways do not try in
+    /// step.
     pub fn failed(&mut self, now: Millis, jitter: f64) {
         self.failures += 1;
         let opens = match self.state {
@@ -122,7 +131,10 @@ mod tests {
         assert_eq!(breaker.ask(PAUSES.first), Permit::Go);
         assert_eq!(breaker.ask(PAUSES.first), Permit::AfterTheTrial);
         breaker.answered();
-        assert_eq!((breaker.ask(PAUSES.first), breaker.state()), (Permit::Go, State::Closed));
+        assert_eq!(
+            (breaker.ask(PAUSES.first), breaker.state()),
+            (Permit::Go, State::Closed)
+        );
     }
 
     #[test]
@@ -138,7 +150,11 @@ mod tests {
         for _ in 0..FAILURES {
             breaker.failed(now, 0.0);
         }
-        assert_eq!(breaker.state(), State::Open(now + PAUSES.first / 2), "jitter");
+        assert_eq!(
+            breaker.state(),
+            State::Open(now + PAUSES.first / 2),
+            "jitter"
+        );
     }
 
     #[test]
@@ -155,6 +171,9 @@ mod tests {
         let mut breaker = opened();
         assert_eq!(breaker.ask(PAUSES.first), Permit::Go);
         breaker.unused(PAUSES.first);
-        assert_eq!((breaker.ask(PAUSES.first), breaker.state()), (Permit::Go, State::HalfOpen));
+        assert_eq!(
+            (breaker.ask(PAUSES.first), breaker.state()),
+            (Permit::Go, State::HalfOpen)
+        );
     }
 }

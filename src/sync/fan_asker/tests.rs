@@ -34,7 +34,10 @@ struct Source {
 #[async_trait]
 impl FanLookup for Source {
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError> {
-        self.played.asked.lock().push((streamer.clone(), users.to_vec()));
+        self.played
+            .asked
+            .lock()
+            .push((streamer.clone(), users.to_vec()));
         let now = {
             let mut now = self.played.now.lock();
             *now += 1;
@@ -62,7 +65,10 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let clock = Clock::start();
-        let config = Config { fan_source: FanSource::Http, ..Config::default() };
+        let config = Config {
+            fan_source: FanSource::Http,
+            ..Config::default()
+        };
         Self {
             rooms: Arc::new(Rooms::new(&config, Arc::default(), clock.now())),
             clock,
@@ -82,17 +88,25 @@ impl Scene {
             terms: Terms::default(),
             message: String::new(),
         };
-        let (OpenReply::Opened(record) | OpenReply::AlreadyOpen(record)) = self.store.open_live(&wish).await.unwrap()
+        let (OpenReply::Opened(record) | OpenReply::AlreadyOpen(record)) =
+            self.store.open_live(&wish).await.unwrap()
         else {
             panic!("the live is not open");
         };
-        self.rooms.install(self.rooms.prepare(record.clone(), KnownBans::default(), self.clock.now()));
+        self.rooms.install(self.rooms.prepare(
+            record.clone(),
+            KnownBans::default(),
+            self.clock.now(),
+        ));
         self.rooms.of_epoch(&record).unwrap()
     }
 
     fn joins(&self, room: &Arc<Room>, user: &str) -> Arc<Conn> {
         let conn = testing::conn(user);
-        assert!(room.join(&conn, Rate::per_second(0), (self.clock.now(), 0)).is_ok());
+        assert!(
+            room.join(&conn, Rate::per_second(0), (self.clock.now(), 0))
+                .is_ok()
+        );
         self.rooms.user_changed(room, &conn.identity.user);
         conn
     }
@@ -102,7 +116,10 @@ impl Scene {
         let stop = CancellationToken::new();
         let asker = FanAsker {
             rooms: self.rooms.clone(),
-            source: Arc::new(Source { played: self.played.clone(), lets: self.lets.clone() }),
+            source: Arc::new(Source {
+                played: self.played.clone(),
+                lets: self.lets.clone(),
+            }),
             metrics: self.metrics.clone(),
             clock: self.clock,
             flush: Duration::from_millis(250),
@@ -128,7 +145,11 @@ impl Scene {
 #[tokio::test(start_paused = true)]
 async fn calls_are_bounded_in_number_and_in_size_and_go_over_slices_and_lives() {
     let scene = Scene::new();
-    let rooms = [scene.room("1", "s1", 8).await, scene.room("2", "s1", 4).await, scene.room("3", "s2", 1).await];
+    let rooms = [
+        scene.room("1", "s1", 8).await,
+        scene.room("2", "s1", 4).await,
+        scene.room("3", "s2", 1).await,
+    ];
     for room in &rooms {
         for n in 0..1_500 {
             scene.joins(room, &format!("u{n}"));
@@ -140,12 +161,31 @@ async fn calls_are_bounded_in_number_and_in_size_and_go_over_slices_and_lives() 
     let asked = scene.played.asked.lock().clone();
     for (_, users) in &asked {
         assert!(users.len() <= MAX_BATCH);
-        assert_eq!(users.iter().collect::<HashSet<_>>().len(), users.len(), "each user once");
+        assert_eq!(
+            users.iter().collect::<HashSet<_>>().len(),
+            users.len(),
+            "each user once"
+        );
     }
-    // Both lives of one streamer are asked about together, unless a call about the same user is under way.
-    assert!(asked.len() <= 8, "{:?}", asked.iter().map(|(s, users)| (s, users.len())).collect::<Vec<_>>());
+    // Both lives of one streamer are asked about together, unless a call about the same user is
+    // under way.
+    assert!(
+        asked.len() <= 8,
+        "{:?}",
+        asked
+            .iter()
+            .map(|(s, users)| (s, users.len()))
+            .collect::<Vec<_>>()
+    );
     assert!(*scene.played.most.lock() <= 2);
-    assert_eq!(asked.iter().map(|(streamer, _)| streamer.as_str()).collect::<BTreeSet<_>>().len(), 2);
+    assert_eq!(
+        asked
+            .iter()
+            .map(|(streamer, _)| streamer.as_str())
+            .collect::<BTreeSet<_>>()
+            .len(),
+        2
+    );
     for room in &rooms {
         assert!((0..1_500).all(|n| Scene::is_fan(room, &format!("u{n}"))));
     }
@@ -154,7 +194,10 @@ async fn calls_are_bounded_in_number_and_in_size_and_go_over_slices_and_lives() 
 #[tokio::test(start_paused = true)]
 async fn a_user_is_in_one_call_at_a_time_and_a_change_meanwhile_is_asked_about_afterwards() {
     let scene = Scene::new();
-    let (one, other) = (scene.room("1", "s1", 1).await, scene.room("2", "s1", 1).await);
+    let (one, other) = (
+        scene.room("1", "s1", 1).await,
+        scene.room("2", "s1", 1).await,
+    );
     scene.asks(8);
     scene.joins(&one, "u1");
     scene.passes(1).await;
@@ -166,11 +209,24 @@ async fn a_user_is_in_one_call_at_a_time_and_a_change_meanwhile_is_asked_about_a
         scene.rooms.check_fan_again(&user, &streamer);
     }
     scene.passes(2_000).await;
-    let asked: Vec<_> = scene.played.asked.lock().iter().map(|(_, users)| users.clone()).collect();
-    assert_eq!(asked, [vec![user.clone()], vec![UserId::parse("u2").unwrap()]]);
+    let asked: Vec<_> = scene
+        .played
+        .asked
+        .lock()
+        .iter()
+        .map(|(_, users)| users.clone())
+        .collect();
+    assert_eq!(
+        asked,
+        [vec![user.clone()], vec![UserId::parse("u2").unwrap()]]
+    );
     scene.lets.add_permits(1);
     scene.passes(1_000).await;
-    assert_eq!(scene.asked(), 3, "one more call, for all who asked meanwhile");
+    assert_eq!(
+        scene.asked(),
+        3,
+        "one more call, for all who asked meanwhile"
+    );
     assert_eq!(scene.played.asked.lock()[2].1, [user]);
     scene.lets.add_permits(10);
     scene.passes(1_000).await;
@@ -181,7 +237,11 @@ async fn a_user_is_in_one_call_at_a_time_and_a_change_meanwhile_is_asked_about_a
 async fn a_failed_call_is_made_again_with_everybody_in_it() {
     let scene = Scene::new();
     let room = scene.room("1", "s1", 4).await;
-    scene.played.failures.lock().extend([FanError::Timeout, FanError::Status(503)]);
+    scene
+        .played
+        .failures
+        .lock()
+        .extend([FanError::Timeout, FanError::Status(503)]);
     scene.lets.add_permits(100);
     for n in 0..50 {
         scene.joins(&room, &format!("u{n}"));
@@ -199,7 +259,11 @@ async fn a_source_that_is_down_is_asked_seldom_and_found_when_it_is_back() {
     let room = scene.room("1", "s1", 16).await;
     scene.lets.add_permits(10_000);
     let down = FanError::Store(StoreError::Timeout);
-    scene.played.failures.lock().extend(std::iter::repeat_n(down, 5_000));
+    scene
+        .played
+        .failures
+        .lock()
+        .extend(std::iter::repeat_n(down, 5_000));
     scene.asks(8);
     for n in 0..200 {
         scene.joins(&room, &format!("u{n}"));
@@ -218,7 +282,10 @@ async fn a_source_that_is_down_is_asked_seldom_and_found_when_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn nobody_is_asked_about_who_has_left_or_whose_live_is_over() {
     let scene = Scene::new();
-    let (room, ended) = (scene.room("1", "s1", 1).await, scene.room("2", "s2", 1).await);
+    let (room, ended) = (
+        scene.room("1", "s1", 1).await,
+        scene.room("2", "s2", 1).await,
+    );
     let conn = scene.joins(&room, "u1");
     scene.joins(&ended, "u2");
     room.leave(&conn, scene.clock.now());

@@ -1,7 +1,7 @@
-//! The slices with users whose fan check is due, by streamer, and the batches that are made of them. One batch has
-//! users of one streamer, from as many slices and lives as fit. A user is in one call at a time: whoever is asked about
-//! again meanwhile waits for that call, and is then asked about once more, because an answer may be older than the
-//! question.
+//! The slices with users whose fan check is due, by streamer, and the batches that are made of
+//! them. One batch has users of one streamer, from as many slices and lives as fit. A user is in
+//! one call at a time: whoever is asked about again meanwhile waits for that call, and is then
+//! asked about once more, because an answer may be older than the question.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -79,7 +79,9 @@ impl Waiting {
 
     /// Notes that a call about these users has ended.
     pub fn ended(&mut self, batch: &Batch) {
-        let Some(entry) = self.streamers.get_mut(&batch.streamer) else { return };
+        let Some(entry) = self.streamers.get_mut(&batch.streamer) else {
+            return;
+        };
         for user in &batch.users {
             entry.asked.remove(user);
         }
@@ -89,8 +91,9 @@ impl Waiting {
     }
 
     fn forget_if_idle(&mut self, streamer: &UserId) {
-        let idle =
-            |entry: &Streamer| entry.waiting.is_empty() && entry.asked.is_empty() && entry.after_calls.is_empty();
+        let idle = |entry: &Streamer| {
+            entry.waiting.is_empty() && entry.asked.is_empty() && entry.after_calls.is_empty()
+        };
         if self.streamers.get(streamer).is_some_and(idle) {
             self.streamers.remove(streamer);
         }
@@ -102,20 +105,38 @@ impl Streamer {
         let mut users: HashSet<UserId> = HashSet::new();
         let mut parts = Vec::new();
         while users.len() < MAX_BATCH {
-            let Some(place) = self.waiting.pop_front() else { break };
-            let taken = place.room.take_for_asking(place.place, MAX_BATCH - users.len());
-            let (busy, fresh): (Vec<_>, Vec<_>) = taken.into_iter().partition(|user| self.asked.contains(user));
+            let Some(place) = self.waiting.pop_front() else {
+                break;
+            };
+            let taken = place
+                .room
+                .take_for_asking(place.place, MAX_BATCH - users.len());
+            let (busy, fresh): (Vec<_>, Vec<_>) = taken
+                .into_iter()
+                .partition(|user| self.asked.contains(user));
             place.room.return_unchecked(place.place, &busy);
-            // Whoever is left has another turn, unless a change of now has queued the slice already.
+            // Whoever is left has another turn, unless a change of now has queued the slice
+            // already.
             if place.room.queue_ask(place.place) {
-                let again = Place { room: place.room.clone(), ..place };
-                if busy.is_empty() { self.waiting.push_back(again) } else { self.after_calls.push(again) }
+                let again = Place {
+                    room: place.room.clone(),
+                    ..place
+                };
+                if busy.is_empty() {
+                    self.waiting.push_back(again)
+                } else {
+                    self.after_calls.push(again)
+                }
             }
             if !fresh.is_empty() {
                 users.extend(fresh.iter().cloned());
                 parts.push((place, fresh));
             }
         }
-        Batch { streamer: streamer.clone(), users: users.into_iter().collect(), parts }
+        Batch {
+            streamer: streamer.clone(),
+            users: users.into_iter().collect(),
+            parts,
+        }
     }
 }

@@ -14,7 +14,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::{CloseReason, Entry, FanoutJobs, Follows, Timeline, Timelines};
 use crate::testing::{app_on, open_live};
 
-/// With many such jobs, the waiting ones would have all places, and nobody would take the jobs over that they wait for.
+/// With many such jobs, the waiting ones would have all places, and nobody would take the jobs over
+/// that they wait for.
 #[tokio::test(start_paused = true)]
 async fn a_removal_does_not_wait_for_ever_for_an_addition_of_a_gateway_that_is_gone() {
     let store = Arc::new(MemoryStore::new(Clock::start()));
@@ -24,13 +25,32 @@ async fn a_removal_does_not_wait_for_ever_for_an_addition_of_a_gateway_that_is_g
     let room = open_live(&app.sessions, "42").await;
     let (entry, feed) = (Entry::of_live(&room.record), Timeline::Feed(user));
     let taken = store.take_fanouts(&GatewayId::random(), 10).await.unwrap();
-    assert_eq!(taken.jobs.len(), 1, "the gateway is gone in the middle of its job");
-    store.add_entries(&feed, std::slice::from_ref(&entry)).await.unwrap();
-    app.lives.close(&LiveId::parse("42").unwrap(), None, CloseReason::Requested).await.unwrap();
+    assert_eq!(
+        taken.jobs.len(),
+        1,
+        "the gateway is gone in the middle of its job"
+    );
+    store
+        .add_entries(&feed, std::slice::from_ref(&entry))
+        .await
+        .unwrap();
+    app.lives
+        .close(&LiveId::parse("42").unwrap(), None, CloseReason::Requested)
+        .await
+        .unwrap();
     assert!(store.is_being_added(&entry.id).await.unwrap());
 
-    let (feeds, metrics, stop) = (app.feeds.clone(), app.metrics.clone(), CancellationToken::new());
-    let fanout = Fanout { store: store.clone(), feeds, metrics, limit: 10 };
+    let (feeds, metrics, stop) = (
+        app.feeds.clone(),
+        app.metrics.clone(),
+        CancellationToken::new(),
+    );
+    let fanout = Fanout {
+        store: store.clone(),
+        feeds,
+        metrics,
+        limit: 10,
+    };
     let worker = tokio::spawn(fanout.run(stop.clone()));
     let is_gone = async {
         while store.timeline_len(&feed).await.unwrap() > 0 {

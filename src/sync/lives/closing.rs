@@ -1,5 +1,6 @@
-//! Closes lives and ends their rooms. The order of a close makes it final: the record says `closing`, every slice's
-//! fence is closed and its keys are unlinked, the record says `closed`, and only then is the close answered.
+//! Closes lives and ends their rooms. The order of a close makes it final: the record says
+//! `closing`, every slice's fence is closed and its keys are unlinked, the record says `closed`,
+//! and only then is the close answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +13,36 @@ use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, FinishClose, LiveRecord, LiveState, OpenedBy, SliceTotals, Store,
-    StoreError, StoreResult, Sums, both, withdraw_live,
+    CloseLive, CloseReason, CloseReply, Closure, FinishClose, LiveRecord, LiveState, OpenedBy,
+    SliceTotals, Store, StoreError, StoreResult, Sums, both, withdraw_live,
 };
 use crate::sync::events::announce;
 
 impl LivesParts {
-    /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live, the record is
-    /// written again first, so that the close reaches every gateway.
-    pub(super) async fn close(&self, asked: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+    /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live,
+    /// the record is written again first, so that the close reaches every gateway.
+    pub(super) async fn close(
+        &self,
+        asked: &LiveRecord,
+        reason: CloseReason,
+    ) -> Result<LiveRecord, LiveError> {
         let live = &asked.live;
         let mut rewritten = false;
         loop {
             let room = self.rooms.of_epoch(asked);
-            let peaks = room.as_ref().map(|room| room.note_peaks()).unwrap_or_default();
+            let peaks = room
+                .as_ref()
+                .map(|room| room.note_peaks())
+                .unwrap_or_default();
             let message = self.outbox.record_changed();
-            let wish =
-                CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks, uniques: self.uniques, message };
+            let wish = CloseLive {
+                live: live.clone(),
+                epoch: asked.epoch,
+                reason,
+                peaks,
+                uniques: self.uniques,
+                message,
+            };
             match self.store.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
@@ -40,35 +54,50 @@ impl LivesParts {
                 CloseReply::OtherEpoch(_) => return Err(LiveError::NotOpen(live.clone())),
                 CloseReply::Absent if asked.state == LiveState::Open && !rewritten => {
                     rewritten = true;
-                    self.store.keep_live(asked, &self.outbox.record_changed()).await?;
+                    self.store
+                        .keep_live(asked, &self.outbox.record_changed())
+                        .await?;
                 }
                 CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
             }
         }
     }
 
-    /// Brings a close from `closing` to `closed`: ends the room, closes every slice, then the record.
+    /// Brings a close from `closing` to `closed`: ends the room, closes every slice, then the
+    /// record.
     pub(super) async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
         if let Some(room) = self.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
-        let finished = finish_in_store(self.store.as_ref(), &record, (self.closed_ttl, self.events_kept)).await?;
+        let finished = finish_in_store(
+            self.store.as_ref(),
+            &record,
+            (self.closed_ttl, self.events_kept),
+        )
+        .await?;
         self.feeds.look_for_jobs();
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
         // The record may belong to a newer epoch by now; the answer is about this close.
         let finished = finished.filter(|finished| finished.epoch == record.epoch);
-        Ok(finished.unwrap_or(LiveRecord { state: LiveState::Closed, ..record }))
+        Ok(finished.unwrap_or(LiveRecord {
+            state: LiveState::Closed,
+            ..record
+        }))
     }
 
-    /// Ends a room whose epoch the store says is over, and closes the slices in which this gateway is registered. A
-    /// close that has only begun is finished. `record` is the live's present record.
+    /// Ends a room whose epoch the store says is over, and closes the slices in which this gateway
+    /// is registered. A close that has only begun is finished. `record` is the live's present
+    /// record.
     pub(super) async fn let_go(&self, room: &Arc<Room>, record: LiveRecord) -> StoreResult<()> {
         if record.epoch == room.record.epoch && record.state == LiveState::Closing {
             return self.finish(record).await.map(drop);
         }
-        let slices = room.slices().iter().filter(|slice| slice.lock().desired().is_registered());
+        let slices = room
+            .slices()
+            .iter()
+            .filter(|slice| slice.lock().desired().is_registered());
         let registered: Vec<SliceId> = slices.map(|slice| slice.id.clone()).collect();
         if record.epoch == room.record.epoch {
             self.end(room, record);
@@ -76,8 +105,15 @@ impl LivesParts {
             self.end_superseded(room);
             self.feeds.ended(&room.record).await?;
         }
-        // This removes what this gateway wrote after the store lost the fence. A newer epoch's slices stay as they are.
-        close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await.map(drop)
+        // This removes what this gateway wrote after the store lost the fence. A newer epoch's
+        // slices stay as they are.
+        close_slices(
+            self.store.as_ref(),
+            registered.into_iter(),
+            room.record.epoch,
+        )
+        .await
+        .map(drop)
     }
 
     /// Ends the room of an epoch whose close has begun.
@@ -86,15 +122,27 @@ impl LivesParts {
         self.end(room, LiveRecord { peaks, ..record });
     }
 
-    /// Ends a room whose epoch was replaced by a newer one; this gateway never saw the record of its close.
+    /// Ends a room whose epoch was replaced by a newer one; this gateway never saw the record of
+    /// its close.
     pub(super) fn end_superseded(&self, room: &Arc<Room>) {
-        let closure = Closure { reason: CloseReason::Requested, at: self.clock.unix() };
+        let closure = Closure {
+            reason: CloseReason::Requested,
+            at: self.clock.unix(),
+        };
         let (state, peaks) = (LiveState::Closed, room.peaks());
-        self.end(room, LiveRecord { state, closure: Some(closure), peaks, ..room.record.clone() });
+        self.end(
+            room,
+            LiveRecord {
+                state,
+                closure: Some(closure),
+                peaks,
+                ..room.record.clone()
+            },
+        );
     }
 
-    /// Ends a room. A task of its own tells the sockets slice by slice: a million of them take seconds, and neither the
-    /// slices' fences nor the answer wait for that.
+    /// Ends a room. A task of its own tells the sockets slice by slice: a million of them take
+    /// seconds, and neither the slices' fences nor the answer wait for that.
     fn end(&self, room: &Arc<Room>, record: LiveRecord) {
         if !room.close(record) {
             return;
@@ -114,7 +162,8 @@ impl LivesParts {
     }
 }
 
-/// Leaves the channel of a live whose room has ended. Another room of the live, made meanwhile, needs the channel.
+/// Leaves the channel of a live whose room has ended. Another room of the live, made meanwhile,
+/// needs the channel.
 pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     store.unsubscribe(live);
     store.ignore_moves(live);
@@ -125,9 +174,9 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary and the events,
-/// withdraws the status, then closes the record, which is kept for so long. Returns the record as it is then, which may
-/// belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the summary
+/// and the events, withdraws the status, then closes the record, which is kept for so long. Returns
+/// the record as it is then, which may belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
@@ -137,35 +186,61 @@ pub(crate) async fn finish_in_store(
     // What was counted before the store lost a slice stays counted.
     let arrived = record.sums.arrived.max(totals.arrived);
     let uniques = record.sums.uniques.and(Some(totals.uniques));
-    let record = &LiveRecord { sums: Sums { arrived, uniques, ..record.sums.clone() }, ..record.clone() };
+    let record = &LiveRecord {
+        sums: Sums {
+            arrived,
+            uniques,
+            ..record.sums.clone()
+        },
+        ..record.clone()
+    };
     if let Some(closure) = record.closure.filter(|_| record.terms.attendance) {
         // Its begin may be lost; without it, nobody would forget what is kept.
-        store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
-        store.end_attendance(&record.live_epoch(), closure.at).await?;
+        store
+            .begin_attendance(&record.live_epoch(), &record.attended())
+            .await?;
+        store
+            .end_attendance(&record.live_epoch(), closure.at)
+            .await?;
     }
     // Before its event: who hears of the close finds it there.
     if let Some(summary) = record.summary() {
         store.add_past_live(&summary, keep).await?;
     }
     announce(store, [record], events_kept).await?;
-    if let Some(closure) = record.closure.filter(|_| record.opened_by == OpenedBy::Streamer) {
-        store.release_live(&record.streamer, &record.live, closure.at).await?;
+    if let Some(closure) = record
+        .closure
+        .filter(|_| record.opened_by == OpenedBy::Streamer)
+    {
+        store
+            .release_live(&record.streamer, &record.live, closure.at)
+            .await?;
     }
     // Before the record says that all is done: whoever finds it `closing` does this again.
     withdraw_live(store, record).await?;
     let (live, epoch) = (record.live.clone(), record.epoch);
-    store.finish_close(&FinishClose { live, epoch, arrived, uniques, keep }).await
+    store
+        .finish_close(&FinishClose {
+            live,
+            epoch,
+            arrived,
+            uniques,
+            keep,
+        })
+        .await
 }
 
-/// Closes slices, and adds up what they counted. One without an answer ends this, since it is done again; a garbled one
-/// does not.
+/// Closes slices, and adds up what they counted. One without an answer ends this, since it is done
+/// again; a garbled one does not.
 async fn close_slices(
     store: &dyn Store,
     slices: impl Iterator<Item = SliceId> + Send,
     epoch: Epoch,
 ) -> StoreResult<SliceTotals> {
     let close = |slice: SliceId| async move { store.close_slice(&slice, epoch).await };
-    let mut closes = stream::iter(slices).map(close).buffer_unordered(SLICES_AT_A_TIME);
+    let mut closes = stream::iter(slices)
+        .map(close)
+        .buffer_unordered(SLICES_AT_A_TIME);
     let (mut totals, mut result) = (SliceTotals::default(), Ok(()));
     while let Some(closed) = closes.next().await {
         match closed {

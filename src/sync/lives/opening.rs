@@ -9,7 +9,9 @@ use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::base::metrics::Metrics;
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::{ClaimLimits, Claimed, Fence, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, StoreResult};
+use crate::store::{
+    ClaimLimits, Claimed, Fence, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, StoreResult,
+};
 use crate::sync::catch_up::load_bans;
 use crate::sync::events::announce_or_leave;
 
@@ -22,7 +24,8 @@ fn slices_for(followers: u64) -> u32 {
     wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
 }
 
-/// How long an opening may take: a claim of a live that is not open is left over only if it is older.
+/// How long an opening may take: a claim of a live that is not open is left over only if it is
+/// older.
 const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
@@ -30,7 +33,8 @@ impl LivesParts {
         if wish.by == OpenedBy::Service {
             return self.open_claimed(wish).await;
         }
-        // An open live is answered as it is, even if it closes meanwhile: only a claimed live is ever opened.
+        // An open live is answered as it is, even if it closes meanwhile: only a claimed live is
+        // ever opened.
         if let Some(record) = self.own_open_live(wish).await? {
             return self.finish_opening(record, false, None).await;
         }
@@ -42,16 +46,19 @@ impl LivesParts {
         })?;
         let opened = self.open_claimed(wish).await;
         if let Err(LiveError::Owned(_)) = opened {
-            self.store.release_live(&wish.streamer, &wish.live, UnixMillis::MAX).await?;
+            self.store
+                .release_live(&wish.streamer, &wish.live, UnixMillis::MAX)
+                .await?;
         }
         opened
     }
 
-    /// The record of the live if it is open and the streamer's. The store is asked: the room here may not know of a
-    /// close yet.
+    /// The record of the live if it is open and the streamer's. The store is asked: the room here
+    /// may not know of a close yet.
     async fn own_open_live(&self, wish: &OpenWish) -> StoreResult<Option<LiveRecord>> {
         let record = self.store.load_live(&wish.live).await?;
-        Ok(record.filter(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
+        Ok(record
+            .filter(|record| record.state == LiveState::Open && record.streamer == wish.streamer))
     }
 
     /// Counts one more live that the streamer opens.
@@ -65,12 +72,17 @@ impl LivesParts {
         let records = self.store.load_lives(&full).await;
         let until = self.clock.unix().saturating_sub(IN_PROGRESS);
         for (claimed, record) in full.iter().zip(records) {
-            let is_open = |record: LiveRecord| record.state != LiveState::Closed && record.streamer == *streamer;
+            let is_open = |record: LiveRecord| {
+                record.state != LiveState::Closed && record.streamer == *streamer
+            };
             if !record?.is_some_and(is_open) {
                 self.store.release_live(streamer, claimed, until).await?;
             }
         }
-        claimed(&self.store.claim_live(streamer, live, limits).await?, limits)
+        claimed(
+            &self.store.claim_live(streamer, live, limits).await?,
+            limits,
+        )
     }
 
     async fn open_claimed(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
@@ -78,15 +90,33 @@ impl LivesParts {
             Some(_) => None,
             None => Some(self.store.follower_count(&wish.streamer).await?),
         };
-        let slices = wish.slices.unwrap_or_else(|| slices_for(followers.unwrap_or(0))).clamp(1, MAX_SLICES);
+        let slices = wish
+            .slices
+            .unwrap_or_else(|| slices_for(followers.unwrap_or(0)))
+            .clamp(1, MAX_SLICES);
         let message = self.outbox.record_changed();
-        let OpenWish { live, streamer, by, terms, .. } = wish.clone();
-        let wish = OpenLive { live, streamer, slices, by, terms, message };
+        let OpenWish {
+            live,
+            streamer,
+            by,
+            terms,
+            ..
+        } = wish.clone();
+        let wish = OpenLive {
+            live,
+            streamer,
+            slices,
+            by,
+            terms,
+            message,
+        };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
                 OpenReply::AlreadyOpen(record) => (record, false),
-                OpenReply::Owned(record) if record.state == LiveState::Open => return Err(LiveError::Owned(wish.live)),
+                OpenReply::Owned(record) if record.state == LiveState::Open => {
+                    return Err(LiveError::Owned(wish.live));
+                }
                 // Each round finishes a close or fails, so this ends.
                 OpenReply::Changed => continue,
                 OpenReply::Owned(record) | OpenReply::Closing(record) => {
@@ -98,7 +128,8 @@ impl LivesParts {
         }
     }
 
-    /// Does what belongs to an opening after its record was written, by this request or an earlier one.
+    /// Does what belongs to an opening after its record was written, by this request or an earlier
+    /// one.
     async fn finish_opening(
         &self,
         record: LiveRecord,
@@ -109,7 +140,9 @@ impl LivesParts {
         let told = announce_or_leave(self.store.as_ref(), &record, self.events_kept);
         let began = async {
             if record.terms.attendance {
-                self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+                self.store
+                    .begin_attendance(&record.live_epoch(), &record.attended())
+                    .await?;
             }
             StoreResult::Ok(())
         };
@@ -122,9 +155,13 @@ impl LivesParts {
         let ((), installed, began, ()) = tokio::join!(told, installed, began, shown);
         installed?;
         began?;
-        if created && record.terms.streamer_timeout.is_some() && !self.rooms.streamers.is_here(&record.streamer) {
+        if created
+            && record.terms.streamer_timeout.is_some()
+            && !self.rooms.streamers.is_here(&record.streamer)
+        {
             // The time begins now, and not when the next walk finds the streamer gone.
-            self.absent_streamers.found_absent(&record.live, self.clock.now());
+            self.absent_streamers
+                .found_absent(&record.live, self.clock.now());
         }
         Ok(Opened { record, created })
     }
@@ -132,12 +169,15 @@ impl LivesParts {
     /// The room of a live that the store says is open.
     pub(super) async fn load(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
         match self.store.load_live(live).await? {
-            Some(record) if record.state == LiveState::Open => Ok(self.install(record, false).await?),
+            Some(record) if record.state == LiveState::Open => {
+                Ok(self.install(record, false).await?)
+            }
             _ => Err(LiveError::NotOpen(live.clone())),
         }
     }
 
-    /// Makes the room of an open live, with what the store already holds: other gateways' fans, or a dead gateway's.
+    /// Makes the room of an open live, with what the store already holds: other gateways' fans, or
+    /// a dead gateway's.
     async fn install(&self, record: LiveRecord, created: bool) -> StoreResult<Arc<Room>> {
         if let Some(room) = self.rooms.of_epoch(&record) {
             return Ok(room);
@@ -145,7 +185,10 @@ impl LivesParts {
         let (slices, bans) = if created {
             (Vec::new(), KnownBans::default())
         } else {
-            tokio::try_join!(self.read_slices(&record), load_bans(self.store.as_ref(), &record))?
+            tokio::try_join!(
+                self.read_slices(&record),
+                load_bans(self.store.as_ref(), &record)
+            )?
         };
         let now = self.clock.now();
         let room = self.rooms.prepare(record, bans, now);
@@ -158,7 +201,11 @@ impl LivesParts {
                 room.note_size(place, reading.size, now);
             }
             if let Some(number) = reading.entry.filter(|_| in_epoch) {
-                slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
+                slice.lock().found_entry(
+                    number,
+                    reading.held,
+                    self.gateways.own.incarnation().number,
+                );
             }
         }
         let (room, old) = match self.rooms.install(room) {
@@ -170,7 +217,8 @@ impl LivesParts {
         }
         // After the room can be found, so that it misses no change of the roster.
         room.note_holders(&holders, &self.gateways.roster());
-        // The check that follows the subscription finds what changed between the reading and the subscription.
+        // The check that follows the subscription finds what changed between the reading and the
+        // subscription.
         self.store.subscribe(&room.record.live);
         self.checks.admit(&room);
         Ok(room)
@@ -191,9 +239,15 @@ mod tests {
 
     #[test]
     fn slices_follow_the_follower_count() {
-        for (followers, slices) in
-            [(0, 1), (50_000, 1), (50_001, 2), (150_000, 4), (1_000_000, 32), (100_000_000, 256), (u64::MAX / 2, 256)]
-        {
+        for (followers, slices) in [
+            (0, 1),
+            (50_000, 1),
+            (50_001, 2),
+            (150_000, 4),
+            (1_000_000, 32),
+            (100_000_000, 256),
+            (u64::MAX / 2, 256),
+        ] {
             assert_eq!(slices_for(followers), slices, "{followers}");
         }
     }

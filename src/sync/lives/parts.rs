@@ -1,4 +1,5 @@
-//! What opening and closing a live work with, shared with the tasks that carry out closes; and what both read.
+//! What opening and closing a live work with, shared with the tasks that carry out closes; and what
+//! both read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Room, Rooms};
-use crate::store::{ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult};
+use crate::store::{
+    ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult,
+};
 use crate::sync::feeds::Feeds;
 
 /// Slices closed or read at a time.
@@ -45,10 +48,18 @@ pub struct LivesParts {
 }
 
 /// The record of a live: the store's or, if the store has lost it, that of the room here.
-pub(crate) async fn known_record(store: &dyn Store, rooms: &Rooms, live: &LiveId) -> Result<LiveRecord, LiveError> {
+pub(crate) async fn known_record(
+    store: &dyn Store,
+    rooms: &Rooms,
+    live: &LiveId,
+) -> Result<LiveRecord, LiveError> {
     match store.load_live(live).await? {
         Some(record) => Ok(record),
-        None => Ok(rooms.get(live).ok_or_else(|| LiveError::NeverOpened(live.clone()))?.record.clone()),
+        None => Ok(rooms
+            .get(live)
+            .ok_or_else(|| LiveError::NeverOpened(live.clone()))?
+            .record
+            .clone()),
     }
 }
 
@@ -58,16 +69,32 @@ impl LivesParts {
         let (figures, at) = (room.figures(), self.clock.unix());
         let info = room.info.newest().info.clone();
         let counted = Some(Counted { figures, at });
-        (LiveRecord { peaks: room.peaks(), info, counted, ..room.record.clone() }, figures)
+        (
+            LiveRecord {
+                peaks: room.peaks(),
+                info,
+                counted,
+                ..room.record.clone()
+            },
+            figures,
+        )
     }
 
-    /// The records of lives with their counts: of this moment for those that have a room here, else as they were last
-    /// written. `None` for a live that has none.
+    /// The records of lives with their counts: of this moment for those that have a room here, else
+    /// as they were last written. `None` for a live that has none.
     pub(super) async fn counted(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<LiveRecord>>> {
-        let mut found: Vec<_> = lives.iter().map(|live| Some(self.as_of_room(&*self.rooms.get(live)?).0)).collect();
-        let places: Vec<usize> = (0..lives.len()).filter(|place| found[*place].is_none()).collect();
+        let mut found: Vec<_> = lives
+            .iter()
+            .map(|live| Some(self.as_of_room(&*self.rooms.get(live)?).0))
+            .collect();
+        let places: Vec<usize> = (0..lives.len())
+            .filter(|place| found[*place].is_none())
+            .collect();
         let elsewhere: Vec<LiveId> = places.iter().map(|place| lives[*place].clone()).collect();
-        for (place, record) in places.into_iter().zip(self.store.load_lives(&elsewhere).await) {
+        for (place, record) in places
+            .into_iter()
+            .zip(self.store.load_lives(&elsewhere).await)
+        {
             found[place] = match record {
                 // Another program garbled it: no reason to say nothing of the others.
                 Err(StoreError::Nonsense(what)) => {
@@ -81,7 +108,10 @@ impl LivesParts {
     }
 
     /// Each slice by its place, as this gateway sees it.
-    pub(super) async fn read_slices(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, SliceReading)>> {
+    pub(super) async fn read_slices(
+        &self,
+        record: &LiveRecord,
+    ) -> StoreResult<Vec<(usize, SliceReading)>> {
         let own = self.gateways.id();
         stream::iter(record.all_slices().enumerate())
             .map(|(place, slice)| {

@@ -14,7 +14,8 @@ pub struct OpenWish {
     pub live: LiveId,
     /// Its owner.
     pub streamer: UserId,
-    /// How many slices, 1 to [`crate::base::ids::MAX_SLICES`]; `None` derives them from the follower count.
+    /// How many slices, 1 to [`crate::base::ids::MAX_SLICES`]; `None` derives them from the
+    /// follower count.
     pub slices: Option<u32>,
     /// The role that opens it.
     pub by: OpenedBy,

@@ -9,7 +9,9 @@ fn lost(members: usize) -> Slice {
     let id = SliceId::of_live(LiveId::parse("42").unwrap(), 1, 1);
     let slice = Slice::new(id, 0);
     for i in 0..members {
-        slice.lock().want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
+        slice
+            .lock()
+            .want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
     }
     slice
 }
@@ -32,13 +34,18 @@ async fn whole_slices_are_sent_at_the_rate_and_none_is_left_out() {
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     // No second exceeds the rate, the burst, and one whole slice.
-    let most = RESYNC_RATE as usize + (RESYNC_RATE as f64 * RESYNC_BURST.as_secs_f64()) as usize + 2 * EACH;
+    let most = RESYNC_RATE as usize
+        + (RESYNC_RATE as f64 * RESYNC_BURST.as_secs_f64()) as usize
+        + 2 * EACH;
     for (i, start) in gone.iter().enumerate() {
         let members = gone[i..].partition_point(|at| *at < start + 1_000) * EACH;
         assert!(members <= most, "{members} from {start} ms on");
     }
     let took = gone.last().copied().unwrap();
-    assert!(took <= all * 1_000 / Millis::from(RESYNC_RATE) + 50, "{all} members took {took} ms");
+    assert!(
+        took <= all * 1_000 / Millis::from(RESYNC_RATE) + 50,
+        "{all} members took {took} ms"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,9 +73,18 @@ async fn an_empty_slice_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_user_of_the_platform_counts_twice() {
     let rate = ResyncLimit::default();
-    let slice = Slice::new(SliceId { set: OnlineSet::Users, index: 1, of: 1 }, 0);
+    let slice = Slice::new(
+        SliceId {
+            set: OnlineSet::Users,
+            index: 1,
+            of: 1,
+        },
+        0,
+    );
     for i in 0..RESYNC_RATE {
-        slice.lock().want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
+        slice
+            .lock()
+            .want(&UserId::parse(&format!("u{i}")).unwrap(), Standing::Member);
     }
     assert_eq!(rate.at(&slice, 0), None);
     let next = rate.book(1);

@@ -1,8 +1,9 @@
-//! The events that the sender has read and not delivered, each live's in order. Pure state: times come in, decisions go
-//! out.
+//! The events that the sender has read and not delivered, each live's in order. Pure state: times
+//! come in, decisions go out.
 //!
-//! Of each live, one event at a time is sent: the oldest. While it fails, the later events of that live wait behind it,
-//! and those of other lives do not. What is held is bounded ([`Backlog::room`]).
+//! Of each live, one event at a time is sent: the oldest. While it fails, the later events of that
+//! live wait behind it, and those of other lives do not. What is held is bounded
+//! ([`Backlog::room`]).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -11,7 +12,8 @@ use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
 use crate::store::{EntryId, Event, MAX_EVENTS};
 
-/// The most events held, and their bytes. The last read may exceed the bytes by as many events as one read has.
+/// The most events held, and their bytes. The last read may exceed the bytes by as many events as
+/// one read has.
 const MOST_HELD: usize = 4_000;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
@@ -19,9 +21,13 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 const MOST_OF_A_LIVE: usize = 1_000;
 
 /// How long a live waits after a failure.
-const BACKOFF: Backoff = Backoff { first: 500, longest: 60_000 };
+const BACKOFF: Backoff = Backoff {
+    first: 500,
+    longest: 60_000,
+};
 
-/// A live of which nothing arrived for so long, in ms, although it was sent, may have to make room for others.
+/// A live of which nothing arrived for so long, in ms, although it was sent, may have to make room
+/// for others.
 const HOPELESS_AFTER: Millis = 60_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,14 +68,23 @@ impl Backlog {
     }
 
     fn longest_queue(&self) -> usize {
-        self.lives.values().map(|queue| queue.events.len()).max().unwrap_or(0)
+        self.lives
+            .values()
+            .map(|queue| queue.events.len())
+            .max()
+            .unwrap_or(0)
     }
 
     pub(super) fn push(&mut self, entry: EntryId, event: Event) {
         let live = event.live.clone();
         let queue = self.lives.entry(live.clone()).or_insert_with(|| {
             self.ready.push_back(live);
-            Queue { events: VecDeque::new(), failures: 0, failing_since: None, state: State::Ready }
+            Queue {
+                events: VecDeque::new(),
+                failures: 0,
+                failing_since: None,
+                state: State::Ready,
+            }
         });
         self.held += 1;
         self.bytes += event.data.len();
@@ -95,7 +110,11 @@ impl Backlog {
 
     /// When [`Self::next`] may have another event, although nothing is delivered or read.
     pub(super) fn next_at(&self) -> Option<Millis> {
-        if self.ready.is_empty() { self.waiting.first().map(|(at, _)| *at) } else { Some(0) }
+        if self.ready.is_empty() {
+            self.waiting.first().map(|(at, _)| *at)
+        } else {
+            Some(0)
+        }
     }
 
     /// The oldest event of this live arrived.
@@ -114,8 +133,14 @@ impl Backlog {
 
     /// False if it was not the oldest event of this live.
     fn done(&mut self, live: &LiveId, entry: EntryId) -> bool {
-        let Some(queue) = self.lives.get_mut(live) else { return false };
-        if queue.events.front().is_none_or(|(oldest, _)| *oldest != entry) {
+        let Some(queue) = self.lives.get_mut(live) else {
+            return false;
+        };
+        if queue
+            .events
+            .front()
+            .is_none_or(|(oldest, _)| *oldest != entry)
+        {
             return false;
         }
         if let State::Waiting(at) = queue.state {
@@ -135,10 +160,16 @@ impl Backlog {
         true
     }
 
-    /// The oldest event of this live failed and is sent again after a while; `jitter` is from 0 to 1. Returns how often
-    /// it failed.
+    /// The oldest event of this live failed and is sent again after a while; `jitter` is from 0 to
+    /// 1. Returns how often it failed.
     pub(super) fn failed(&mut self, live: &LiveId, now: Millis, jitter: f64) -> u32 {
-        let Some(queue) = self.lives.get_mut(live).filter(|queue| queue.state == State::Sending) else { return 0 };
+        let Some(queue) = self
+            .lives
+            .get_mut(live)
+            .filter(|queue| queue.state == State::Sending)
+        else {
+            return 0;
+        };
         let at = now + BACKOFF.jittered(queue.failures, jitter);
         queue.failures += 1;
         queue.failing_since.get_or_insert(now);
@@ -147,11 +178,15 @@ impl Backlog {
         queue.failures
     }
 
-    /// The receiver wants nothing of this live for so long, in ms, whose oldest event has just failed. Longer than the
-    /// longest wait it is not left alone.
+    /// The receiver wants nothing of this live for so long, in ms, whose oldest event has just
+    /// failed. Longer than the longest wait it is not left alone.
     pub(super) fn leave_alone(&mut self, live: &LiveId, now: Millis, wait: Millis) {
-        let Some(queue) = self.lives.get_mut(live) else { return };
-        let State::Waiting(before) = queue.state else { return };
+        let Some(queue) = self.lives.get_mut(live) else {
+            return;
+        };
+        let State::Waiting(before) = queue.state else {
+            return;
+        };
         let at = now + wait.min(BACKOFF.longest);
         if at > before {
             self.waiting.remove(&(before, live.clone()));
@@ -160,19 +195,32 @@ impl Backlog {
         }
     }
 
-    /// Of the lives of which nothing has arrived for long: the oldest event of the one that holds back the most, and
-    /// how often it failed.
+    /// Of the lives of which nothing has arrived for long: the oldest event of the one that holds
+    /// back the most, and how often it failed.
     pub(super) fn most_held_back(&self, now: Millis) -> Option<(EntryId, Event, u32)> {
-        let is_hopeless = |queue: &&Queue| queue.failing_since.is_some_and(|since| since + HOPELESS_AFTER <= now);
-        let waiting = self.waiting.iter().filter_map(|(_, live)| self.lives.get(live));
-        let longest = waiting.filter(is_hopeless).max_by_key(|queue| queue.events.len())?;
+        let is_hopeless = |queue: &&Queue| {
+            queue
+                .failing_since
+                .is_some_and(|since| since + HOPELESS_AFTER <= now)
+        };
+        let waiting = self
+            .waiting
+            .iter()
+            .filter_map(|(_, live)| self.lives.get(live));
+        let longest = waiting
+            .filter(is_hopeless)
+            .max_by_key(|queue| queue.events.len())?;
         let (entry, event) = longest.events.front()?;
         Some((*entry, event.clone(), longest.failures))
     }
 
     /// The oldest entry that is held.
     pub(super) fn oldest(&self) -> Option<EntryId> {
-        self.lives.values().filter_map(|queue| queue.events.front()).map(|(entry, _)| *entry).min()
+        self.lives
+            .values()
+            .filter_map(|queue| queue.events.front())
+            .map(|(entry, _)| *entry)
+            .min()
     }
 }
 

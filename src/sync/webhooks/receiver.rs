@@ -1,5 +1,6 @@
-//! The receiver of webhooks: one signed POST an event, with a deadline, to a public address, following no redirect and
-//! reading little of the answer. No error names the URL, whose query may hold a password.
+//! The receiver of webhooks: one signed POST an event, with a deadline, to a public address,
+//! following no redirect and reading little of the answer. No error names the URL, whose query may
+//! hold a password.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -91,30 +92,51 @@ impl Receiver {
     /// # Errors
     /// What is wrong with which setting, or with its file.
     pub fn of(config: &Config) -> Result<Option<Self>, String> {
-        let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else { return Ok(None) };
+        let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else {
+            return Ok(None);
+        };
         let signer = Signer::open(file.clone())?;
         let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
-        let reach = if config.webhook_allow_private { Reach::Any } else { Reach::Public };
+        let reach = if config.webhook_allow_private {
+            Reach::Any
+        } else {
+            Reach::Public
+        };
         let receiver = Self::new(url, signer, (config.webhook_timeout, reach));
-        receiver.map(Some).map_err(|why| format!("webhook-url {why}"))
+        receiver
+            .map(Some)
+            .map_err(|why| format!("webhook-url {why}"))
     }
 
     /// A receiver at a URL of http or https, which has this long to answer.
     ///
     /// # Errors
     /// If there are no certificate authorities to trust, or the URL names an address out of reach.
-    pub fn new(url: Url, signer: Signer, (timeout, reach): (Duration, Reach)) -> Result<Self, String> {
+    pub fn new(
+        url: Url,
+        signer: Signer,
+        (timeout, reach): (Duration, Reach),
+    ) -> Result<Self, String> {
         // A client asks no resolver about an address.
-        let literal = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        let literal = url
+            .host_str()
+            .and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
         if reach == Reach::Public && literal.is_some_and(|address| !is_public(address)) {
-            return Err("names a private or loopback address; allow it with webhook-allow-private".to_owned());
+            return Err(
+                "names a private or loopback address; allow it with webhook-allow-private"
+                    .to_owned(),
+            );
         }
         let client = http_client::builder(timeout, Proxy::Never)
             .dns_resolver(Resolver(reach))
             .pool_max_idle_per_host(MOST_IDLE)
             .build()
             .map_err(http_answer::reason)?;
-        Ok(Self { client, url, signer })
+        Ok(Self {
+            client,
+            url,
+            signer,
+        })
     }
 
     /// Sends an event once.
@@ -139,7 +161,14 @@ impl Receiver {
                 None => break,
             }
         }
-        if status.is_success() { Ok(()) } else { Err(Refusal::Status { status: status.as_u16(), retry_after }) }
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(Refusal::Status {
+                status: status.as_u16(),
+                retry_after,
+            })
+        }
     }
 }
 
@@ -149,7 +178,10 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
     }
-    httpdate::parse_http_date(text).ok()?.duration_since(now).ok()
+    httpdate::parse_http_date(text)
+        .ok()?
+        .duration_since(now)
+        .ok()
 }
 
 impl FromFiles for Receiver {
@@ -166,17 +198,20 @@ impl FromFiles for Receiver {
     }
 }
 
-/// Resolves names for the connection itself, so that a name cannot be judged by one address and connected to at
-/// another.
+/// Resolves names for the connection itself, so that a name cannot be judged by one address and
+/// connected to at another.
 struct Resolver(Reach);
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.0;
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let allowed: Vec<SocketAddr> =
-                found.into_iter().filter(|address| reach == Reach::Any || is_public(address.ip())).collect();
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let allowed: Vec<SocketAddr> = found
+                .into_iter()
+                .filter(|address| reach == Reach::Any || is_public(address.ip()))
+                .collect();
             if allowed.is_empty() {
                 return Err("its name has private or loopback addresses only".into());
             }

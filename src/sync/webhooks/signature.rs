@@ -1,5 +1,5 @@
-//! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over the time, a dot and
-//! the body, as `docs/events.md` shows.
+//! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over
+//! the time, a dot and the body, as `docs/events.md` shows.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,10 @@ impl Signer {
     /// # Errors
     /// The file cannot be read, or has no good secret.
     pub fn open(path: PathBuf) -> Result<Self, String> {
-        let signer = Self { path, keys: ArcSwap::default() };
+        let signer = Self {
+            path,
+            keys: ArcSwap::default(),
+        };
         signer.reload()?;
         Ok(signer)
     }
@@ -40,7 +43,9 @@ impl Signer {
     /// What is wrong with it, without quoting it. The secrets of before stay.
     pub fn reload(&self) -> Result<(), String> {
         let wrong = |why: String| format!("webhook-secret-file {}: {why}", self.path.display());
-        let text = std::fs::read_to_string(&self.path).map(Secret::new).map_err(|why| wrong(why.to_string()))?;
+        let text = std::fs::read_to_string(&self.path)
+            .map(Secret::new)
+            .map_err(|why| wrong(why.to_string()))?;
         self.keys.store(parse(&text).map_err(wrong)?.into());
         Ok(())
     }
@@ -49,22 +54,35 @@ impl Signer {
     pub(super) fn sign(&self, at: u64, body: &str) -> String {
         let signed = format!("{at}.{body}");
         let keys = self.keys.load();
-        let signatures = keys.iter().map(|key| HEXLOWER.encode(sign(key, signed.as_bytes()).as_ref()));
-        signatures.fold(format!("t={at}"), |header, signature| header + ",v1=" + &signature)
+        let signatures = keys
+            .iter()
+            .map(|key| HEXLOWER.encode(sign(key, signed.as_bytes()).as_ref()));
+        signatures.fold(format!("t={at}"), |header, signature| {
+            header + ",v1=" + &signature
+        })
     }
 }
 
 /// Reads the text of a file: a secret a line. Blank lines do not count.
 fn parse(text: &Secret) -> Result<Vec<Key>, String> {
-    let lines = text.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = text
+        .reveal()
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let secrets: Vec<&str> = lines.collect();
     if secrets.is_empty() || secrets.len() > MOST {
-        return Err(format!("must have a secret, or {MOST} while they change, each on a line of its own"));
+        return Err(format!(
+            "must have a secret, or {MOST} while they change, each on a line of its own"
+        ));
     }
     if secrets.iter().any(|secret| secret.len() < SHORTEST) {
         return Err(format!("has a secret of less than {SHORTEST} bytes"));
     }
-    Ok(secrets.iter().map(|secret| Key::new(HMAC_SHA256, secret.as_bytes())).collect())
+    Ok(secrets
+        .iter()
+        .map(|secret| Key::new(HMAC_SHA256, secret.as_bytes()))
+        .collect())
 }
 
 #[cfg(test)]
@@ -81,15 +99,31 @@ mod tests {
     fn the_signature_is_the_one_that_other_programs_compute() {
         // printf '1700000000.{"id":"1"}' | openssl dgst -sha256 -hmac 0123456789abcdef
         let right = "d5f5834972cbc6cf5590800c46ccaa0cd6c16f19c0c73dbdf9b4c56390cbc2a3";
-        let signed = signer("0123456789abcdef\n").unwrap().sign(1_700_000_000, r#"{"id":"1"}"#);
+        let signed = signer("0123456789abcdef\n")
+            .unwrap()
+            .sign(1_700_000_000, r#"{"id":"1"}"#);
         assert_eq!(signed, format!("t=1700000000,v1={right}"));
     }
 
     #[test]
     fn two_secrets_sign_while_they_change() {
-        let signed = signer("0123456789abcdef\n\n fedcba9876543210 \n").unwrap().sign(7, "{}");
-        let one = |secret| signer(secret).unwrap().sign(7, "{}").replacen("t=7,", "", 1);
-        assert_eq!(signed, format!("t=7,{},{}", one("0123456789abcdef"), one("fedcba9876543210")));
+        let signed = signer("0123456789abcdef\n\n fedcba9876543210 \n")
+            .unwrap()
+            .sign(7, "{}");
+        let one = |secret| {
+            signer(secret)
+                .unwrap()
+                .sign(7, "{}")
+                .replacen("t=7,", "", 1)
+        };
+        assert_eq!(
+            signed,
+            format!(
+                "t=7,{},{}",
+                one("0123456789abcdef"),
+                one("fedcba9876543210")
+            )
+        );
     }
 
     #[test]
@@ -108,12 +142,19 @@ mod tests {
 
     #[test]
     fn a_file_without_a_good_secret_is_refused_and_not_quoted() {
-        for text in
-            ["", "\n \n", "short", "0123456789abcdef\nshort", "0123456789abcdef\n0123456789abcdeg\n0123456789abcdeh"]
-        {
+        for text in [
+            "",
+            "\n \n",
+            "short",
+            "0123456789abcdef\nshort",
+            "0123456789abcdef\n0123456789abcdeg\n0123456789abcdeh",
+        ] {
             let problem = signer(text).err().unwrap();
             assert!(problem.starts_with("webhook-secret-file /"), "{problem}");
-            assert!(!problem.contains("short") && !problem.contains("0123"), "{problem}");
+            assert!(
+                !problem.contains("short") && !problem.contains("0123"),
+                "{problem}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What must be right while everybody stays where they are, and what must be gone when all have gone home.
+//! What must be right while everybody stays where they are, and what must be gone when all have
+//! gone home.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::network::at_once;
 use crate::oracle::who;
 use crate::world::{ShownFriends, Truth, World};
 
-/// When a user was seen last may be off by so much: a user who vanished was heard up to a timeout before.
+/// When a user was seen last may be off by so much: a user who vanished was heard up to a timeout
+/// before.
 const SEEN_EARLIER: Duration = Duration::from_secs(60);
 
 /// When the gateway heard of the end of a socket, in ms after that.
@@ -27,15 +29,28 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     let there = world.network.truth.members();
     let truth = world.truth();
     let mut exact_sets = Vec::new();
-    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.epoch.is_some()) {
-        let held = || of_live.expectations.iter().filter(|(_, expectation)| expectation.is_held());
+    for (live, of_live) in truth
+        .lives
+        .iter()
+        .enumerate()
+        .filter(|(_, of_live)| of_live.epoch.is_some())
+    {
+        let held = || {
+            of_live
+                .expectations
+                .iter()
+                .filter(|(_, expectation)| expectation.is_held())
+        };
         let here: BTreeSet<String> = held().map(|(user, _)| format!("u{user}")).collect();
         // Nobody writes a lost list again for a live that no gateway knows.
         let is_known = !here.is_empty() || !world.plan.loses_data();
         if is_known && !world.network.truth.is_listed(&world.live_id(live)) {
             wrong.push(format!("l{live} is not on the list of open lives"));
         }
-        let fans = held().filter(|(user, _)| world.is_fan(**user, live)).map(|(user, _)| format!("u{user}")).collect();
+        let fans = held()
+            .filter(|(user, _)| world.is_fan(**user, live))
+            .map(|(user, _)| format!("u{user}"))
+            .collect();
         let set = OnlineSet::Live(world.live_id(live));
         exact_sets.push(((set.clone(), Group::Fans), fans));
         exact_sets.push(((set, Group::All), here));
@@ -48,13 +63,25 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     wrong.extend(wrong_friends(world, &truth));
     wrong.extend(wrong_times(world, &truth));
     let online: BTreeSet<User> = truth.online.values().map(|online| online.user).collect();
-    let streamers = online.iter().filter(|user| world.is_streamer(**user)).map(|user| format!("u{user}")).collect();
+    let streamers = online
+        .iter()
+        .filter(|user| world.is_streamer(**user))
+        .map(|user| format!("u{user}"))
+        .collect();
     exact_sets.push(((OnlineSet::Streamers, Group::All), streamers));
-    exact_sets.push(((OnlineSet::Users, Group::All), online.iter().map(|user| format!("u{user}")).collect()));
+    exact_sets.push((
+        (OnlineSet::Users, Group::All),
+        online.iter().map(|user| format!("u{user}")).collect(),
+    ));
     drop(truth);
     for (place, right) in exact_sets {
         let set = format!("{} ({})", place.0, place.1.name());
-        let members: Vec<String> = there.get(&place).into_iter().flatten().map(ToString::to_string).collect();
+        let members: Vec<String> = there
+            .get(&place)
+            .into_iter()
+            .flatten()
+            .map(ToString::to_string)
+            .collect();
         let present: BTreeSet<String> = members.iter().cloned().collect();
         if members.len() != present.len() {
             wrong.push(format!("{set} has a member twice"));
@@ -62,7 +89,9 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
         if present != right {
             let extra: Vec<_> = present.difference(&right).collect();
             let missing: Vec<_> = right.difference(&present).collect();
-            wrong.push(format!("{set} has {extra:?} too many and lacks {missing:?}"));
+            wrong.push(format!(
+                "{set} has {extra:?} too many and lacks {missing:?}"
+            ));
         }
     }
     for gateway in 0..world.plan.gateways {
@@ -83,8 +112,16 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
 fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayId, LiveId)>)> {
     let mut right: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (live, of_live) in truth.lives.iter().enumerate() {
-        for user in of_live.expectations.iter().filter(|(_, expectation)| expectation.is_held()).map(|(user, _)| user) {
-            right.entry(format!("u{user}")).or_default().insert(world.live_id(live).to_string());
+        for user in of_live
+            .expectations
+            .iter()
+            .filter(|(_, expectation)| expectation.is_held())
+            .map(|(user, _)| user)
+        {
+            right
+                .entry(format!("u{user}"))
+                .or_default()
+                .insert(world.live_id(live).to_string());
         }
     }
     let mut said: BTreeMap<String, Vec<(GatewayId, LiveId)>> = BTreeMap::new();
@@ -107,7 +144,12 @@ fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayI
 fn wrong_records(world: &World, truth: &Truth) -> Vec<String> {
     let records = world.network.truth.records();
     let mut wrong = Vec::new();
-    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.epoch.is_some()) {
+    for (live, of_live) in truth
+        .lives
+        .iter()
+        .enumerate()
+        .filter(|(_, of_live)| of_live.epoch.is_some())
+    {
         let right = right_figures(world, truth, live);
         let record = records.get(&world.live_id(live));
         // Nobody gives back a lost live in which nobody is: no gateway knows it.
@@ -118,33 +160,49 @@ fn wrong_records(world: &World, truth: &Truth) -> Vec<String> {
         // Nobody writes the figures of a live in which nobody ever was.
         let counted = counted.map(Option::unwrap_or_default);
         if counted != Some(right) && of_live.was_entered {
-            wrong.push(format!("the record of l{live} has {counted:?} instead of {right:?}"));
+            wrong.push(format!(
+                "the record of l{live} has {counted:?} instead of {right:?}"
+            ));
         }
     }
     wrong
 }
 
-/// Fans who are there and are not among those who came, and users there, or gone, of whom the sessions say otherwise.
+/// Fans who are there and are not among those who came, and users there, or gone, of whom the
+/// sessions say otherwise.
 fn wrong_attendance(world: &World, truth: &Truth) -> Vec<String> {
     if world.plan.loses_data() {
         return Vec::new();
     }
     let store = &world.network.truth;
     let mut wrong = Vec::new();
-    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| of_live.attends) {
+    for (live, of_live) in truth
+        .lives
+        .iter()
+        .enumerate()
+        .filter(|(_, of_live)| of_live.attends)
+    {
         let Some(epoch) = of_live.epoch else { continue };
-        let of = LiveEpoch { live: world.live_id(live), epoch: Epoch(epoch) };
+        let of = LiveEpoch {
+            live: world.live_id(live),
+            epoch: Epoch(epoch),
+        };
         for (user, expectation) in &of_live.expectations {
             let id = [world.user_id(*user)];
-            let attended = at_once(store.have_attended(&of, &id)).is_ok_and(|attended| attended == [true]);
+            let attended =
+                at_once(store.have_attended(&of, &id)).is_ok_and(|attended| attended == [true]);
             let is_fan = world.is_fan(*user, live) && !world.is_fan_unsure(*user, live);
             if expectation.is_held() && is_fan && !attended {
                 wrong.push(format!("u{user} is in l{live} and did not come there"));
             }
-            let latest = at_once(store.latest_sessions(&of, of_live.slices, &id)).ok().and_then(|stays| stays[0]);
+            let latest = at_once(store.latest_sessions(&of, of_live.slices, &id))
+                .ok()
+                .and_then(|stays| stays[0]);
             let is_open = latest.is_some_and(|stay| stay.left_at.is_none());
             if is_open != expectation.is_held() {
-                wrong.push(format!("the last session of u{user} in l{live} is {latest:?}"));
+                wrong.push(format!(
+                    "the last session of u{user} in l{live} is {latest:?}"
+                ));
             }
         }
     }
@@ -155,11 +213,21 @@ fn wrong_attendance(world: &World, truth: &Truth) -> Vec<String> {
 fn wrong_friends(world: &World, truth: &Truth) -> Vec<String> {
     let mut wrong = Vec::new();
     for (socket, shown) in &truth.shown_friends {
-        let Some(user) = truth.online.get(socket).map(|online| online.user) else { continue };
+        let Some(user) = truth.online.get(socket).map(|online| online.user) else {
+            continue;
+        };
         let there = &truth.lives[shown.live].expectations;
         let is_there = |friend: &User| there.get(friend).is_some_and(Expectation::is_held);
-        let users = world.friends_of(user).filter(is_there).map(|friend| format!("u{friend}")).collect();
-        let right = ShownFriends { live: shown.live, users, partial: false };
+        let users = world
+            .friends_of(user)
+            .filter(is_there)
+            .map(|friend| format!("u{friend}"))
+            .collect();
+        let right = ShownFriends {
+            live: shown.live,
+            users,
+            partial: false,
+        };
         if *shown != right {
             wrong.push(format!("u{user} is {shown:?}, and should be {right:?}"));
         }
@@ -184,7 +252,9 @@ fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
         let earliest = left.saturating_sub(SEEN_EARLIER.as_millis() as UnixMillis);
         let is_right = match known.last_seen {
             None => is_online && known.online,
-            Some(seen) => !is_online && !known.online && (earliest..=left + SEEN_LATER).contains(&seen),
+            Some(seen) => {
+                !is_online && !known.online && (earliest..=left + SEEN_LATER).contains(&seen)
+            }
         };
         if !is_right {
             wrong.push(format!("u{user} went offline at {left}, is online: {is_online}, and the store says {known:?}"));
@@ -194,25 +264,43 @@ fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
 }
 
 fn right_figures(world: &World, truth: &Truth, live: Live) -> Figures {
-    let held = || truth.lives[live].expectations.iter().filter(|(_, expectation)| expectation.is_held());
-    let fans = held().filter(|(user, _)| world.is_fan(**user, live)).count() as u64;
-    Figures { viewers: held().count() as u64, fans }
+    let held = || {
+        truth.lives[live]
+            .expectations
+            .iter()
+            .filter(|(_, expectation)| expectation.is_held())
+    };
+    let fans = held()
+        .filter(|(user, _)| world.is_fan(**user, live))
+        .count() as u64;
+    Figures {
+        viewers: held().count() as u64,
+        fans,
+    }
 }
 
 fn wrong_figures(world: &World, gateway: usize, live: Live) -> Option<String> {
     let told = world.figures(gateway, live);
     let truth = world.truth();
-    let of_live = truth.lives.get(live).filter(|of_live| of_live.epoch.is_some())?;
+    let of_live = truth
+        .lives
+        .get(live)
+        .filter(|of_live| of_live.epoch.is_some())?;
     let right = right_figures(world, &truth, live);
     let is_right = match told {
         Some(told) => told == (right, Quality::Exact),
-        None => !of_live.expectations.values().any(|expectation| expectation.gateways().contains(&gateway)),
+        None => !of_live
+            .expectations
+            .values()
+            .any(|expectation| expectation.gateways().contains(&gateway)),
     };
     if is_right {
         return None;
     }
     let who = who(&truth, live, Instant::now());
-    Some(format!("gateway {gateway} says {told:?} of l{live} instead of {right:?}: {who}"))
+    Some(format!(
+        "gateway {gateway} says {told:?} of l{live} instead of {right:?}: {who}"
+    ))
 }
 
 /// What is left when all have gone home and all lives are closed.
@@ -250,7 +338,12 @@ fn untold_events(world: &World) -> Vec<String> {
     let mut told: BTreeMap<(String, EventKind), Vec<usize>> = BTreeMap::new();
     for (place, event) in world.network.truth.stream().into_iter().enumerate() {
         if matches!(event.kind, EventKind::LiveOpened | EventKind::LiveClosed) {
-            let of = event.id.rsplitn(3, ':').last().unwrap_or_default().to_owned();
+            let of = event
+                .id
+                .rsplitn(3, ':')
+                .last()
+                .unwrap_or_default()
+                .to_owned();
             told.entry((of, event.kind)).or_default().push(place);
         }
     }
@@ -259,8 +352,14 @@ fn untold_events(world: &World) -> Vec<String> {
     for (live, of_live) in truth.lives.iter().enumerate() {
         for (epoch, is_closed) in &of_live.epochs {
             let of = format!("{}:{epoch}", world.live_id(live));
-            let opened = told.get(&(of.clone(), EventKind::LiveOpened)).cloned().unwrap_or_default();
-            let closed = told.get(&(of.clone(), EventKind::LiveClosed)).cloned().unwrap_or_default();
+            let opened = told
+                .get(&(of.clone(), EventKind::LiveOpened))
+                .cloned()
+                .unwrap_or_default();
+            let closed = told
+                .get(&(of.clone(), EventKind::LiveClosed))
+                .cloned()
+                .unwrap_or_default();
             let is_right = !opened.is_empty() && (!is_closed || closed.first() > opened.first());
             if !is_right {
                 wrong.push(format!(

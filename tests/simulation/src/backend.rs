@@ -1,4 +1,5 @@
-//! The platform's back end: opens and closes lives over HTTP, at one gateway after the other until one has done it.
+//! The platform's back end: opens and closes lives over HTTP, at one gateway after the other until
+//! one has done it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,10 @@ pub(crate) struct Backend {
 impl Backend {
     pub(crate) fn new(world: &Arc<World>, live: Live) -> Self {
         let rng = StdRng::seed_from_u64(derived(world.plan.seed, &format!("back end {live}")));
-        Self { world: world.clone(), rng }
+        Self {
+            world: world.clone(),
+            rng,
+        }
     }
 
     /// Runs one live: it is open most of the time, until everybody goes home.
@@ -75,15 +79,23 @@ impl Backend {
         let streamer = self.world.streamer_id(live).to_string();
         let body = json!({"streamer_id": streamer, "slices": slices, "attendance": attends});
         self.world.truth().lives[live].changes = true;
-        let Some(mut opened) = self.ask(&Method::PUT, live, "", &body).await else { return false };
+        let Some(mut opened) = self.ask(&Method::PUT, live, "", &body).await else {
+            return false;
+        };
         if self.has_closed(live, &opened) {
-            // Older data came back, and with it an opening that is over. It will be closed once more.
+            // Older data came back, and with it an opening that is over. It will be closed once
+            // more.
             if !self.world.plan.loses_data() {
-                self.world.found(format!("l{live} is open again in epoch {}, which is closed", opened["epoch"]));
+                self.world.found(format!(
+                    "l{live} is open again in epoch {}, which is closed",
+                    opened["epoch"]
+                ));
             }
             let which = format!("?epoch={}", opened["epoch"]);
             self.ask(&Method::DELETE, live, &which, &Value::Null).await;
-            let Some(again) = self.ask(&Method::PUT, live, "", &body).await else { return false };
+            let Some(again) = self.ask(&Method::PUT, live, "", &body).await else {
+                return false;
+            };
             opened = again;
         }
         let epoch = opened["epoch"].as_u64();
@@ -112,7 +124,11 @@ impl Backend {
             truth.lives[live].epoch.take()
         };
         let which = epoch.map_or_else(String::new, |epoch| format!("?epoch={epoch}"));
-        if self.ask(&Method::DELETE, live, &which, &Value::Null).await.is_none() {
+        if self
+            .ask(&Method::DELETE, live, &which, &Value::Null)
+            .await
+            .is_none()
+        {
             return false;
         }
         let now = Instant::now();
@@ -121,13 +137,18 @@ impl Backend {
         there.changes = false;
         there.banned.clear();
         there.epochs.extend(epoch.map(|epoch| (epoch, true)));
-        truth.lives[live].expectations.values_mut().for_each(|expectation| expectation.closed(now));
+        truth.lives[live]
+            .expectations
+            .values_mut()
+            .for_each(|expectation| expectation.closed(now));
         true
     }
 
     /// Bans somebody, or has somebody follow the streamer or end it.
     async fn moderate(&mut self, live: Live) {
-        let user: User = self.rng.random_range(0..self.world.plan.people.max(1) as u32);
+        let user: User = self
+            .rng
+            .random_range(0..self.world.plan.people.max(1) as u32);
         let gateway = self.rng.random_range(0..self.world.plan.gateways);
         let world = self.world.clone();
         let user_id = world.user_id(user);
@@ -142,7 +163,10 @@ impl Backend {
             let now = Instant::now();
             let mut truth = world.truth();
             let there = &mut truth.lives[live];
-            if answer.is_some_and(|(status, _)| status == 200) && epoch.is_some() && there.epoch == epoch {
+            if answer.is_some_and(|(status, _)| status == 200)
+                && epoch.is_some()
+                && there.epoch == epoch
+            {
                 // It began between the question and the answer.
                 there.banned.insert(user, (now, asked + ban));
             }
@@ -153,7 +177,9 @@ impl Backend {
             world.follows(user, live, follows);
             // Until it has an answer, nobody knows.
             for _ in 0..200 {
-                let answer = world.http(gateway, method.clone(), &path, &Value::Null).await;
+                let answer = world
+                    .http(gateway, method.clone(), &path, &Value::Null)
+                    .await;
                 world.follows(user, live, follows);
                 if answer.is_some_and(|(status, _)| status < 300) {
                     return;
@@ -164,7 +190,13 @@ impl Backend {
         }
     }
 
-    async fn ask(&mut self, method: &Method, live: Live, query: &str, body: &Value) -> Option<Value> {
+    async fn ask(
+        &mut self,
+        method: &Method,
+        live: Live,
+        query: &str,
+        body: &Value,
+    ) -> Option<Value> {
         let world = self.world.clone();
         let mut query = query;
         let began = Instant::now();
@@ -174,12 +206,16 @@ impl Backend {
             let path = format!("/v1/lives/{}{query}", world.live_id(live));
             match world.http(gateway, method.clone(), &path, body).await {
                 Some((status, answer)) if (200..300).contains(&status) => {
-                    world.trace.tell(Some(gateway), &format!("{method} l{live}"));
+                    world
+                        .trace
+                        .tell(Some(gateway), &format!("{method} l{live}"));
                     return Some(answer);
                 }
-                // The store lost everything while no gateway knew the live, or has an older opening of it, which is
-                // closed in place of the lost one.
-                Some((404 | 409, answer)) if *method == Method::DELETE && world.plan.loses_data() => {
+                // The store lost everything while no gateway knew the live, or has an older opening
+                // of it, which is closed in place of the lost one.
+                Some((404 | 409, answer))
+                    if *method == Method::DELETE && world.plan.loses_data() =>
+                {
                     if query.is_empty() {
                         return Some(answer);
                     }
@@ -190,7 +226,9 @@ impl Backend {
             }
             sleep(Duration::from_millis(300)).await;
         }
-        world.found(format!("{method} of l{live} was not done in {PATIENCE:?}: {last:?}"));
+        world.found(format!(
+            "{method} of l{live} was not done in {PATIENCE:?}: {last:?}"
+        ));
         None
     }
 }

@@ -1,5 +1,6 @@
-//! Histories in processes of their own. tokio counts the runtimes of a process, and the count decides which branch of a
-//! `select!` comes first, so each history needs a fresh process to be the same again.
+//! Histories in processes of their own. tokio counts the runtimes of a process, and the count
+//! decides which branch of a `select!` comes first, so each history needs a fresh process to be the
+//! same again.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +14,20 @@ use crate::engine::{HistoryArgs, Report};
 /// # Errors
 /// The program cannot be run, or did not come to an end.
 pub fn simulate_in_child(program: &Path, wanted: &HistoryArgs) -> anyhow::Result<Report> {
-    let ran = Command::new(program).args(arguments(wanted)).output().context("the simulation cannot be started")?;
+    let ran = Command::new(program)
+        .args(arguments(wanted))
+        .output()
+        .context("the simulation cannot be started")?;
     if !ran.status.success() {
-        bail!("seed {}: {}: {}", wanted.seed, ran.status, String::from_utf8_lossy(&ran.stderr));
+        bail!(
+            "seed {}: {}: {}",
+            wanted.seed,
+            ran.status,
+            String::from_utf8_lossy(&ran.stderr)
+        );
     }
-    serde_json::from_slice(&ran.stdout).with_context(|| format!("the report of seed {}", wanted.seed))
+    serde_json::from_slice(&ran.stdout)
+        .with_context(|| format!("the report of seed {}", wanted.seed))
 }
 
 /// What the program is told on its command line to simulate this.
@@ -29,10 +39,26 @@ pub fn arguments(wanted: &HistoryArgs) -> Vec<String> {
         add("--gateways", gateways.to_string());
     }
     if !wanted.faults.is_empty() {
-        add("--faults", wanted.faults.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(","));
+        add(
+            "--faults",
+            wanted
+                .faults
+                .iter()
+                .map(|kind| kind.name())
+                .collect::<Vec<_>>()
+                .join(","),
+        );
     }
     if !wanted.without.is_empty() {
-        add("--without", wanted.without.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        add(
+            "--without",
+            wanted
+                .without
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(","),
+        );
     }
     if let Some(people) = wanted.people {
         add("--people", people.to_string());
@@ -58,23 +84,32 @@ impl Smallest {
         let report = simulate_in_child(program, &smaller)?;
         let fails = !report.findings.is_empty();
         if fails {
-            *self = Self { history: smaller, report };
+            *self = Self {
+                history: smaller,
+                report,
+            };
         }
         Ok(fails)
     }
 }
 
-/// Leaves out of a history that failed whatever it fails without: rounds at its end, then faults one by one, then
-/// people. The finding may become another one.
+/// Leaves out of a history that failed whatever it fails without: rounds at its end, then faults
+/// one by one, then people. The finding may become another one.
 ///
 /// # Errors
 /// As [`simulate_in_child`].
 pub fn shrink(program: &Path, failed: &HistoryArgs) -> anyhow::Result<Smallest> {
-    let history = HistoryArgs { table: true, ..failed.clone() };
+    let history = HistoryArgs {
+        table: true,
+        ..failed.clone()
+    };
     let report = simulate_in_child(program, &history)?;
     let mut smallest = Smallest { history, report };
     for rounds in 0..failed.rounds {
-        let smaller = HistoryArgs { rounds, ..smallest.history.clone() };
+        let smaller = HistoryArgs {
+            rounds,
+            ..smallest.history.clone()
+        };
         if smallest.try_with(program, smaller)? {
             break;
         }
@@ -85,7 +120,10 @@ pub fn shrink(program: &Path, failed: &HistoryArgs) -> anyhow::Result<Smallest> 
         smallest.try_with(program, smaller)?;
     }
     for people in [5, 10, 20, 40] {
-        let smaller = HistoryArgs { people: Some(people), ..smallest.history.clone() };
+        let smaller = HistoryArgs {
+            people: Some(people),
+            ..smallest.history.clone()
+        };
         if smallest.try_with(program, smaller)? {
             break;
         }

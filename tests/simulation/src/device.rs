@@ -1,5 +1,5 @@
-//! One device of a person: it connects, joins, swipes, leaves and vanishes as its random generator says, and notes what
-//! it was told.
+//! One device of a person: it connects, joins, swipes, leaves and vanishes as its random generator
+//! says, and notes what it was told.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +52,9 @@ pub(crate) struct Device {
 
 /// Messages are small, and each socket would clear a large buffer at first.
 fn small() -> WebSocketConfig {
-    WebSocketConfig::default().read_buffer_size(1 << 10).write_buffer_size(0)
+    WebSocketConfig::default()
+        .read_buffer_size(1 << 10)
+        .write_buffer_size(0)
 }
 
 /// Why a session ended.
@@ -65,19 +67,33 @@ enum End {
 
 impl Device {
     pub(crate) fn new(world: &Arc<World>, user: User, number: usize) -> Self {
-        let rng = StdRng::seed_from_u64(derived(world.plan.seed, &format!("device {user} {number}")));
-        Self { world: world.clone(), user, rng, mode: world.mode.subscribe() }
+        let rng =
+            StdRng::seed_from_u64(derived(world.plan.seed, &format!("device {user} {number}")));
+        Self {
+            world: world.clone(),
+            user,
+            rng,
+            mode: world.mode.subscribe(),
+        }
     }
 
     pub(crate) async fn run(mut self) {
         let mut wait = Duration::from_secs_f64(self.rng.random_range(0.0..8.0));
         loop {
             sleep(wait).await;
-            if self.mode.wait_for(|mode| *mode != Mode::Rest).await.is_err() || *self.mode.borrow() == Mode::GoHome {
+            if self
+                .mode
+                .wait_for(|mode| *mode != Mode::Rest)
+                .await
+                .is_err()
+                || *self.mode.borrow() == Mode::GoHome
+            {
                 return;
             }
             wait = match self.session().await {
-                Some(End::Wanted | End::Silent) => Duration::from_secs_f64(self.rng.random_range(0.05..20.0)),
+                Some(End::Wanted | End::Silent) => {
+                    Duration::from_secs_f64(self.rng.random_range(0.05..20.0))
+                }
                 Some(End::Lost) => Duration::from_secs_f64(self.rng.random_range(0.01..2.0)),
                 None => Duration::from_secs_f64(self.rng.random_range(0.3..3.0)),
             };
@@ -89,15 +105,31 @@ impl Device {
         let gateway = self.rng.random_range(0..self.world.plan.gateways);
         let live = self.rng.random_range(0..self.world.plan.lives);
         // Who asks for friends does so in a message.
-        let by_url = self.rng.random_bool(0.5).then_some(live).filter(|_| !self.user.is_multiple_of(3));
+        let by_url = self
+            .rng
+            .random_bool(0.5)
+            .then_some(live)
+            .filter(|_| !self.user.is_multiple_of(3));
         let place = self.world.place(gateway);
         let user = self.world.user_id(self.user);
-        let role = if self.world.is_streamer(self.user) { Role::Streamer } else { Role::Viewer };
+        let role = if self.world.is_streamer(self.user) {
+            Role::Streamer
+        } else {
+            Role::Viewer
+        };
         let stream = self.world.connect(gateway, user, role, by_url)?;
         self.world.connected(self.user, place);
         let socket = Socket::from_raw_socket(stream, Side::Client, Some(small())).await;
-        let mut session =
-            Session { device: self, socket, place, asked: None, leaving: None, live: None, again: None, id: 0 };
+        let mut session = Session {
+            device: self,
+            socket,
+            place,
+            asked: None,
+            leaving: None,
+            live: None,
+            again: None,
+            id: 0,
+        };
         match by_url {
             Some(live) => session.asks(0, live),
             None => session.join(live).await,
@@ -159,7 +191,10 @@ impl Session<'_> {
                 return End::Wanted;
             }
             let again_at = self.again.map(|(at, _)| at);
-            let wake = [moves_at, again_at].into_iter().flatten().fold(act_at, Instant::min);
+            let wake = [moves_at, again_at]
+                .into_iter()
+                .flatten()
+                .fold(act_at, Instant::min);
             tokio::select! {
                 biased;
                 received = self.socket.next() => match received {
@@ -202,7 +237,10 @@ impl Session<'_> {
     async fn act(&mut self) -> Option<End> {
         match self.device.rng.random_range(0..100) {
             0..45 => {
-                let live = self.device.rng.random_range(0..self.device.world.plan.lives);
+                let live = self
+                    .device
+                    .rng
+                    .random_range(0..self.device.world.plan.lives);
                 self.join(live).await;
                 None
             }
@@ -228,13 +266,21 @@ impl Session<'_> {
 
     async fn send(&mut self, text: String) {
         // A broken socket is reported by the next read. A gateway that is frozen reads nothing.
-        let _ = timeout(Duration::from_secs(1), self.socket.send(Message::text(text))).await;
+        let _ = timeout(
+            Duration::from_secs(1),
+            self.socket.send(Message::text(text)),
+        )
+        .await;
     }
 
     fn asks(&mut self, id: u64, live: Live) {
         let world = self.world();
         world.joining(self.device.user, live, self.place);
-        self.asked = Some(Asked { id, live, epoch: world.epoch(live) });
+        self.asked = Some(Asked {
+            id,
+            live,
+            epoch: world.epoch(live),
+        });
     }
 
     async fn join(&mut self, live: Live) {
@@ -242,15 +288,19 @@ impl Session<'_> {
         if let Some(before) = self.live.filter(|before| *before != live) {
             world.leaving(self.device.user, before, self.place);
         }
-        world
-            .trace
-            .tell(Some(self.place.gateway), &format!("u{}#{} joins l{live}", self.device.user, self.place.socket));
+        world.trace.tell(
+            Some(self.place.gateway),
+            &format!("u{}#{} joins l{live}", self.device.user, self.place.socket),
+        );
         self.again = None;
         self.id += 1;
         self.asks(self.id, live);
         let friends = self.asks_for_friends();
         let live = world.live_id(live);
-        let text = format!(r#"{{"type":"join","live_id":"{live}","id":{},"friends":{friends}}}"#, self.id);
+        let text = format!(
+            r#"{{"type":"join","live_id":"{live}","id":{},"friends":{friends}}}"#,
+            self.id
+        );
         self.send(text).await;
     }
 
@@ -264,12 +314,17 @@ impl Session<'_> {
             self.world().leaving(self.device.user, live, self.place);
             self.id += 1;
             self.leaving = Some(self.id);
-            self.send(format!(r#"{{"type":"leave","id":{}}}"#, self.id)).await;
+            self.send(format!(r#"{{"type":"leave","id":{}}}"#, self.id))
+                .await;
         }
     }
 
     async fn close(&mut self) {
-        let how = if self.world().may_lose(self.place) { How::Moved } else { How::Left };
+        let how = if self.world().may_lose(self.place) {
+            How::Moved
+        } else {
+            How::Left
+        };
         let _ = timeout(Duration::from_secs(1), self.socket.close(None)).await;
         self.out(how);
         let rest = async { while self.socket.next().await.is_some_and(|read| read.is_ok()) {} };
@@ -279,14 +334,21 @@ impl Session<'_> {
     /// The device is in no live any more.
     fn out(&mut self, how: How) {
         let world = self.world();
-        world.trace.tell(Some(self.place.gateway), &format!("u{}#{} {how:?}", self.device.user, self.place.socket));
+        world.trace.tell(
+            Some(self.place.gateway),
+            &format!("u{}#{} {how:?}", self.device.user, self.place.socket),
+        );
         world.shown_friends(self.place, None);
         let asked = self.asked.take().map(|asked| asked.live);
         if let Some(live) = self.live.take().filter(|live| asked != Some(*live)) {
             world.left(self.device.user, live, self.place, how);
         }
         if let Some(live) = asked {
-            let how = if how == How::Vanished { How::Unanswered } else { how };
+            let how = if how == How::Vanished {
+                How::Unanswered
+            } else {
+                how
+            };
             world.left(self.device.user, live, self.place, how);
         }
     }
@@ -312,7 +374,8 @@ impl Session<'_> {
     async fn received(&mut self, text: &str) -> Option<Duration> {
         self.world().trace.hear(self.place, self.device.user, text);
         let Ok(message) = serde_json::from_str::<Value>(text) else {
-            self.world().found(format!("a message that is no JSON: {text}"));
+            self.world()
+                .found(format!("a message that is no JSON: {text}"));
             return None;
         };
         let id = message["id"].as_u64();
@@ -321,7 +384,11 @@ impl Session<'_> {
             "left" => self.is_out(),
             "closed" => self.is_over(&message),
             "friends" => self.is_shown_friends(&message),
-            "reconnect" => return Some(Duration::from_millis(message["after_ms"].as_u64().unwrap_or_default())),
+            "reconnect" => {
+                return Some(Duration::from_millis(
+                    message["after_ms"].as_u64().unwrap_or_default(),
+                ));
+            }
             // The live closed before the leave arrived.
             "error" if id.is_some() && id == self.leaving => self.is_out(),
             "error" if message["code"] == "not_joined" => {}
@@ -346,7 +413,14 @@ impl Session<'_> {
                 world.found(format!("other friends are named than counted: {message}"));
             }
             let partial = message["partial"] == true;
-            world.shown_friends(self.place, Some(ShownFriends { live, users, partial }));
+            world.shown_friends(
+                self.place,
+                Some(ShownFriends {
+                    live,
+                    users,
+                    partial,
+                }),
+            );
         }
     }
 
@@ -356,15 +430,24 @@ impl Session<'_> {
     }
 
     fn is_in(&mut self, message: &Value) {
-        let Some(asked) = self.asked.take() else { return };
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
         let world = self.world();
         if message["live_id"] != world.live_id(asked.live).as_str() {
-            world.found(format!("u{} asked to join l{}, and was told {message}", self.device.user, asked.live));
+            world.found(format!(
+                "u{} asked to join l{}, and was told {message}",
+                self.device.user, asked.live
+            ));
         }
         let before = self.live.replace(asked.live);
         if before != Some(asked.live) {
             // The first `friends` comes after this.
-            let nobody = ShownFriends { live: asked.live, users: BTreeSet::new(), partial: false };
+            let nobody = ShownFriends {
+                live: asked.live,
+                users: BTreeSet::new(),
+                partial: false,
+            };
             world.shown_friends(self.place, self.asks_for_friends().then_some(nobody));
             if let Some(before) = before {
                 world.left(self.device.user, before, self.place, How::Left);
@@ -378,17 +461,27 @@ impl Session<'_> {
     fn is_over(&mut self, message: &Value) {
         let world = self.world();
         let of = message["live_id"].as_str().unwrap_or_default();
-        if let Some(live) = self.live.take_if(|live| world.live_id(*live).as_str() == of) {
+        if let Some(live) = self
+            .live
+            .take_if(|live| world.live_id(*live).as_str() == of)
+        {
             world.shown_friends(self.place, None);
             world.left(self.device.user, live, self.place, How::Closed);
         }
     }
 
-    /// After a failed join nobody knows whether the old seat is still taken: the device leaves that, too.
+    /// After a failed join nobody knows whether the old seat is still taken: the device leaves
+    /// that, too.
     async fn refused(&mut self, id: Option<u64>) {
-        let Some(asked) = self.asked.take_if(|asked| id.is_none_or(|id| id == asked.id)) else { return };
+        let Some(asked) = self
+            .asked
+            .take_if(|asked| id.is_none_or(|id| id == asked.id))
+        else {
+            return;
+        };
         if self.live != Some(asked.live) {
-            self.world().left(self.device.user, asked.live, self.place, How::Left);
+            self.world()
+                .left(self.device.user, asked.live, self.place, How::Left);
         }
         self.leave().await;
     }

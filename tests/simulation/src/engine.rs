@@ -1,5 +1,5 @@
-//! The engine: the processes run in turns on one thread, each for the same length of simulated time. Nothing else
-//! decides what happens next, so a seed is a history.
+//! The engine: the processes run in turns on one thread, each for the same length of simulated
+//! time. Nothing else decides what happens next, so a seed is a history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,8 @@ pub struct Report {
     pub table: Option<String>,
 }
 
-/// Simulates a history. `set_clock` sets the clock of the machine, as this thread sees it, to so long after the begin.
+/// Simulates a history. `set_clock` sets the clock of the machine, as this thread sees it, to so
+/// long after the begin.
 ///
 /// # Errors
 /// The machine has no room for another runtime.
@@ -94,7 +95,12 @@ pub fn simulate(args: &HistoryArgs, set_clock: fn(Duration)) -> anyhow::Result<R
         eprintln!("{panic}");
         PANICS.lock().push(panic.to_string());
     }));
-    Engine::new(Plan::new(args), Trace::new(args.table, args.print), set_clock)?.run()
+    Engine::new(
+        Plan::new(args),
+        Trace::new(args.table, args.print),
+        set_clock,
+    )?
+    .run()
 }
 
 struct Engine {
@@ -119,13 +125,25 @@ struct Slot {
 impl Engine {
     fn new(plan: Plan, trace: Trace, set_clock: fn(Duration)) -> anyhow::Result<Self> {
         let around = Process::start().context("a runtime")?;
-        let gateways = (0..plan.gateways).map(|_| Slot { one_in: 1, ..Slot::default() }).collect();
+        let gateways = (0..plan.gateways)
+            .map(|_| Slot {
+                one_in: 1,
+                ..Slot::default()
+            })
+            .collect();
         let rng = StdRng::seed_from_u64(derived(plan.seed, "engine"));
         let world = {
             let _around = around.handle().enter();
             Arc::new(World::new(plan, Arc::new(trace)))
         };
-        Ok(Self { around, world, gateways, unplugged: Vec::new(), rng, set_clock })
+        Ok(Self {
+            around,
+            world,
+            gateways,
+            unplugged: Vec::new(),
+            rng,
+            set_clock,
+        })
     }
 
     fn run(mut self) -> anyhow::Result<Report> {
@@ -133,7 +151,9 @@ impl Engine {
         let is_over = Arc::new(AtomicBool::new(false));
         self.around.handle().spawn(self.world.network.clone().run());
         self.around.handle().spawn(oracle::run(self.world.clone()));
-        self.around.handle().spawn(direct(self.world.clone(), is_over.clone()));
+        self.around
+            .handle()
+            .spawn(direct(self.world.clone(), is_over.clone()));
         for gateway in 0..self.world.plan.gateways {
             self.start(gateway)?;
         }
@@ -145,7 +165,11 @@ impl Engine {
             for gateway in order {
                 let slot = &self.gateways[gateway];
                 let has_its_turn = slot.one_in == 1 || self.rng.random_ratio(1, slot.one_in);
-                if let Some(process) = slot.process.as_ref().filter(|_| has_its_turn && !slot.is_frozen) {
+                if let Some(process) = slot
+                    .process
+                    .as_ref()
+                    .filter(|_| has_its_turn && !slot.is_frozen)
+                {
                     process.run(since, until);
                 }
             }
@@ -213,7 +237,11 @@ impl Engine {
             match start_without_ports(&config, store).await {
                 Ok(started) => {
                     let router = started.router();
-                    world.spots.lock()[gateway].running = Some(Running { handle, gateway: started, router });
+                    world.spots.lock()[gateway].running = Some(Running {
+                        handle,
+                        gateway: started,
+                        router,
+                    });
                 }
                 Err(why) => world.found(format!("gateway {gateway} does not start: {why}")),
             }
@@ -239,14 +267,27 @@ impl Engine {
             table: is_told.then(|| self.world.trace.table(plan.gateways)),
         };
         // Before their processes, to which they belong.
-        self.world.spots.lock().iter_mut().for_each(|spot| spot.running = None);
+        self.world
+            .spots
+            .lock()
+            .iter_mut()
+            .for_each(|spot| spot.running = None);
         self.gateways.clear();
         report
     }
 }
 
 fn config() -> Config {
-    let Timing { heartbeat, timeout, flush, lease, refresh, check_every, drain, .. } = Timing::NORMAL;
+    let Timing {
+        heartbeat,
+        timeout,
+        flush,
+        lease,
+        refresh,
+        check_every,
+        drain,
+        ..
+    } = Timing::NORMAL;
     Config {
         heartbeat,
         timeout,
@@ -265,8 +306,8 @@ fn config() -> Config {
     }
 }
 
-/// The course of a history: people come; in each round faults happen, and then everybody rests until all is right; at
-/// the end they go home, and nothing is left.
+/// The course of a history: people come; in each round faults happen, and then everybody rests
+/// until all is right; at the end they go home, and nothing is left.
 async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     for live in 0..world.plan.lives {
         let store = &world.network.truth;
@@ -278,7 +319,12 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     }
     for user in 0..world.plan.people as u32 {
         for friend in world.friends_of(user) {
-            let _ = at_once(world.network.truth.follow(&world.user_id(user), &world.user_id(friend)));
+            let _ = at_once(
+                world
+                    .network
+                    .truth
+                    .follow(&world.user_id(user), &world.user_id(friend)),
+            );
         }
     }
     sleep(Duration::from_secs(1)).await;
@@ -294,7 +340,12 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     for round in 0..world.plan.rounds {
         world.mode.send_replace(Mode::Wander);
         let mut faults = tokio::task::JoinSet::new();
-        for fault in world.plan.faults.iter().filter(|fault| fault.round == round) {
+        for fault in world
+            .plan
+            .faults
+            .iter()
+            .filter(|fault| fault.round == round)
+        {
             faults.spawn(faults::carry_out(world.clone(), fault.clone()));
         }
         sleep(Duration::from_secs(20)).await;
@@ -324,7 +375,9 @@ async fn until_right(world: &World, within: Duration, wrong: fn(&World) -> Vec<S
         } else {
             right_since = None;
             if began.elapsed() > within {
-                found.into_iter().for_each(|what| world.found(format!("at rest: {what}")));
+                found
+                    .into_iter()
+                    .for_each(|what| world.found(format!("at rest: {what}")));
                 return;
             }
         }

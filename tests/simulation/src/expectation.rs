@@ -1,9 +1,11 @@
-//! Whether one user must be in the set of one live, derived from the user's sockets and from how the ended ones ended.
-//! Pure: the verdict over what Redis holds follows from these records and a time.
+//! Whether one user must be in the set of one live, derived from the user's sockets and from how
+//! the ended ones ended. Pure: the verdict over what Redis holds follows from these records and a
+//! time.
 //!
-//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from its request until it is known
-//! to have ended. A user with a sure socket must be in the set. A user without a possible one must be out of it, after
-//! the time that the gateways promise for the way in which the last socket ended.
+//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from its request
+//! until it is known to have ended. A user with a sure socket must be in the set. A user without a
+//! possible one must be out of it, after the time that the gateways promise for the way in which
+//! the last socket ended.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -40,8 +42,8 @@ pub enum How {
     Killed,
     /// The gateway sent the socket elsewhere.
     Moved,
-    /// The socket asked to join and ended before the answer: the gateway may read the request later, even after a
-    /// close.
+    /// The socket asked to join and ended before the answer: the gateway may read the request
+    /// later, even after a close.
     Unanswered,
     /// The live closed.
     Closed,
@@ -113,14 +115,21 @@ pub struct Verdict {
     pub overdue: Option<Duration>,
 }
 
-const RIGHT: Verdict = Verdict { wrong: None, overdue: None };
+const RIGHT: Verdict = Verdict {
+    wrong: None,
+    overdue: None,
+};
 
 impl Expectation {
     /// The socket may hold the user from now on.
     pub fn joining(&mut self, place: Place) {
         match self.holds.iter_mut().find(|hold| hold.place == place) {
             Some(hold) => (hold.since, hold.asking) = (None, true),
-            None => self.holds.push(Hold { place, since: None, asking: true }),
+            None => self.holds.push(Hold {
+                place,
+                since: None,
+                asking: true,
+            }),
         }
     }
 
@@ -144,29 +153,53 @@ impl Expectation {
         let before = self.holds.len();
         self.holds.retain(|hold| hold.place != place);
         if self.holds.len() < before {
-            self.gone.push(Gone { gateway: place.gateway, start: place.start, at, how });
+            self.gone.push(Gone {
+                gateway: place.gateway,
+                start: place.start,
+                at,
+                how,
+            });
         }
     }
 
-    /// The live closed, and all users are out. A gateway may still carry out an unanswered join, in the next epoch.
+    /// The live closed, and all users are out. A gateway may still carry out an unanswered join, in
+    /// the next epoch.
     pub fn closed(&mut self, at: Instant) {
         self.gone.retain(|gone| gone.how == How::Unanswered);
         let out = self.holds.extract_if(.., |hold| !hold.asking);
-        self.gone.extend(out.map(|Hold { place: Place { gateway, start, .. }, .. }| Gone {
-            gateway,
-            start,
-            at,
-            how: How::Closed,
-        }));
+        self.gone.extend(out.map(
+            |Hold {
+                 place: Place { gateway, start, .. },
+                 ..
+             }| Gone {
+                gateway,
+                start,
+                at,
+                how: How::Closed,
+            },
+        ));
     }
 
     /// That start of a gateway has ended, with everything that it had not yet written to Redis.
-    pub fn gateway_ended(&mut self, (gateway, start): (usize, u32), at: Instant, how: How, rules: &Rules) {
+    pub fn gateway_ended(
+        &mut self,
+        (gateway, start): (usize, u32),
+        at: Instant,
+        how: How,
+        rules: &Rules,
+    ) {
         let places: Vec<Place> = self.holds.iter().map(|hold| hold.place).collect();
-        for place in places.into_iter().filter(|place| (place.gateway, place.start) == (gateway, start)) {
+        for place in places
+            .into_iter()
+            .filter(|place| (place.gateway, place.start) == (gateway, start))
+        {
             self.ended(place, at, how);
         }
-        for gone in self.gone.iter_mut().filter(|gone| (gone.gateway, gone.start) == (gateway, start)) {
+        for gone in self
+            .gone
+            .iter_mut()
+            .filter(|gone| (gone.gateway, gone.start) == (gateway, start))
+        {
             let may_be_unwritten = gone.promised(rules).is_none_or(|by| by >= at);
             if how == How::Killed && gone.how != How::Closed && may_be_unwritten {
                 (gone.at, gone.how) = (at, How::Killed);
@@ -201,9 +234,15 @@ impl Expectation {
     pub fn is_surely_there(&self, at: Instant, long: Duration, rules: &Rules) -> bool {
         let is_well = |gateway: usize| {
             let trouble = rules.troubles[gateway];
-            trouble.is_none_or(|trouble| trouble.until.is_some_and(|until| until + rules.timing.healed() + long < at))
+            trouble.is_none_or(|trouble| {
+                trouble
+                    .until
+                    .is_some_and(|until| until + rules.timing.healed() + long < at)
+            })
         };
-        let is_sure = |hold: &Hold| hold.since.is_some_and(|since| since + long < at) && is_well(hold.place.gateway);
+        let is_sure = |hold: &Hold| {
+            hold.since.is_some_and(|since| since + long < at) && is_well(hold.place.gateway)
+        };
         self.holds.iter().any(is_sure)
     }
 
@@ -215,8 +254,12 @@ impl Expectation {
 
     /// The gateways with a socket that surely holds the user, each once.
     pub fn gateways(&self) -> Vec<usize> {
-        let mut all: Vec<usize> =
-            self.holds.iter().filter(|hold| hold.since.is_some()).map(|hold| hold.place.gateway).collect();
+        let mut all: Vec<usize> = self
+            .holds
+            .iter()
+            .filter(|hold| hold.since.is_some())
+            .map(|hold| hold.place.gateway)
+            .collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -224,37 +267,63 @@ impl Expectation {
 
     /// When the last end's promise runs out.
     pub fn out_by(&self, rules: &Rules) -> Option<Instant> {
-        self.gone.iter().filter_map(|gone| gone.promised(rules)).max()
+        self.gone
+            .iter()
+            .filter_map(|gone| gone.promised(rules))
+            .max()
     }
 
     /// The records in words, as of that time.
     pub fn tell(&self, at: Instant) -> String {
-        let ago = |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
-        let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since, .. }| match since {
-            Some(since) => format!("on gateway {gateway} for {}", ago(*since)),
-            None => format!("perhaps on gateway {gateway}"),
-        });
-        let gone =
-            self.gone.iter().map(|Gone { gateway, at, how, .. }| format!("{how:?} on {gateway} {} ago", ago(*at)));
+        let ago =
+            |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
+        let held = self.holds.iter().map(
+            |Hold {
+                 place: Place { gateway, .. },
+                 since,
+                 ..
+             }| match since {
+                Some(since) => format!("on gateway {gateway} for {}", ago(*since)),
+                None => format!("perhaps on gateway {gateway}"),
+            },
+        );
+        let gone = self.gone.iter().map(
+            |Gone {
+                 gateway, at, how, ..
+             }| format!("{how:?} on {gateway} {} ago", ago(*at)),
+        );
         held.chain(gone).collect::<Vec<_>>().join(", ")
     }
 
     /// Judges a set that has, or has not, the user at that time.
     pub fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> Verdict {
-        if in_set { self.judge_present(at, rules) } else { self.judge_absent(at, rules) }
+        if in_set {
+            self.judge_present(at, rules)
+        } else {
+            self.judge_absent(at, rules)
+        }
     }
 
     fn judge_absent(&self, at: Instant, rules: &Rules) -> Verdict {
-        let sure = || self.holds.iter().filter_map(|hold| Some((hold.place.gateway, hold.since?)));
+        let sure = || {
+            self.holds
+                .iter()
+                .filter_map(|hold| Some((hold.place.gateway, hold.since?)))
+        };
         let settled = rules.timing.settled();
         if !sure().any(|(_, since)| since + settled < at) {
             return RIGHT;
         }
         let promised = sure().filter_map(|(gateway, since)| match rules.troubles[gateway] {
             None => Some(since + settled),
-            Some(Trouble { until, .. }) => Some((since + settled).max(until? + rules.timing.healed())),
+            Some(Trouble { until, .. }) => {
+                Some((since + settled).max(until? + rules.timing.healed()))
+            }
         });
-        Verdict { wrong: Some(Wrong::Miss), overdue: promised.min().and_then(|by| overdue(at, by)) }
+        Verdict {
+            wrong: Some(Wrong::Miss),
+            overdue: promised.min().and_then(|by| overdue(at, by)),
+        }
     }
 
     fn judge_present(&self, at: Instant, rules: &Rules) -> Verdict {
@@ -263,19 +332,26 @@ impl Expectation {
         }
         let Some(last) = self.gone.iter().map(|gone| gone.natural(rules)).max() else {
             // The user was never there, or too long ago to matter.
-            return Verdict { wrong: Some(Wrong::Ghost), overdue: Some(Duration::MAX) };
+            return Verdict {
+                wrong: Some(Wrong::Ghost),
+                overdue: Some(Duration::MAX),
+            };
         };
         if last >= at {
             return RIGHT;
         }
         let all: Option<Vec<Instant>> = self.gone.iter().map(|gone| gone.promised(rules)).collect();
         let promised = all.and_then(|all| all.into_iter().max());
-        Verdict { wrong: Some(Wrong::Ghost), overdue: promised.and_then(|by| overdue(at, by)) }
+        Verdict {
+            wrong: Some(Wrong::Ghost),
+            overdue: promised.and_then(|by| overdue(at, by)),
+        }
     }
 }
 
 impl Gone {
-    /// When the user is out if no fault delays it. A kill counts at once, so that its correction is timed.
+    /// When the user is out if no fault delays it. A kill counts at once, so that its correction is
+    /// timed.
     fn natural(&self, rules: &Rules) -> Instant {
         match self.how {
             How::Killed => self.at,
@@ -290,7 +366,9 @@ impl Gone {
             How::Killed => return self.removed_by(rules),
             // The answer to the close is final, even if a gateway cannot be reached.
             How::Closed => return Some(natural),
-            How::Left | How::Vanished | How::Unanswered | How::Moved => rules.troubles[self.gateway].as_ref(),
+            How::Left | How::Vanished | How::Unanswered | How::Moved => {
+                rules.troubles[self.gateway].as_ref()
+            }
         };
         match excuse {
             Some(Trouble { until, .. }) => Some(natural.max((*until)? + rules.timing.healed())),
@@ -298,21 +376,29 @@ impl Gone {
         }
     }
 
-    /// When other gateways have removed the user of a killed one. One of them must have run, and have been well, for as
-    /// long as it takes to notice that.
+    /// When other gateways have removed the user of a killed one. One of them must have run, and
+    /// have been well, for as long as it takes to notice that.
     fn removed_by(&self, rules: &Rules) -> Option<Instant> {
-        let observed_since = |(runs_since, trouble): (&Option<Instant>, &Option<Trouble>)| match trouble {
-            None => *runs_since,
-            Some(trouble) => Some((*runs_since)?.max(trouble.until?)),
-        };
-        let first = rules.runs_since.iter().zip(&rules.troubles).filter_map(observed_since).min()?;
+        let observed_since =
+            |(runs_since, trouble): (&Option<Instant>, &Option<Trouble>)| match trouble {
+                None => *runs_since,
+                Some(trouble) => Some((*runs_since)?.max(trouble.until?)),
+            };
+        let first = rules
+            .runs_since
+            .iter()
+            .zip(&rules.troubles)
+            .filter_map(observed_since)
+            .min()?;
         let last_renewal = rules.last_renewals[self.gateway].unwrap_or(self.at);
         let by = self.at.max(first).max(last_renewal) + rules.timing.killed();
-        // The one whose turn it was to remove dead users may have ended as well, or be late. Its turn lasts for two
-        // refreshes more.
-        let has_ended = |gateway: usize| rules.runs_since[gateway].is_none_or(|since| since > self.at);
+        // The one whose turn it was to remove dead users may have ended as well, or be late. Its
+        // turn lasts for two refreshes more.
+        let has_ended =
+            |gateway: usize| rules.runs_since[gateway].is_none_or(|since| since > self.at);
         let is_late = |gateway: usize| {
-            rules.troubles[gateway].is_some_and(|trouble| trouble.until.is_none_or(|until| until > self.at))
+            rules.troubles[gateway]
+                .is_some_and(|trouble| trouble.until.is_none_or(|until| until > self.at))
         };
         let mut others = (0..rules.runs_since.len()).filter(|gateway| *gateway != self.gateway);
         match others.any(|gateway| has_ended(gateway) || is_late(gateway)) {
@@ -324,9 +410,12 @@ impl Gone {
     /// From when on the silence counts: a frozen process notices it only after the thaw.
     fn began(&self, rules: &Rules) -> Instant {
         match rules.troubles[self.gateway] {
-            Some(Trouble { since, until: Some(until), frozen: true })
-                if matches!(self.how, How::Vanished | How::Unanswered)
-                    && self.at + rules.timing.vanished() >= since =>
+            Some(Trouble {
+                since,
+                until: Some(until),
+                frozen: true,
+            }) if matches!(self.how, How::Vanished | How::Unanswered)
+                && self.at + rules.timing.vanished() >= since =>
             {
                 self.at.max(until)
             }

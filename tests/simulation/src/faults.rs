@@ -18,7 +18,9 @@ use crate::world::{Order, World};
 const SILENCE_NOTICED: Duration = Duration::from_secs(6);
 
 /// A kind of fault. The docs of the variants are the texts of `--help`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A gateway is killed, and starts again
@@ -76,12 +78,18 @@ pub enum Kind {
 /// Carries a fault out, from its begin to its end.
 pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
     sleep(fault.at).await;
-    let breaks_process = matches!(fault.kind, Kind::Kill | Kind::PowerLoss | Kind::Drain | Kind::Freeze | Kind::Starve);
+    let breaks_process = matches!(
+        fault.kind,
+        Kind::Kill | Kind::PowerLoss | Kind::Drain | Kind::Freeze | Kind::Starve
+    );
     if breaks_process && !world.is_up(fault.victim) {
         return;
     }
     *world.truth().faults.entry(fault.kind).or_default() += 1;
-    world.trace.tell(Some(fault.victim), &format!("{:?} #{} for {:?}", fault.kind, fault.id, fault.hold));
+    world.trace.tell(
+        Some(fault.victim),
+        &format!("{:?} #{} for {:?}", fault.kind, fault.id, fault.hold),
+    );
     match fault.kind {
         Kind::Kill => restart(&world, &fault, Order::Kill(fault.victim)).await,
         Kind::PowerLoss => restart(&world, &fault, Order::Unplug(fault.victim)).await,
@@ -99,10 +107,20 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
         Kind::NodeDown => node(&world, &fault, Node::Down).await,
         Kind::NodeHangs => node(&world, &fault, Node::Hung).await,
         Kind::Full => {
-            node(&world, &fault, Node::Refusing("OOM command not allowed when used memory > 'maxmemory'.")).await
+            node(
+                &world,
+                &fault,
+                Node::Refusing("OOM command not allowed when used memory > 'maxmemory'."),
+            )
+            .await
         }
         Kind::ReadOnly => {
-            node(&world, &fault, Node::Refusing("READONLY You can't write against a read only replica.")).await
+            node(
+                &world,
+                &fault,
+                Node::Refusing("READONLY You can't write against a read only replica."),
+            )
+            .await
         }
         Kind::LoseAll | Kind::Failover | Kind::OlderData => lose(&world, &fault).await,
         Kind::LoseSlice | Kind::OlderSlice | Kind::ForeignWrite => meddle(&world, &fault).await,
@@ -119,7 +137,9 @@ async fn restart(world: &World, fault: &Planned, end: Order) {
 }
 
 async fn drain(world: &World, fault: &Planned) {
-    let Some(running) = world.spots.lock()[fault.victim].running.take() else { return };
+    let Some(running) = world.spots.lock()[fault.victim].running.take() else {
+        return;
+    };
     let began = Instant::now();
     // From now on others have to do what was its turn.
     world.truth().rules.runs_since[fault.victim] = None;
@@ -130,7 +150,10 @@ async fn drain(world: &World, fault: &Planned) {
     if was_well && !stop.is_finished() {
         world.found(format!("gateway {} does not stop in time", fault.victim));
     }
-    world.ended(fault.victim, if was_well { How::Moved } else { How::Killed });
+    world.ended(
+        fault.victim,
+        if was_well { How::Moved } else { How::Killed },
+    );
     world.order(Order::Kill(fault.victim));
     sleep(fault.hold / 4).await;
     world.order(Order::Start(fault.victim));
@@ -175,7 +198,11 @@ async fn silence(world: &World, fault: &Planned) {
     set(true);
     sleep(fault.hold).await;
     // A shorter silence is noticed by nobody; a gateway that starts in it has to notice it too.
-    while world.youngest().is_some_and(|since| since.elapsed() < SILENCE_NOTICED) || began.elapsed() < SILENCE_NOTICED {
+    while world
+        .youngest()
+        .is_some_and(|since| since.elapsed() < SILENCE_NOTICED)
+        || began.elapsed() < SILENCE_NOTICED
+    {
         sleep(Duration::from_secs(1)).await;
     }
     set(false);
@@ -193,7 +220,8 @@ async fn node(world: &World, fault: &Planned, to: Node) {
     world.all_well();
 }
 
-/// The store loses data: all of it, what was written in the last moments, or what was written since a backup.
+/// The store loses data: all of it, what was written in the last moments, or what was written since
+/// a backup.
 async fn lose(world: &World, fault: &Planned) {
     let backup = match fault.kind {
         Kind::LoseAll => None,
@@ -235,7 +263,8 @@ async fn flush_all(world: &World) {
     exact_again(world).await;
 }
 
-/// The store may have lost a close of which not every gateway has heard. Those who know of it close the live again.
+/// The store may have lost a close of which not every gateway has heard. Those who know of it close
+/// the live again.
 fn a_close_is_forgotten(world: &World) {
     world.truth().older_until = Some(Instant::now() + EXACT_AGAIN);
 }
@@ -249,10 +278,19 @@ async fn exact_again(world: &World) {
 async fn meddle(world: &World, fault: &Planned) {
     // Where nobody is, no gateway looks after the slices.
     let lives = world.lives_with_viewers();
-    let Some(live) = lives.get(fault.choice as usize % lives.len().max(1)).copied() else { return };
+    let Some(live) = lives
+        .get(fault.choice as usize % lives.len().max(1))
+        .copied()
+    else {
+        return;
+    };
     let slices = world.truth().lives[live].slices.max(1);
     let index = 1 + (fault.choice >> 8) as u32 % slices;
-    let slice = SliceId { set: OnlineSet::Live(world.live_id(live)), index, of: slices };
+    let slice = SliceId {
+        set: OnlineSet::Live(world.live_id(live)),
+        index,
+        of: slices,
+    };
     let store = &world.network.truth;
     let backup = store.back_up();
     if fault.kind == Kind::OlderSlice {
@@ -263,13 +301,23 @@ async fn meddle(world: &World, fault: &Planned) {
             return;
         }
     }
-    world.trace.tell(None, &format!("{:?} #{} meets slice {index} of l{live}", fault.kind, fault.id));
+    world.trace.tell(
+        None,
+        &format!(
+            "{:?} #{} meets slice {index} of l{live}",
+            fault.kind, fault.id
+        ),
+    );
     world.trouble_for_all();
     match fault.kind {
         Kind::LoseSlice => store.lose_slice(&slice),
         Kind::OlderSlice => store.restore_slice(&backup, &slice),
         _ => store.write_as_another_program(&slice, |slice| {
-            let group = if fault.choice >> 16 & 1 == 0 { Group::All } else { Group::Fans };
+            let group = if fault.choice >> 16 & 1 == 0 {
+                Group::All
+            } else {
+                Group::Fans
+            };
             let member = slice.members(group).next().cloned();
             if let Some(member) = member.filter(|_| !fault.choice.is_multiple_of(3)) {
                 slice.take_out(group, &member);
@@ -307,12 +355,20 @@ impl Kind {
 
     /// Whether the store has less or other data after it.
     pub(crate) fn loses_data(self) -> bool {
-        let loses = [Self::LoseAll, Self::FlushAll, Self::LoseSlice, Self::Failover, Self::OlderData, Self::OlderSlice];
+        let loses = [
+            Self::LoseAll,
+            Self::FlushAll,
+            Self::LoseSlice,
+            Self::Failover,
+            Self::OlderData,
+            Self::OlderSlice,
+        ];
         loses.contains(&self)
     }
 
     /// Its name on the command line.
     pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }

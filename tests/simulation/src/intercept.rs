@@ -1,10 +1,12 @@
-//! The machine as the simulated programs see it. Three functions of the C library are replaced in this binary:
-//! `getrandom`, from which hash maps, tokio and `rand` get their seeds; `clock_gettime`, which is behind `std::time`;
-//! and `sched_getaffinity`, which says how many processors there are, because maps have a part for each. Threads that
-//! simulate nothing get the machine's answers.
+//! The machine as the simulated programs see it. Three functions of the C library are replaced in
+//! this binary: `getrandom`, from which hash maps, tokio and `rand` get their seeds;
+//! `clock_gettime`, which is behind `std::time`; and `sched_getaffinity`, which says how many
+//! processors there are, because maps have a part for each. Threads that simulate nothing get the
+//! machine's answers.
 //!
-//! The idea is that of the `mad-turmoil` crate, which itself follows `madsim`. That crate cannot be used here: its
-//! clock is that of the turmoil simulator, and it gives every other thread a clock that stands still.
+//! The idea is that of the `mad-turmoil` crate, which itself follows `madsim`. That crate cannot be
+//! used here: its clock is that of the turmoil simulator, and it gives every other thread a clock
+//! that stands still.
 
 #![allow(unsafe_code, reason = "functions of the C library are replaced")]
 
@@ -31,8 +33,8 @@ thread_local! {
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// From now on this thread has the randomness of a seed, and a clock that [`set_passed`] moves. Inside a tokio runtime
-/// whose time is paused, the clock is that of the runtime.
+/// From now on this thread has the randomness of a seed, and a clock that [`set_passed`] moves.
+/// Inside a tokio runtime whose time is paused, the clock is that of the runtime.
 pub fn begin(seed: u64) {
     RANDOM.set(Some(StdRng::seed_from_u64(seed)));
     PASSED.set(Some(Duration::ZERO));
@@ -48,7 +50,11 @@ fn passed() -> Option<Duration> {
     let outside = PASSED.try_with(Cell::get).ok()??;
     let began = BEGAN.try_with(Cell::get).ok()?;
     match (began, tokio::runtime::Handle::try_current()) {
-        (Some(began), Ok(_)) => Some(TokioInstant::now().into_std().saturating_duration_since(began)),
+        (Some(began), Ok(_)) => Some(
+            TokioInstant::now()
+                .into_std()
+                .saturating_duration_since(began),
+        ),
         _ => Some(outside),
     }
 }
@@ -77,15 +83,19 @@ unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
     let start = match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => Some(WALL),
-        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_BOOTTIME => {
-            Some(MONOTONIC)
-        }
+        libc::CLOCK_MONOTONIC
+        | libc::CLOCK_MONOTONIC_COARSE
+        | libc::CLOCK_MONOTONIC_RAW
+        | libc::CLOCK_BOOTTIME => Some(MONOTONIC),
         _ => None,
     };
     match start.zip(passed()) {
         Some((start, passed)) => {
             let now = start + passed;
-            let shown = libc::timespec { tv_sec: now.as_secs() as i64, tv_nsec: i64::from(now.subsec_nanos()) };
+            let shown = libc::timespec {
+                tv_sec: now.as_secs() as i64,
+                tv_nsec: i64::from(now.subsec_nanos()),
+            };
             // SAFETY: the caller hands over a place for the time.
             unsafe { time.write(shown) };
             0
@@ -98,7 +108,11 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::time
 /// # Safety
 /// As of the function of the C library with this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sched_getaffinity(process: libc::pid_t, size: usize, set: *mut libc::cpu_set_t) -> c_int {
+unsafe extern "C" fn sched_getaffinity(
+    process: libc::pid_t,
+    size: usize,
+    set: *mut libc::cpu_set_t,
+) -> c_int {
     if matches!(PASSED.try_with(Cell::get), Ok(Some(_))) {
         // SAFETY: the caller hands over a set of that size.
         unsafe {
@@ -107,6 +121,7 @@ unsafe extern "C" fn sched_getaffinity(process: libc::pid_t, size: usize, set: *
         }
         return 0;
     }
-    // SAFETY: the arguments are the caller's. The system call answers how many bytes it wrote, the function 0.
+    // SAFETY: the arguments are the caller's. The system call answers how many bytes it wrote, the
+    // function 0.
     unsafe { (libc::syscall(libc::SYS_sched_getaffinity, process, size, set) as c_int).min(0) }
 }

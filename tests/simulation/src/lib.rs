@@ -1,5 +1,6 @@
-//! A simulator of the whole program: one to five whole gateways, made by the production wiring, in one thread, around
-//! one simulated store. Time, randomness, the network, the store and people all follow from one seed.
+//! A simulator of the whole program: one to five whole gateways, made by the production wiring, in
+//! one thread, around one simulated store. Time, randomness, the network, the store and people all
+//! follow from one seed.
 //!
 //! `docs/simulation.md` says what is real in it and how a seed is repeated.
 

@@ -1,5 +1,5 @@
-//! The way from one gateway to the store: every call of [`Store`] becomes a message that travels there, is carried out
-//! when it arrives, and is answered.
+//! The way from one gateway to the store: every call of [`Store`] becomes a message that travels
+//! there, is carried out when it arrives, and is answered.
 
 mod arguments;
 
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{
+    Epoch, GatewayId, Group, ListName, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId,
+};
 use rollcall::config::{AttendanceForm, SeenIds};
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::*;
@@ -29,7 +31,11 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(network: Arc<Network>, number: usize, seen_ids: SeenIds) -> Self {
-        Self { network, number, seen_ids }
+        Self {
+            network,
+            number,
+            seen_ids,
+        }
     }
 
     fn slice(&self, slice: &SliceId) -> usize {
@@ -48,11 +54,16 @@ impl Link {
         self.network.node_of(user.to_string())
     }
 
-    /// Where lies what is known of these users: a node that is away, if there is one, since then the call fails.
+    /// Where lies what is known of these users: a node that is away, if there is one, since then
+    /// the call fails.
     fn users(&self, users: &[UserId]) -> usize {
-        let mut nodes = users.iter().map(|user| self.number(user.slice_index(USERS_SLICES)));
+        let mut nodes = users
+            .iter()
+            .map(|user| self.number(user.slice_index(USERS_SLICES)));
         let first = nodes.clone().next().unwrap_or_default();
-        nodes.find(|node| self.part(*node).is_some()).unwrap_or(first)
+        nodes
+            .find(|node| self.part(*node).is_some())
+            .unwrap_or(first)
     }
 
     fn number(&self, number: u32) -> usize {
@@ -97,7 +108,8 @@ macro_rules! calls {
     (@ write) => { true };
 }
 
-/// Calls about several things, each with an answer of its own. A thing on a node that is away has an error.
+/// Calls about several things, each with an answer of its own. A thing on a node that is away has
+/// an error.
 macro_rules! batches {
     ($self:ident, $kind:ident $name:ident($($arg:ident),*), $asked:ident, $node:expr) => {{
         let asked = $asked.len();
@@ -202,12 +214,22 @@ calls! {
 #[async_trait]
 impl Checks for Link {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        let call = Call { name: "check", link: self.number, node: self.first_there(lives), writes: false };
+        let call = Call {
+            name: "check",
+            link: self.number,
+            node: self.first_there(lives),
+            writes: false,
+        };
         let (gateway, asked) = (gateway.clone(), lives.to_vec());
         let run = move |store: &MemoryStore| at_once(store.check(&gateway, &asked));
         let unread = lives.len();
         let failed = move |why: StoreError| {
-            (0..unread).map(|_| Checked { findings: Vec::new(), complete: Err(why.clone()) }).collect()
+            (0..unread)
+                .map(|_| Checked {
+                    findings: Vec::new(),
+                    complete: Err(why.clone()),
+                })
+                .collect()
         };
         let mut checked = self.network.call(call, run, failed).await;
         for (expected, checked) in lives.iter().zip(&mut checked) {
@@ -228,23 +250,32 @@ impl Checks for Link {
 impl Link {
     fn first_there(&self, lives: &[CheckLive]) -> usize {
         let nodes = lives.iter().map(|expected| self.live(&expected.live));
-        nodes.into_iter().find(|node| self.part(*node).is_none()).unwrap_or_default()
+        nodes
+            .into_iter()
+            .find(|node| self.part(*node).is_none())
+            .unwrap_or_default()
     }
 
     /// A node that is away tells nothing of what lies on it.
     fn hide_what_is_away(&self, expected: &CheckLive, checked: &mut Checked) {
         for (place, slice) in expected.slices.iter().enumerate() {
             if let Some(why) = self.part(self.slice(&slice.slice)) {
-                checked.findings.retain(|finding| !matches!(finding, Finding::Slice(found, _) if *found == place));
+                checked.findings.retain(
+                    |finding| !matches!(finding, Finding::Slice(found, _) if *found == place),
+                );
                 checked.complete = Err(why);
             }
         }
         if let Some(why) = self.part(self.live(&expected.live)) {
-            checked.findings.retain(|finding| matches!(finding, Finding::Slice(..) | Finding::Unlisted));
+            checked
+                .findings
+                .retain(|finding| matches!(finding, Finding::Slice(..) | Finding::Unlisted));
             checked.complete = Err(why);
         }
         if expected.listed && self.part(self.list()).is_some() {
-            checked.findings.retain(|finding| *finding != Finding::Unlisted);
+            checked
+                .findings
+                .retain(|finding| *finding != Finding::Unlisted);
             checked.findings.push(Finding::ListUnread);
         }
     }
@@ -426,26 +457,35 @@ impl Bus for Link {
             Channel::Live(live) | Channel::Moves(live) => self.live(live),
             Channel::Gateways | Channel::Beats(_) => self.list(),
         };
-        let call = Call { name: "publish", link: self.number, node, writes: false };
+        let call = Call {
+            name: "publish",
+            link: self.number,
+            node,
+            writes: false,
+        };
         let (network, from, channel) = (self.network.clone(), self.number, channel.clone());
         let run = move |_: &MemoryStore| Ok(network.spread(Some(from), &channel, &message));
         self.network.call(call, run, Err).await
     }
 
     fn subscribe(&self, live: &LiveId) {
-        self.network.subscribe(self.number, Channel::Live(live.clone()));
+        self.network
+            .subscribe(self.number, Channel::Live(live.clone()));
     }
 
     fn unsubscribe(&self, live: &LiveId) {
-        self.network.unsubscribe(self.number, &Channel::Live(live.clone()));
+        self.network
+            .unsubscribe(self.number, &Channel::Live(live.clone()));
     }
 
     fn hear_moves(&self, live: &LiveId) {
-        self.network.subscribe(self.number, Channel::Moves(live.clone()));
+        self.network
+            .subscribe(self.number, Channel::Moves(live.clone()));
     }
 
     fn ignore_moves(&self, live: &LiveId) {
-        self.network.unsubscribe(self.number, &Channel::Moves(live.clone()));
+        self.network
+            .unsubscribe(self.number, &Channel::Moves(live.clone()));
     }
 
     fn ask_ready(&self, channel: &Channel) {

@@ -1,6 +1,9 @@
 //! Simulates one history, and writes what became of it to standard output as one line of JSON.
 
-#![allow(clippy::disallowed_methods, reason = "a thread that watches the others, by the machine's clock")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a thread that watches the others, by the machine's clock"
+)]
 
 mod intercept;
 
@@ -22,7 +25,9 @@ fn main() -> anyhow::Result<()> {
         intercept::begin(args.seed);
         simulate(&args, intercept::set_passed)
     });
-    let report = history.join().map_err(|_| anyhow::anyhow!("the simulator itself panicked"))??;
+    let report = history
+        .join()
+        .map_err(|_| anyhow::anyhow!("the simulator itself panicked"))??;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! The network between gateways and the store, and the store at its other end: one [`MemoryStore`], which is the truth,
-//! on one or several nodes. Every fault that a network and a Redis can have happens here.
+//! The network between gateways and the store, and the store at its other end: one [`MemoryStore`],
+//! which is the truth, on one or several nodes. Every fault that a network and a Redis can have
+//! happens here.
 //!
-//! What travels is a job with a time of arrival. One task carries the jobs out, in the order of their times.
+//! What travels is a job with a time of arrival. One task carries the jobs out, in the order of
+//! their times.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +18,8 @@ use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::{Clock, UnixMillis};
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::{
-    Bus, BusEvent, BusEvents, CALL_DEADLINE, Channel, Doubt, Doubts, Health, Parts, StoreError, StoreResult,
+    Bus, BusEvent, BusEvents, CALL_DEADLINE, Channel, Doubt, Doubts, Health, Parts, StoreError,
+    StoreResult,
 };
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -47,7 +50,8 @@ pub(crate) enum Way {
     Slow,
     /// Connections break, and new ones are refused.
     Cut,
-    /// Nothing passes. Calls arrive at the end; messages too, unless the gateway has given the connection up.
+    /// Nothing passes. Calls arrive at the end; messages too, unless the gateway has given the
+    /// connection up.
     Stalled,
     /// Calls pass, answers do not.
     AnswersLost,
@@ -136,7 +140,8 @@ pub(crate) struct Network {
 
 /// The answer of a call that waits for nothing, as those of the embedded store.
 pub(crate) fn at_once<T>(call: impl Future<Output = T>) -> T {
-    call.now_or_never().unwrap_or_else(|| unreachable!("the embedded store answers at once"))
+    call.now_or_never()
+        .unwrap_or_else(|| unreachable!("the embedded store answers at once"))
 }
 
 impl Network {
@@ -150,7 +155,13 @@ impl Network {
             queue: BTreeMap::new(),
             jobs: 0,
         };
-        Self { truth, published, state: Mutex::new(state), changed: Notify::new(), trace }
+        Self {
+            truth,
+            published,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            trace,
+        }
     }
 
     /// On which node lies what has this name.
@@ -204,7 +215,9 @@ impl Network {
             self.look(link, node);
         }
         let this = self.clone();
-        self.later(Duration::from_millis(20), move || this.subscribed(link, &Channel::Gateways));
+        self.later(Duration::from_millis(20), move || {
+            this.subscribed(link, &Channel::Gateways)
+        });
         self.judge_hearing_later();
         link
     }
@@ -224,14 +237,26 @@ impl Network {
     /// When a renewal arrived last that an ended process of each gateway had sent.
     pub(crate) fn last_renewals(&self, gateways: usize) -> Vec<Option<Instant>> {
         let state = self.state.lock();
-        let of = |gateway: usize| state.links.iter().filter(move |link| link.gateway == gateway);
-        (0..gateways).map(|gateway| of(gateway).filter_map(|link| link.last_renewal).max()).collect()
+        let of = |gateway: usize| {
+            state
+                .links
+                .iter()
+                .filter(move |link| link.gateway == gateway)
+        };
+        (0..gateways)
+            .map(|gateway| of(gateway).filter_map(|link| link.last_renewal).max())
+            .collect()
     }
 
     /// Carries out what arrives, for ever.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
-            let next = self.state.lock().queue.first_key_value().map(|((at, _), _)| *at);
+            let next = self
+                .state
+                .lock()
+                .queue
+                .first_key_value()
+                .map(|((at, _), _)| *at);
             match next {
                 Some(at) if at <= Instant::now() => {
                     let job = self.state.lock().queue.pop_first();
@@ -278,11 +303,22 @@ impl Network {
             Travel::Held => {
                 let this = self.clone();
                 let job = move || this.carry_out(call, &*run, None);
-                self.state.lock().links[call.link].held.push((call.node, Box::new(job)));
+                self.state.lock().links[call.link]
+                    .held
+                    .push((call.node, Box::new(job)));
             }
             Travel::Arrives { at, again, back } => {
                 let (this, first) = (self.clone(), run.clone());
-                self.at(at, move || this.carry_out(call, &*first, Some(Reply { to: answer, after: back })));
+                self.at(at, move || {
+                    this.carry_out(
+                        call,
+                        &*first,
+                        Some(Reply {
+                            to: answer,
+                            after: back,
+                        }),
+                    )
+                });
                 if let Some(again) = again {
                     let this = self.clone();
                     self.at(again, move || {
@@ -305,11 +341,20 @@ impl Network {
     }
 
     /// A call has arrived.
-    fn carry_out<R>(self: &Arc<Self>, call: Call, run: &impl Fn(&MemoryStore) -> R, reply: Option<Reply<R>>) {
+    fn carry_out<R>(
+        self: &Arc<Self>,
+        call: Call,
+        run: &impl Fn(&MemoryStore) -> R,
+        reply: Option<Reply<R>>,
+    ) {
         let (node, gateway, passes) = {
             let state = self.state.lock();
             let link = &state.links[call.link];
-            (state.nodes[call.node], link.gateway, link.ways[call.node] != Way::Cut)
+            (
+                state.nodes[call.node],
+                link.gateway,
+                link.ways[call.node] != Way::Cut,
+            )
         };
         let outcome = match node {
             Node::Down | Node::Hung => return self.trace.note(gateway, call.name, "found nobody"),
@@ -319,9 +364,17 @@ impl Network {
         if call.name == "renew_lease" && outcome.is_ok() {
             self.note_renewal(call.link);
         }
-        self.trace.note(gateway, call.name, if outcome.is_ok() { "done" } else { "refused" });
+        self.trace.note(
+            gateway,
+            call.name,
+            if outcome.is_ok() { "done" } else { "refused" },
+        );
         self.spread_published();
-        if let Some(Reply { to, after: Some(after) }) = reply.filter(|_| passes) {
+        if let Some(Reply {
+            to,
+            after: Some(after),
+        }) = reply.filter(|_| passes)
+        {
             // The caller may have given up, or be gone.
             let _ = to.send((outcome, Instant::now() + after));
         }
@@ -332,15 +385,23 @@ impl Network {
         loop {
             let next = self.published.lock().next().now_or_never().flatten();
             match next {
-                Some(BusEvent::Message { channel, text }) => drop(self.spread(None, &channel, &text)),
+                Some(BusEvent::Message { channel, text }) => {
+                    self.spread(None, &channel, &text);
+                }
                 Some(_) => {}
                 None => return,
             }
         }
     }
 
-    /// Brings a message to every link that hears its channel; to how many, as the publisher is told.
-    pub(crate) fn spread(self: &Arc<Self>, from: Option<usize>, channel: &Channel, text: &str) -> u64 {
+    /// Brings a message to every link that hears its channel; to how many, as the publisher is
+    /// told.
+    pub(crate) fn spread(
+        self: &Arc<Self>,
+        from: Option<usize>,
+        channel: &Channel,
+        text: &str,
+    ) -> u64 {
         let node = self.channel_node(channel);
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -348,7 +409,9 @@ impl Network {
         let is_mute = from.is_some_and(|from| state.links[from].is_mute);
         for link in 0..state.links.len() {
             let there = &state.links[link];
-            let hears = there.is_alive && there.wanted.get(channel) == Some(&true) && there.ways[node] != Way::Cut;
+            let hears = there.is_alive
+                && there.wanted.get(channel) == Some(&true)
+                && there.ways[node] != Way::Cut;
             if !hears {
                 continue;
             }
@@ -356,7 +419,10 @@ impl Network {
             if is_mute || there.is_deaf {
                 continue;
             }
-            let event = BusEvent::Message { channel: channel.clone(), text: Arc::from(text) };
+            let event = BusEvent::Message {
+                channel: channel.clone(),
+                text: Arc::from(text),
+            };
             if there.ways[node] == Way::Stalled {
                 state.links[link].held_messages.push((node, event));
                 continue;
@@ -370,7 +436,13 @@ impl Network {
     }
 
     /// A message is on its way to a gateway.
-    fn send(self: &Arc<Self>, state: &mut State, (link, node): (usize, usize), event: BusEvent, now: Instant) {
+    fn send(
+        self: &Arc<Self>,
+        state: &mut State,
+        (link, node): (usize, usize),
+        event: BusEvent,
+        now: Instant,
+    ) {
         let at = (now + state.latency(link, node)).max(state.links[link].last_message);
         state.links[link].last_message = at;
         let this = self.clone();
@@ -473,7 +545,9 @@ impl Network {
     /// The links of a gateway, one for each of its starts.
     fn links_of(&self, gateway: usize) -> Vec<usize> {
         let state = self.state.lock();
-        (0..state.links.len()).filter(|link| state.links[*link].gateway == gateway).collect()
+        (0..state.links.len())
+            .filter(|link| state.links[*link].gateway == gateway)
+            .collect()
     }
 
     /// Changes the way of a gateway to a node.
@@ -550,17 +624,25 @@ impl Network {
         there.parts.send_replace(Arc::new(parts_of(&there.away)));
         let is_down = there.away.iter().all(|away| *away);
         let health = if is_down { Health::Down } else { Health::Up };
-        there.health.send_if_modified(|present| std::mem::replace(present, health) != health);
-        let (gateway, channels) = (there.gateway, there.wanted.keys().cloned().collect::<Vec<_>>());
+        there
+            .health
+            .send_if_modified(|present| std::mem::replace(present, health) != health);
+        let (gateway, channels) = (
+            there.gateway,
+            there.wanted.keys().cloned().collect::<Vec<_>>(),
+        );
         drop(state);
-        self.trace.note(gateway, if is_away { "node away" } else { "node back" }, "");
+        self.trace
+            .note(gateway, if is_away { "node away" } else { "node back" }, "");
         if is_away {
             self.falls_silent(link, node);
             return;
         }
         self.doubt(link, node);
-        let mut here: Vec<Channel> =
-            channels.into_iter().filter(|channel| self.channel_node(channel) == node).collect();
+        let mut here: Vec<Channel> = channels
+            .into_iter()
+            .filter(|channel| self.channel_node(channel) == node)
+            .collect();
         here.sort_by_key(ToString::to_string);
         for channel in here {
             self.ask_ready(link, &channel);
@@ -569,8 +651,15 @@ impl Network {
 
     /// No messages come from a node.
     fn falls_silent(&self, link: usize, node: usize) {
-        let channels: Vec<Channel> = self.state.lock().links[link].wanted.keys().cloned().collect();
-        let silent: Vec<Channel> = channels.into_iter().filter(|channel| self.channel_node(channel) == node).collect();
+        let channels: Vec<Channel> = self.state.lock().links[link]
+            .wanted
+            .keys()
+            .cloned()
+            .collect();
+        let silent: Vec<Channel> = channels
+            .into_iter()
+            .filter(|channel| self.channel_node(channel) == node)
+            .collect();
         let doubt = self.doubt_about(node);
         let mut state = self.state.lock();
         let link = &mut state.links[link];
@@ -630,7 +719,8 @@ impl Network {
         let somebody_is_mute = state.links.iter().any(|link| link.is_alive && link.is_mute);
         for link in &state.links {
             let unheard = (somebody_is_mute || link.is_deaf).then_some(Doubt::All);
-            link.unheard.send_if_modified(|present| std::mem::replace(present, unheard.clone()) != unheard);
+            link.unheard
+                .send_if_modified(|present| std::mem::replace(present, unheard.clone()) != unheard);
         }
     }
 }
@@ -664,7 +754,10 @@ impl State {
     fn travel(&mut self, call: Call, sent: Instant) -> Travel {
         let Call { link, node, .. } = call;
         let lost = || StoreError::Lost(format!("node {node}"));
-        if self.links[link].away[node] || self.links[link].ways[node] == Way::Cut || self.nodes[node] == Node::Down {
+        if self.links[link].away[node]
+            || self.links[link].ways[node] == Way::Cut
+            || self.nodes[node] == Node::Down
+        {
             return Travel::Fails(self.latency(link, node), lost());
         }
         if self.nodes[node] == Node::Hung {
@@ -675,13 +768,29 @@ impl State {
         match self.links[link].ways[node] {
             Way::Stalled => Travel::Held,
             Way::Flaky if self.rng.random_bool(0.1) => Travel::Fails(there, lost()),
-            Way::Flaky if self.rng.random_bool(0.1) => Travel::Arrives { at, again: None, back: None },
-            Way::AnswersLost => Travel::Arrives { at, again: None, back: None },
+            Way::Flaky if self.rng.random_bool(0.1) => Travel::Arrives {
+                at,
+                again: None,
+                back: None,
+            },
+            Way::AnswersLost => Travel::Arrives {
+                at,
+                again: None,
+                back: None,
+            },
             Way::Doubling if self.rng.random_bool(0.5) => {
                 let again = at + Duration::from_millis(self.rng.random_range(1..8_000));
-                Travel::Arrives { at, again: Some(again), back: Some(back) }
+                Travel::Arrives {
+                    at,
+                    again: Some(again),
+                    back: Some(back),
+                }
             }
-            _ => Travel::Arrives { at, again: None, back: Some(back) },
+            _ => Travel::Arrives {
+                at,
+                again: None,
+                back: Some(back),
+            },
         }
     }
 }

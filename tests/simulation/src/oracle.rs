@@ -49,17 +49,29 @@ fn members(world: &World) {
     let is_older = truth.older_until.is_some_and(|until| now < until);
     for live in 0..world.plan.lives {
         let set = OnlineSet::Live(world.live_id(live));
-        let present: Vec<(Group, BTreeSet<User>)> =
-            set.groups().iter().map(|group| (*group, users(world, there.get(&(set.clone(), *group))))).collect();
+        let present: Vec<(Group, BTreeSet<User>)> = set
+            .groups()
+            .iter()
+            .map(|group| (*group, users(world, there.get(&(set.clone(), *group)))))
+            .collect();
         let of_live = &mut truth.lives[live];
         let everybody = present.iter().flat_map(|(_, users)| users).copied();
-        let known: BTreeSet<User> = of_live.expectations.keys().copied().chain(everybody).collect();
+        let known: BTreeSet<User> = of_live
+            .expectations
+            .keys()
+            .copied()
+            .chain(everybody)
+            .collect();
         let nobody = Expectation::default();
         for user in known {
             for (group, present) in &present {
                 let is_there = present.contains(&user);
                 let is_of_group = *group == Group::All || world.is_fan(user, live);
-                let expectation = of_live.expectations.get(&user).filter(|_| is_of_group).unwrap_or(&nobody);
+                let expectation = of_live
+                    .expectations
+                    .get(&user)
+                    .filter(|_| is_of_group)
+                    .unwrap_or(&nobody);
                 let is_unsure = *group == Group::Fans && world.is_fan_unsure(user, live);
                 // In a closed live nobody has to be there.
                 let is_excused = of_live.changes || is_unsure || (is_there && is_older);
@@ -68,20 +80,32 @@ fn members(world: &World) {
                 }
                 let overdue_by = expectation.judge(now, is_there, &rules).overdue;
                 if let Some(by) = overdue_by.filter(|by| *by > slack) {
-                    let what = if is_there { "is still in" } else { "is missing in" };
+                    let what = if is_there {
+                        "is still in"
+                    } else {
+                        "is missing in"
+                    };
                     let told = expectation.tell(now);
                     let live = format!("l{live} ({})", group.name());
                     overdue.push(match by {
                         Duration::MAX => format!("u{user} {what} {live}, and was never there"),
-                        by => format!("u{user} {what} {live} {} ms beyond the promise: {told}", by.as_millis()),
+                        by => format!(
+                            "u{user} {what} {live} {} ms beyond the promise: {told}",
+                            by.as_millis()
+                        ),
                     });
                 }
             }
         }
         let old = now.checked_sub(MEMORY);
         if let Some(old) = old {
-            of_live.expectations.values_mut().for_each(|expectation| expectation.tidy(old));
-            of_live.expectations.retain(|_, expectation| !expectation.is_empty());
+            of_live
+                .expectations
+                .values_mut()
+                .for_each(|expectation| expectation.tidy(old));
+            of_live
+                .expectations
+                .retain(|_, expectation| !expectation.is_empty());
         }
     }
     drop(truth);
@@ -90,7 +114,11 @@ fn members(world: &World) {
 
 /// The users of the simulation among these members.
 fn users(world: &World, members: Option<&Vec<UserId>>) -> BTreeSet<User> {
-    members.into_iter().flatten().filter_map(|user| world.user(user)).collect()
+    members
+        .into_iter()
+        .flatten()
+        .filter_map(|user| world.user(user))
+        .collect()
 }
 
 /// A live that its back end holds open stays open.
@@ -104,12 +132,21 @@ fn stays_open(world: &World) {
     // A record that is gone is written again, and older data may have another one.
     let is_excused = truth.older_until.is_some_and(|until| now < until);
     let mut closed = Vec::new();
-    for (live, of_live) in truth.lives.iter().enumerate().filter(|(_, of_live)| !of_live.changes) {
-        let Some(epoch) = of_live.epoch.filter(|_| !is_excused) else { continue };
+    for (live, of_live) in truth
+        .lives
+        .iter()
+        .enumerate()
+        .filter(|(_, of_live)| !of_live.changes)
+    {
+        let Some(epoch) = of_live.epoch.filter(|_| !is_excused) else {
+            continue;
+        };
         match records.get(&world.live_id(live)) {
             Some(record) if record.epoch.0 == epoch && record.state == LiveState::Open => {}
-            Some(record) => closed
-                .push(format!("l{live} is {:?} in epoch {}, and open in epoch {epoch}", record.state, record.epoch)),
+            Some(record) => closed.push(format!(
+                "l{live} is {:?} in epoch {}, and open in epoch {epoch}",
+                record.state, record.epoch
+            )),
             None if world.plan.loses_data() => {}
             None => closed.push(format!("l{live} has no record")),
         }
@@ -118,14 +155,18 @@ fn stays_open(world: &World) {
     closed.into_iter().for_each(|what| world.found(what));
 }
 
-/// Older data has another opening, and no gateway has run for long enough to know of the newer one: that one is over,
-/// unless a gateway knew of it all the same and writes it again.
+/// Older data has another opening, and no gateway has run for long enough to know of the newer one:
+/// that one is over, unless a gateway knew of it all the same and writes it again.
 fn forget_openings(world: &World, truth: &mut Truth, records: &BTreeMap<LiveId, LiveRecord>) {
     let first = truth.rules.runs_since.iter().flatten().min().copied();
     for (live, of_live) in truth.lives.iter_mut().enumerate() {
-        let has_run = first.zip(of_live.opened).is_some_and(|(first, opened)| first <= opened);
+        let has_run = first
+            .zip(of_live.opened)
+            .is_some_and(|(first, opened)| first <= opened);
         let is_known = of_live.was_entered && has_run;
-        let record = records.get(&world.live_id(live)).filter(|record| record.state == LiveState::Open);
+        let record = records
+            .get(&world.live_id(live))
+            .filter(|record| record.state == LiveState::Open);
         if let Some(epoch) = of_live.epoch
             && let Some(record) = record
         {
@@ -147,7 +188,10 @@ struct Range {
 fn range(world: &World, live: Live, at: Instant) -> Range {
     let truth = world.truth();
     let (rules, told) = (&truth.rules, world.timing.told() + FIGURES_LATE);
-    let mut range = Range { fans: [0; 2], viewers: [0; 2] };
+    let mut range = Range {
+        fans: [0; 2],
+        viewers: [0; 2],
+    };
     for (user, expectation) in &truth.lives[live].expectations {
         let (is_fan, is_unsure) = (world.is_fan(*user, live), world.is_fan_unsure(*user, live));
         let is_sure = expectation.is_surely_there(at, told, rules);
@@ -166,33 +210,53 @@ fn figures(world: &World) {
     for gateway in 0..world.plan.gateways {
         for live in 0..world.plan.lives {
             let is_open = world.epoch(live).is_some();
-            let told = world.figures(gateway, live).filter(|_| is_open && world.is_sound(gateway));
-            let Some((told, Quality::Exact)) = told else { continue };
+            let told = world
+                .figures(gateway, live)
+                .filter(|_| is_open && world.is_sound(gateway));
+            let Some((told, Quality::Exact)) = told else {
+                continue;
+            };
             let range = range(world, live, now);
-            let is_within = |figure: u64, [least, most]: [u64; 2]| least <= figure && figure <= most;
+            let is_within =
+                |figure: u64, [least, most]: [u64; 2]| least <= figure && figure <= most;
             if is_within(told.viewers, range.viewers) && is_within(told.fans, range.fans) {
                 continue;
             }
             let told = format!("{} viewers and {} fans", told.viewers, told.fans);
             let who = who(&world.truth(), live, now);
             let there = format!("{:?} and {:?}: {who}", range.viewers, range.fans);
-            world.found(format!("gateway {gateway} says exactly {told} of l{live}, and there are {there}"));
+            world.found(format!(
+                "gateway {gateway} says exactly {told} of l{live}, and there are {there}"
+            ));
         }
     }
 }
 
 /// Everybody who is or may be in a live, in words.
 pub(crate) fn who(truth: &Truth, live: Live, now: Instant) -> String {
-    let users = truth.lives[live].expectations.iter().filter(|(_, expectation)| expectation.is_held());
-    users.map(|(user, expectation)| format!("u{user} {}", expectation.tell(now))).collect::<Vec<_>>().join("; ")
+    let users = truth.lives[live]
+        .expectations
+        .iter()
+        .filter(|(_, expectation)| expectation.is_held());
+    users
+        .map(|(user, expectation)| format!("u{user} {}", expectation.tell(now)))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// No task of a gateway ends early.
 fn tasks(world: &World) {
     let ended: Vec<(usize, &str)> = {
         let spots = world.spots.lock();
-        let running = spots.iter().enumerate().filter_map(|(gateway, spot)| Some((gateway, spot.running.as_ref()?)));
-        running.filter_map(|(gateway, running)| Some((gateway, running.gateway.failed().now_or_never()?))).collect()
+        let running = spots
+            .iter()
+            .enumerate()
+            .filter_map(|(gateway, spot)| Some((gateway, spot.running.as_ref()?)));
+        running
+            .filter_map(|(gateway, running)| {
+                Some((gateway, running.gateway.failed().now_or_never()?))
+            })
+            .collect()
     };
     for (gateway, task) in ended {
         world.found(format!("the task {task} of gateway {gateway} has ended"));

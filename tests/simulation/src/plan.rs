@@ -1,5 +1,6 @@
-//! What a seed decides before a history begins: how many gateways, nodes and lives there are, and which faults happen
-//! when. A plan with fewer rounds, faults or people is a plan too, so a history that fails can be made smaller.
+//! What a seed decides before a history begins: how many gateways, nodes and lives there are, and
+//! which faults happen when. A plan with fewer rounds, faults or people is a plan too, so a history
+//! that fails can be made smaller.
 
 use std::time::Duration;
 
@@ -55,27 +56,40 @@ impl Plan {
 
     /// Whether the clock of the store steps.
     pub(crate) fn steps_clock(&self) -> bool {
-        self.faults.iter().any(|fault| fault.kind == Kind::ClockStep)
+        self.faults
+            .iter()
+            .any(|fault| fault.kind == Kind::ClockStep)
     }
 
     pub(crate) fn new(args: &HistoryArgs) -> Self {
-        let &HistoryArgs { seed, gateways, rounds, .. } = args;
+        let &HistoryArgs {
+            seed,
+            gateways,
+            rounds,
+            ..
+        } = args;
         let mut rng = StdRng::seed_from_u64(derived(seed, "plan"));
         let drawn = *[1, 2, 2, 3, 3, 3, 4, 5].choose(&mut rng).unwrap_or(&3);
         let gateways = gateways.unwrap_or(drawn);
         let nodes = if rng.random_bool(0.4) { 3 } else { 1 };
         let lives = rng.random_range(2..=6);
         let turn = Duration::from_millis(*[20, 40, 40, 60].choose(&mut rng).unwrap_or(&20));
-        // Half of the histories lose no data, so that in these everything is checked that is counted from the begin on.
+        // Half of the histories lose no data, so that in these everything is checked that is
+        // counted from the begin on.
         let keeps_data = rng.random_bool(0.5);
         let kinds = match args.faults.is_empty() {
-            true => Kind::all().into_iter().filter(|kind| !(keeps_data && kind.loses_data())).collect(),
+            true => Kind::all()
+                .into_iter()
+                .filter(|kind| !(keeps_data && kind.loses_data()))
+                .collect(),
             false => args.faults.clone(),
         };
         let mut faults = Vec::new();
         for round in 0..rounds {
             for _ in 0..rng.random_range(1..=3) {
-                let Some(kind) = kinds.choose(&mut rng).copied() else { continue };
+                let Some(kind) = kinds.choose(&mut rng).copied() else {
+                    continue;
+                };
                 let at = BEGIN_WITHIN.mul_f64(rng.random());
                 faults.push(Planned {
                     id: faults.len(),
@@ -90,6 +104,15 @@ impl Plan {
         }
         faults.retain(|fault| !args.without.contains(&fault.id));
         let people = args.people.unwrap_or(PEOPLE).min(PEOPLE);
-        Self { seed, gateways, nodes, people, lives, turn, rounds, faults }
+        Self {
+            seed,
+            gateways,
+            nodes,
+            people,
+            lives,
+            turn,
+            rounds,
+            faults,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! A simulated process: a runtime of its own on this thread, whose clock stands still while other processes run.
+//! A simulated process: a runtime of its own on this thread, whose clock stands still while other
+//! processes run.
 
 use std::io;
 use std::time::Duration;
@@ -6,13 +7,19 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, advance, sleep_until};
 
-/// A process. When it is dropped, its tasks end in the middle of what they do, as those of a killed process.
+/// A process. When it is dropped, its tasks end in the middle of what they do, as those of a killed
+/// process.
 pub(crate) struct Process(Runtime);
 
 impl Process {
     /// Starts now, by the clock outside all processes.
     pub(crate) fn start() -> io::Result<Self> {
-        Ok(Self(Builder::new_current_thread().enable_time().start_paused(true).build()?))
+        Ok(Self(
+            Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()?,
+        ))
     }
 
     /// Where its tasks are spawned from outside.
@@ -20,8 +27,8 @@ impl Process {
         self.0.handle()
     }
 
-    /// Runs until its clock shows `until`. If it did not run for a while before `since`, it finds that its clock has
-    /// jumped, as after a stop by the scheduler.
+    /// Runs until its clock shows `until`. If it did not run for a while before `since`, it finds
+    /// that its clock has jumped, as after a stop by the scheduler.
     pub(crate) fn run(&self, since: Instant, until: Instant) {
         self.0.block_on(async {
             let missed = since.saturating_duration_since(Instant::now());

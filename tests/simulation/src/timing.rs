@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use rollcall::store::DOUBT_AFTER_LOSS;
 
-/// A flush may take this much longer, because the crowd and the gateways share the cores of the machine.
+/// A flush may take this much longer, because the crowd and the gateways share the cores of the
+/// machine.
 const SLACK: Duration = Duration::from_millis(750);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts are exact again within this time after Redis lost writes: the slices are in doubt until every gateway has
-/// found that out, and a look at them may be a few seconds late.
+/// Counts are exact again within this time after Redis lost writes: the slices are in doubt until
+/// every gateway has found that out, and a look at them may be a few seconds late.
 pub const EXACT_AGAIN: Duration = DOUBT_AFTER_LOSS.saturating_add(Duration::from_secs(4));
 
 /// Every gateway of a run gets these settings.
@@ -34,7 +35,8 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The gateway's defaults, except for the drain and the streamer timeout, which would make every run longer.
+    /// The gateway's defaults, except for the drain and the streamer timeout, which would make
+    /// every run longer.
     pub const NORMAL: Self = Self {
         heartbeat: Duration::from_secs(5),
         timeout: Duration::from_secs(15),
@@ -70,7 +72,10 @@ impl Timing {
             ("--streamer-timeout", self.streamer_timeout),
             ("--drain", self.drain),
         ];
-        named.iter().flat_map(|(name, time)| [(*name).to_owned(), format!("{}ms", time.as_millis())]).collect()
+        named
+            .iter()
+            .flat_map(|(name, time)| [(*name).to_owned(), format!("{}ms", time.as_millis())])
+            .collect()
     }
 
     /// Redis has a join or a clean leave within this time.
@@ -88,14 +93,15 @@ impl Timing {
         self.lease + 2 * SECOND
     }
 
-    /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest reconnect delay that a
-    /// gateway names, and a flush.
+    /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest
+    /// reconnect delay that a gateway names, and a flush.
     pub fn moved(&self) -> Duration {
         Duration::from_millis(2_500) + self.settled()
     }
 
-    /// Everything is right within this time after Redis, its data or the link to it is back. A shorter refresh does not
-    /// help below six seconds, because no setting speeds up the pings by which a gateway notices.
+    /// Everything is right within this time after Redis, its data or the link to it is back. A
+    /// shorter refresh does not help below six seconds, because no setting speeds up the pings by
+    /// which a gateway notices.
     pub fn healed(&self) -> Duration {
         (self.refresh + SECOND).max(6 * SECOND)
     }
@@ -105,25 +111,26 @@ impl Timing {
         self.refresh + SECOND
     }
 
-    /// A dashboard shows the right figures of other gateways within this time: two refreshes and the throttle.
+    /// A dashboard shows the right figures of other gateways within this time: two refreshes and
+    /// the throttle.
     pub fn told(&self) -> Duration {
         2 * self.refresh + SECOND
     }
 
-    /// Counts are right within this time after a gateway was killed: its viewers count for one lease, and the counts
-    /// are partial for another.
+    /// Counts are right within this time after a gateway was killed: its viewers count for one
+    /// lease, and the counts are partial for another.
     pub fn forgotten(&self) -> Duration {
         2 * self.lease + 2 * SECOND
     }
 
-    /// What another program wrote is repaired within this time: gateways look once per `check-every`, each at its own
-    /// time.
+    /// What another program wrote is repaired within this time: gateways look once per
+    /// `check-every`, each at its own time.
     pub fn repaired(&self) -> Duration {
         self.check_every + 15 * SECOND
     }
 
-    /// All is right within this time after Redis is back with older data. A gateway that was living then and has gone
-    /// since is buried once more, after a lease.
+    /// All is right within this time after Redis is back with older data. A gateway that was living
+    /// then and has gone since is buried once more, after a lease.
     pub fn returned(&self) -> Duration {
         self.forgotten().max(self.healed())
     }

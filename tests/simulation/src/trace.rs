@@ -37,8 +37,17 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new(keeps_lines: bool, prints: bool) -> Self {
-        let inner = Inner { began: Instant::now(), hash: Xxh3::new(), events: 0, lines: VecDeque::new() };
-        Self { inner: Mutex::new(inner), kept: if keeps_lines { KEPT } else { 0 }, prints }
+        let inner = Inner {
+            began: Instant::now(),
+            hash: Xxh3::new(),
+            events: 0,
+            lines: VecDeque::new(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            kept: if keeps_lines { KEPT } else { 0 },
+            prints,
+        }
     }
 
     /// A call of a gateway, or a change of what it knows.
@@ -68,7 +77,11 @@ impl Trace {
         let passed = inner.began.elapsed();
         inner.events += 1;
         inner.hash.update(&passed.as_nanos().to_le_bytes());
-        inner.hash.update(&gateway.map_or(u64::MAX, |gateway| gateway as u64).to_le_bytes());
+        inner.hash.update(
+            &gateway
+                .map_or(u64::MAX, |gateway| gateway as u64)
+                .to_le_bytes(),
+        );
         for word in words {
             inner.hash.update(word.as_bytes());
         }
@@ -79,7 +92,11 @@ impl Trace {
             if inner.lines.len() == self.kept {
                 inner.lines.pop_front();
             }
-            inner.lines.push_back(Line { millis: passed.as_millis() as u64, gateway, text: words.join(" ") });
+            inner.lines.push_back(Line {
+                millis: passed.as_millis() as u64,
+                gateway,
+                text: words.join(" "),
+            });
         }
     }
 
@@ -97,12 +114,26 @@ impl Trace {
     /// The last events, one column a gateway.
     pub(crate) fn table(&self, gateways: usize) -> String {
         let mut table = String::new();
-        let columns: Vec<String> =
-            (0..gateways).map(|gateway| format!("{:<28}", format!("gateway {gateway}"))).collect();
-        let _ = writeln!(table, "{:>11}  {:<28}{}", "ms", "the world", columns.concat());
+        let columns: Vec<String> = (0..gateways)
+            .map(|gateway| format!("{:<28}", format!("gateway {gateway}")))
+            .collect();
+        let _ = writeln!(
+            table,
+            "{:>11}  {:<28}{}",
+            "ms",
+            "the world",
+            columns.concat()
+        );
         for line in &self.inner.lock().lines {
             let column = line.gateway.map_or(0, |gateway| gateway + 1);
-            let _ = writeln!(table, "{:>11}  {:width$}{}", line.millis, "", line.text, width = column * 28);
+            let _ = writeln!(
+                table,
+                "{:>11}  {:width$}{}",
+                line.millis,
+                "",
+                line.text,
+                width = column * 28
+            );
         }
         table
     }

@@ -1,4 +1,5 @@
-//! What all tasks of a history share: the gateways, the network, what people know to be true, and what was found.
+//! What all tasks of a history share: the gateways, the network, what people know to be true, and
+//! what was found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -158,10 +159,11 @@ pub(crate) struct World {
 }
 
 impl Online {
-    /// Notes when the user was last online. If the store may never have heard of the user, nothing is expected.
+    /// Notes when the user was last online. If the store may never have heard of the user, nothing
+    /// is expected.
     fn ends(&self, troubles: &[Option<Trouble>], last_online: &mut BTreeMap<User, Instant>) {
-        let is_well =
-            troubles[self.place.gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at <= self.since));
+        let is_well = troubles[self.place.gateway]
+            .is_none_or(|trouble| trouble.until.is_some_and(|at| at <= self.since));
         match is_well && self.since.elapsed() > NOTICED {
             true => drop(last_online.insert(self.user, Instant::now())),
             false => drop(last_online.remove(&self.user)),
@@ -171,7 +173,11 @@ impl Online {
 
 impl World {
     pub(crate) fn new(plan: Plan, trace: Arc<Trace>) -> Self {
-        let network = Arc::new(Network::new(derived(plan.seed, "network"), plan.nodes, trace.clone()));
+        let network = Arc::new(Network::new(
+            derived(plan.seed, "network"),
+            plan.nodes,
+            trace.clone(),
+        ));
         let truth = Truth {
             lives: (0..plan.lives).map(|_| LiveTruth::default()).collect(),
             rules: Rules {
@@ -234,7 +240,8 @@ impl World {
         id(UserId::parse(&format!("u{user}")))
     }
 
-    /// Whether a user's sockets are those of a streamer. Lives have streamers of their own, who are never here.
+    /// Whether a user's sockets are those of a streamer. Lives have streamers of their own, who are
+    /// never here.
     pub(crate) fn is_streamer(&self, user: User) -> bool {
         user % 4 == 1
     }
@@ -247,19 +254,30 @@ impl World {
     pub(crate) fn is_fan(&self, user: User, live: Live) -> bool {
         match self.changed_fans.lock().get(&(user, live)) {
             Some(change) => change.follows,
-            None => xxh3_64_with_seed(&[user as u8, (user >> 8) as u8, live as u8], self.plan.seed) % 5 < 3,
+            None => {
+                xxh3_64_with_seed(&[user as u8, (user >> 8) as u8, live as u8], self.plan.seed) % 5
+                    < 3
+            }
         }
     }
 
     /// Whether the gateways may not know yet that a user follows, or follows no longer.
     pub(crate) fn is_fan_unsure(&self, user: User, live: Live) -> bool {
         let changed = self.changed_fans.lock();
-        changed.get(&(user, live)).is_some_and(|change| change.at.elapsed() < self.timing.repaired())
+        changed
+            .get(&(user, live))
+            .is_some_and(|change| change.at.elapsed() < self.timing.repaired())
     }
 
     /// A user follows from now on, or follows no longer, or it is not known which of the two.
     pub(crate) fn follows(&self, user: User, live: Live, follows: bool) {
-        self.changed_fans.lock().insert((user, live), FanChange { follows, at: Instant::now() });
+        self.changed_fans.lock().insert(
+            (user, live),
+            FanChange {
+                follows,
+                at: Instant::now(),
+            },
+        );
     }
 
     pub(crate) fn is_up(&self, gateway: usize) -> bool {
@@ -277,30 +295,62 @@ impl World {
     /// The place of a new socket there.
     pub(crate) fn place(&self, gateway: usize) -> Place {
         let start = self.spots.lock()[gateway].start;
-        Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
+        Place {
+            socket: self.sockets.fetch_add(1, Ordering::Relaxed),
+            gateway,
+            start,
+        }
     }
 
     /// Opens a socket; `None` if nobody listens.
-    pub(crate) fn connect(&self, gateway: usize, user: UserId, role: Role, join: Option<Live>) -> Option<DuplexStream> {
+    pub(crate) fn connect(
+        &self,
+        gateway: usize,
+        user: UserId,
+        role: Role,
+        join: Option<Live>,
+    ) -> Option<DuplexStream> {
         let spots = self.spots.lock();
         let running = spots[gateway].running.as_ref()?;
-        let identity = Identity { user, role, counted: true };
+        let identity = Identity {
+            user,
+            role,
+            counted: true,
+        };
         let join = join.map(|live| self.live_id(live).to_string());
-        let handshake = Handshake { identity, claims: None, join, watch: None, permit: None };
+        let handshake = Handshake {
+            identity,
+            claims: None,
+            join,
+            watch: None,
+            permit: None,
+        };
         let (client, server) = tokio::io::duplex(SOCKET_BUFFER);
-        running.handle.spawn(running.gateway.serve(server, handshake));
+        running
+            .handle
+            .spawn(running.gateway.serve(server, handshake));
         Some(client)
     }
 
     /// Asks a gateway over HTTP; the status and the body of its answer.
-    pub(crate) async fn http(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Option<(u16, Value)> {
+    pub(crate) async fn http(
+        &self,
+        gateway: usize,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Option<(u16, Value)> {
         let (answer, answered) = oneshot::channel();
         let is_put = method == Method::PUT;
         let asked = {
             let spots = self.spots.lock();
             let running = spots[gateway].running.as_ref()?;
             let router = running.router.clone();
-            let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+            let body = if body.is_null() {
+                Body::empty()
+            } else {
+                Body::from(body.to_string())
+            };
             let request = Request::builder()
                 .method(method)
                 .uri(path)
@@ -312,14 +362,16 @@ impl World {
                 let Ok(response) = router.oneshot(request).await;
                 let status = response.status().as_u16();
                 let body = response.into_body().collect().await;
-                let body = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+                let body = body
+                    .ok()
+                    .and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
                 let _ = answer.send((status, body.unwrap_or(Value::Null)));
             })
         };
         let answered = timeout(PATIENCE, answered).await;
         if answered.is_err() && is_put {
-            // A request that a client gave up may be carried out later. One that opens a live that the client has
-            // closed meanwhile is beyond what a gateway can know.
+            // A request that a client gave up may be carried out later. One that opens a live that
+            // the client has closed meanwhile is beyond what a gateway can know.
             asked.abort();
         }
         answered.ok()?.ok()
@@ -349,8 +401,15 @@ impl World {
                 expectation.gateway_ended((gateway, start), at, how, rules);
             }
         }
-        let Truth { online, last_online, rules, .. } = &mut *truth;
-        let is_there = |_: &u64, online: &mut Online| (online.place.gateway, online.place.start) == (gateway, start);
+        let Truth {
+            online,
+            last_online,
+            rules,
+            ..
+        } = &mut *truth;
+        let is_there = |_: &u64, online: &mut Online| {
+            (online.place.gateway, online.place.start) == (gateway, start)
+        };
         for (_, online) in online.extract_if(.., is_there) {
             online.ends(&rules.troubles, last_online);
         }
@@ -363,7 +422,11 @@ impl World {
         let before = truth.rules.troubles[gateway].filter(|trouble| trouble.until.is_none());
         let since = before.map_or_else(Instant::now, |before| before.since);
         let frozen = frozen || before.is_some_and(|before| before.frozen);
-        truth.rules.troubles[gateway] = Some(Trouble { since, until: None, frozen });
+        truth.rules.troubles[gateway] = Some(Trouble {
+            since,
+            until: None,
+            frozen,
+        });
     }
 
     /// One of its troubles is over.
@@ -390,7 +453,14 @@ impl World {
 
     /// When the gateway began that runs for the shortest time.
     pub(crate) fn youngest(&self) -> Option<Instant> {
-        self.truth.lock().rules.runs_since.iter().flatten().max().copied()
+        self.truth
+            .lock()
+            .rules
+            .runs_since
+            .iter()
+            .flatten()
+            .max()
+            .copied()
     }
 
     /// The open lives in which somebody is.
@@ -407,7 +477,8 @@ impl World {
     pub(crate) fn is_sound(&self, gateway: usize) -> bool {
         let known = self.timing.healed() + self.timing.told();
         let trouble = self.truth.lock().rules.troubles[gateway];
-        self.is_up(gateway) && trouble.is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > known))
+        self.is_up(gateway)
+            && trouble.is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > known))
     }
 
     fn with(&self, live: Live, user: User, place: Place, change: impl FnOnce(&mut Expectation)) {
@@ -420,14 +491,26 @@ impl World {
     pub(crate) fn connected(&self, user: User, place: Place) {
         let mut truth = self.truth.lock();
         if !truth.dead.contains(&(place.gateway, place.start)) {
-            truth.online.insert(place.socket, Online { place, user, since: Instant::now() });
+            truth.online.insert(
+                place.socket,
+                Online {
+                    place,
+                    user,
+                    since: Instant::now(),
+                },
+            );
         }
     }
 
     pub(crate) fn disconnected(&self, place: Place) {
         let mut truth = self.truth.lock();
         truth.shown_friends.remove(&place.socket);
-        let Truth { online, last_online, rules, .. } = &mut *truth;
+        let Truth {
+            online,
+            last_online,
+            rules,
+            ..
+        } = &mut *truth;
         if let Some(online) = online.remove(&place.socket) {
             online.ends(&rules.troubles, last_online);
         }
@@ -436,7 +519,9 @@ impl World {
     /// Whom a user follows among the users.
     pub(crate) fn friends_of(&self, user: User) -> impl Iterator<Item = User> {
         let people = self.plan.people as u32;
-        (1..6).map(move |step| (user + step * 7) % people).filter(move |friend| *friend != user)
+        (1..6)
+            .map(move |step| (user + step * 7) % people)
+            .filter(move |friend| *friend != user)
     }
 
     /// A socket was shown who of the friends is in its live; `None`: it is in no live.
@@ -452,7 +537,8 @@ impl World {
         self.with(live, user, place, |expectation| expectation.joining(place));
     }
 
-    /// The gateway said `joined` to what was asked in that epoch. False if the live has closed in between.
+    /// The gateway said `joined` to what was asked in that epoch. False if the live has closed in
+    /// between.
     pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u64>) -> bool {
         let is_current = epoch.is_some() && self.epoch(live) == epoch;
         if is_current && self.is_sound(place.gateway) {
@@ -460,8 +546,13 @@ impl World {
             let now = Instant::now();
             let banned = self.truth.lock().lives[live].banned.get(&user).copied();
             // A ban ends by the clock of the store.
-            if !self.plan.steps_clock() && banned.is_some_and(|(from, until)| from + settled < now && now < until) {
-                self.found(format!("gateway {} let u{user} into l{live} in spite of a ban", place.gateway));
+            if !self.plan.steps_clock()
+                && banned.is_some_and(|(from, until)| from + settled < now && now < until)
+            {
+                self.found(format!(
+                    "gateway {} let u{user} into l{live} in spite of a ban",
+                    place.gateway
+                ));
             }
         }
         self.truth.lock().lives[live].was_entered |= is_current;
@@ -477,7 +568,9 @@ impl World {
     }
 
     pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
-        self.with(live, user, place, |expectation| expectation.ended(place, Instant::now(), how));
+        self.with(live, user, place, |expectation| {
+            expectation.ended(place, Instant::now(), how)
+        });
     }
 
     pub(crate) fn epoch(&self, live: Live) -> Option<u64> {

@@ -12,7 +12,13 @@ use simulation::{HistoryArgs, Report, arguments, shrink, simulate_in_child};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_simulation");
 
 fn history(seed: u64, rounds: usize) -> HistoryArgs {
-    HistoryArgs::parse_from(["simulation", "--seed", &seed.to_string(), "--rounds", &rounds.to_string()])
+    HistoryArgs::parse_from([
+        "simulation",
+        "--seed",
+        &seed.to_string(),
+        "--rounds",
+        &rounds.to_string(),
+    ])
 }
 
 /// Does something with each of so many seeds, two at a time.
@@ -38,10 +44,20 @@ fn run(history: &HistoryArgs) -> Report {
 #[test]
 fn a_seed_is_a_history() {
     with_each(0..50, |seed| {
-        let history = HistoryArgs { people: Some(25), ..history(seed, 1) };
+        let history = HistoryArgs {
+            people: Some(25),
+            ..history(seed, 1)
+        };
         let one = run(&history);
-        let other = run(&HistoryArgs { table: true, ..history });
-        assert_eq!((one.events, one.hash), (other.events, other.hash), "seed {seed}");
+        let other = run(&HistoryArgs {
+            table: true,
+            ..history
+        });
+        assert_eq!(
+            (one.events, one.hash),
+            (other.events, other.hash),
+            "seed {seed}"
+        );
         assert!(one.events > 1_000, "seed {seed}: {} events", one.events);
         assert!(one.findings.is_empty(), "seed {seed}: {:?}", one.findings);
     });
@@ -57,14 +73,21 @@ fn no_promise_is_broken_in_a_fixed_set_of_histories() {
         let smallest = shrink(Path::new(PROGRAM), &history).unwrap();
         let command = arguments(&smallest.history).join(" ");
         let table = smallest.report.table.unwrap_or_default();
-        panic!("{table}\nsimulation {command}\n{}", smallest.report.findings.join("\n"));
+        panic!(
+            "{table}\nsimulation {command}\n{}",
+            smallest.report.findings.join("\n")
+        );
     });
 }
 
 fn no_promise_is_broken(arguments: &str) {
     let history = HistoryArgs::parse_from(format!("simulation {arguments}").split_whitespace());
     let report = run(&history);
-    assert!(report.findings.is_empty(), "simulation {arguments}\n{}", report.findings.join("\n"));
+    assert!(
+        report.findings.is_empty(),
+        "simulation {arguments}\n{}",
+        report.findings.join("\n")
+    );
 }
 
 #[test]

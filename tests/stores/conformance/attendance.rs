@@ -9,7 +9,8 @@ use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use rollcall::config::AttendanceForm;
 use rollcall::store::{
-    Apply, ApplyReply, AttendanceQuestion, Attended, Attending, LiveEpoch, SliceSize, Span, Store, find_attendees,
+    Apply, ApplyReply, AttendanceQuestion, Attended, Attending, LiveEpoch, SliceSize, Span, Store,
+    find_attendees,
 };
 
 use super::{gateway, live, on_each, user, users};
@@ -17,11 +18,19 @@ use super::{gateway, live, on_each, user, users};
 const ALL_KINDS: [Attending; 3] = [Attending::All, Attending::Any, Attending::Not];
 
 fn of(name: &str) -> LiveEpoch {
-    LiveEpoch { live: live(name), epoch: Epoch(7) }
+    LiveEpoch {
+        live: live(name),
+        epoch: Epoch(7),
+    }
 }
 
 fn attended(opened_at: UnixMillis) -> Attended {
-    Attended { streamer: user(9), slices: 1, opened_at, closed_at: None }
+    Attended {
+        streamer: user(9),
+        slices: 1,
+        opened_at,
+        closed_at: None,
+    }
 }
 
 fn number(n: usize) -> UserId {
@@ -29,21 +38,38 @@ fn number(n: usize) -> UserId {
 }
 
 fn question(which: Attending, lives: &[LiveEpoch], within: Option<Span>) -> AttendanceQuestion {
-    AttendanceQuestion { which, lives: lives.iter().map(|of| (of.clone(), attended(0))).collect(), within }
+    AttendanceQuestion {
+        which,
+        lives: lives.iter().map(|of| (of.clone(), attended(0))).collect(),
+        within,
+    }
 }
 
 /// All who are asked for, in pages of `limit`, each with the whole count.
-async fn found(store: &Arc<dyn Store>, question: &AttendanceQuestion, limit: usize) -> BTreeSet<UserId> {
+async fn found(
+    store: &Arc<dyn Store>,
+    question: &AttendanceQuestion,
+    limit: usize,
+) -> BTreeSet<UserId> {
     let (mut all, mut start) = (Vec::new(), None);
     loop {
-        let page = find_attendees(store.as_ref(), question, start.as_ref(), limit).await.unwrap();
+        let page = find_attendees(store.as_ref(), question, start.as_ref(), limit)
+            .await
+            .unwrap();
         assert!(page.users.len() <= limit);
-        assert!(page.next.is_none() || page.users.len() == limit, "a page that goes on is full");
+        assert!(
+            page.next.is_none() || page.users.len() == limit,
+            "a page that goes on is full"
+        );
         all.extend(page.users);
         start = page.next;
         if start.is_none() {
             let distinct: BTreeSet<UserId> = all.iter().cloned().collect();
-            assert_eq!((page.count, all.len()), (distinct.len() as u64, distinct.len()), "each once, and counted");
+            assert_eq!(
+                (page.count, all.len()),
+                (distinct.len() as u64, distinct.len()),
+                "each once, and counted"
+            );
             return distinct;
         }
     }
@@ -64,7 +90,9 @@ async fn answers_as_a_model_does(store: &Arc<dyn Store>, sizes: &[usize], limit:
     let mut model = Vec::new();
     for (of, size) in lives.iter().zip(sizes) {
         // Most of them the same users; numbers in two pieces.
-        let came: BTreeSet<UserId> = (0..*size).map(|_| number(65_000 + rng.random_range(0..*size * 2))).collect();
+        let came: BTreeSet<UserId> = (0..*size)
+            .map(|_| number(65_000 + rng.random_range(0..*size * 2)))
+            .collect();
         let came: Vec<UserId> = came.into_iter().collect();
         note(store, of, &came).await;
         note(store, of, &came[..came.len() / 2]).await;
@@ -72,50 +100,123 @@ async fn answers_as_a_model_does(store: &Arc<dyn Store>, sizes: &[usize], limit:
     }
     let everybody: BTreeSet<UserId> = model.iter().flatten().cloned().collect();
     for which in ALL_KINDS {
-        let takes = |user: &&UserId| which.takes(&model.iter().map(|came| came.contains(*user)).collect::<Vec<_>>());
+        let takes = |user: &&UserId| {
+            which.takes(
+                &model
+                    .iter()
+                    .map(|came| came.contains(*user))
+                    .collect::<Vec<_>>(),
+            )
+        };
         let expected: BTreeSet<UserId> = everybody.iter().filter(takes).cloned().collect();
-        assert_eq!(found(store, &question(which, &lives, None), limit).await, expected, "{which:?}");
+        assert_eq!(
+            found(store, &question(which, &lives, None), limit).await,
+            expected,
+            "{which:?}"
+        );
     }
-    let asked: Vec<UserId> = everybody.iter().take(900).cloned().chain([user(1)]).collect();
+    let asked: Vec<UserId> = everybody
+        .iter()
+        .take(900)
+        .cloned()
+        .chain([user(1)])
+        .collect();
     let have = store.have_attended(&lives[0], &asked).await.unwrap();
-    assert_eq!(have, asked.iter().map(|user| model[0].contains(user)).collect::<Vec<_>>());
+    assert_eq!(
+        have,
+        asked
+            .iter()
+            .map(|user| model[0].contains(user))
+            .collect::<Vec<_>>()
+    );
 }
 
 async fn sets_answer_as_a_model_does(store: Arc<dyn Store>) {
-    store.fix_attendance_form(AttendanceForm::Set).await.unwrap();
+    store
+        .fix_attendance_form(AttendanceForm::Set)
+        .await
+        .unwrap();
     answers_as_a_model_does(&store, &[40, 30, 2_000], 7).await;
 }
 
 async fn bitmaps_answer_as_a_model_does(store: Arc<dyn Store>) {
-    store.fix_attendance_form(AttendanceForm::Bitmap).await.unwrap();
+    store
+        .fix_attendance_form(AttendanceForm::Bitmap)
+        .await
+        .unwrap();
     answers_as_a_model_does(&store, &[40, 30, 2_000], 7).await;
 }
 
 async fn one_live_and_lives_without_anybody(store: Arc<dyn Store>) {
     note(&store, &of("a"), &users(0, 5)).await;
-    let ask = |which, names: &[&str]| question(which, &names.iter().map(|name| of(name)).collect::<Vec<_>>(), None);
+    let ask = |which, names: &[&str]| {
+        question(
+            which,
+            &names.iter().map(|name| of(name)).collect::<Vec<_>>(),
+            None,
+        )
+    };
     for which in ALL_KINDS {
-        assert_eq!(found(&store, &ask(which, &["a"]), 2).await.len(), 5, "{which:?}");
-        assert_eq!(found(&store, &ask(which, &["b"]), 2).await.len(), 0, "{which:?}");
-        assert_eq!(found(&store, &ask(which, &[]), 2).await.len(), 0, "{which:?}");
+        assert_eq!(
+            found(&store, &ask(which, &["a"]), 2).await.len(),
+            5,
+            "{which:?}"
+        );
+        assert_eq!(
+            found(&store, &ask(which, &["b"]), 2).await.len(),
+            0,
+            "{which:?}"
+        );
+        assert_eq!(
+            found(&store, &ask(which, &[]), 2).await.len(),
+            0,
+            "{which:?}"
+        );
     }
     let at_any_time = question(Attending::Not, &[], Some(Span::ALL));
-    assert_eq!(found(&store, &at_any_time, 2).await.len(), 0, "the first of no lives");
-    let counts = [(Attending::All, 0), (Attending::Any, 5), (Attending::Not, 5)];
+    assert_eq!(
+        found(&store, &at_any_time, 2).await.len(),
+        0,
+        "the first of no lives"
+    );
+    let counts = [
+        (Attending::All, 0),
+        (Attending::Any, 5),
+        (Attending::Not, 5),
+    ];
     for (which, count) in counts {
-        assert_eq!(found(&store, &ask(which, &["a", "b"]), 2).await.len(), count, "{which:?}");
+        assert_eq!(
+            found(&store, &ask(which, &["a", "b"]), 2).await.len(),
+            count,
+            "{which:?}"
+        );
     }
-    assert_eq!(found(&store, &ask(Attending::Not, &["b", "a"]), 2).await.len(), 0);
+    assert_eq!(
+        found(&store, &ask(Attending::Not, &["b", "a"]), 2)
+            .await
+            .len(),
+        0
+    );
 }
 
 /// More users of one part than one step looks at.
 async fn a_part_of_thousands_is_read_page_by_page(store: Arc<dyn Store>) {
     let part = user(0).slice_index(1_024);
-    let mine: Vec<UserId> = (0..).map(user).filter(|user| user.slice_index(1_024) == part).take(1_500).collect();
+    let mine: Vec<UserId> = (0..)
+        .map(user)
+        .filter(|user| user.slice_index(1_024) == part)
+        .take(1_500)
+        .collect();
     note(&store, &of("a"), &mine[..1_400]).await;
     note(&store, &of("b"), &mine[100..]).await;
     note(&store, &of("c"), &mine[..5]).await;
-    let ask = |which, names: &[&str]| question(which, &names.iter().map(|name| of(name)).collect::<Vec<_>>(), None);
+    let ask = |which, names: &[&str]| {
+        question(
+            which,
+            &names.iter().map(|name| of(name)).collect::<Vec<_>>(),
+            None,
+        )
+    };
     let cases = [
         (Attending::All, ["a", "b"], 1_300),
         (Attending::Any, ["a", "b"], 1_500),
@@ -124,17 +225,29 @@ async fn a_part_of_thousands_is_read_page_by_page(store: Arc<dyn Store>) {
         (Attending::All, ["a", "c"], 5),
     ];
     for (which, names, count) in cases {
-        assert_eq!(found(&store, &ask(which, &names), 400).await.len(), count, "{which:?} {names:?}");
+        assert_eq!(
+            found(&store, &ask(which, &names), 400).await.len(),
+            count,
+            "{which:?} {names:?}"
+        );
     }
 }
 
 async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
-    // Each of four fans is there for 100 ms of both lives, one after the other; a stranger all the time.
+    // Each of four fans is there for 100 ms of both lives, one after the other; a stranger all the
+    // time.
     for (name, begin) in [("a", 1_000), ("b", 5_000)] {
-        let slice = SliceId { set: OnlineSet::Live(live(name)), index: 1, of: 1 };
+        let slice = SliceId {
+            set: OnlineSet::Live(live(name)),
+            index: 1,
+            of: 1,
+        };
         let mut follows = None;
         for (n, at) in (0..5).map(|n| (n, begin + n as u64 * 100)) {
-            for (number, joins, leaves) in [(n * 2 + 1, vec![user(n)], vec![]), (n * 2 + 2, vec![], vec![user(n)])] {
+            for (number, joins, leaves) in [
+                (n * 2 + 1, vec![user(n)], vec![]),
+                (n * 2 + 2, vec![], vec![user(n)]),
+            ] {
                 let (since, left) = (vec![at; joins.len()], Some(vec![at + 99; leaves.len()]));
                 let (gateway, number) = (gateway("g"), number as u64);
                 let slice = slice.clone();
@@ -156,7 +269,10 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
                     leaves,
                     left,
                 };
-                assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
+                assert!(matches!(
+                    store.apply(&call).await.unwrap(),
+                    ApplyReply::Done(_)
+                ));
                 follows = Some(number);
             }
         }
@@ -173,7 +289,11 @@ async fn only_those_who_were_there_in_that_time(store: Arc<dyn Store>) {
     ];
     for (which, span, expected) in cases {
         let expected: BTreeSet<UserId> = expected.into_iter().map(user).collect();
-        assert_eq!(found(&store, &ask(which, span), 2).await, expected, "{which:?} {span:?}");
+        assert_eq!(
+            found(&store, &ask(which, span), 2).await,
+            expected,
+            "{which:?} {span:?}"
+        );
     }
 }
 
@@ -181,8 +301,14 @@ async fn epochs_are_known_by_their_streamer_and_forgotten_in_time(store: Arc<dyn
     let now = unix_now();
     let day = 24 * 3_600 * 1_000;
     for (name, opened_at) in [("a", now - 2 * day), ("b", now - day), ("c", now)] {
-        store.begin_attendance(&of(name), &attended(opened_at)).await.unwrap();
-        store.begin_attendance(&of(name), &attended(opened_at)).await.unwrap();
+        store
+            .begin_attendance(&of(name), &attended(opened_at))
+            .await
+            .unwrap();
+        store
+            .begin_attendance(&of(name), &attended(opened_at))
+            .await
+            .unwrap();
         note(&store, &of(name), &users(0, 3)).await;
     }
     let lives = |from, limit| {
@@ -196,9 +322,18 @@ async fn epochs_are_known_by_their_streamer_and_forgotten_in_time(store: Arc<dyn
     assert_eq!(lives(now - day, 1).await, ["b@7"]);
     store.end_attendance(&of("a"), now - day).await.unwrap();
     // A begin that arrives late does not open it again.
-    store.begin_attendance(&of("a"), &attended(now - 2 * day)).await.unwrap();
+    store
+        .begin_attendance(&of("a"), &attended(now - 2 * day))
+        .await
+        .unwrap();
     let known = store.attended(&of("a")).await.unwrap().unwrap();
-    assert_eq!(known, Attended { closed_at: Some(now - day), ..attended(now - 2 * day) });
+    assert_eq!(
+        known,
+        Attended {
+            closed_at: Some(now - day),
+            ..attended(now - 2 * day)
+        }
+    );
     // Open ones are due each day, closed ones after eight days.
     let due = |at| {
         let store = store.clone();
@@ -209,16 +344,28 @@ async fn epochs_are_known_by_their_streamer_and_forgotten_in_time(store: Arc<dyn
     };
     assert!(!due(now + day / 2).await.contains("a@7"));
     assert!(due(now + 2 * day).await.contains("b@7"));
-    store.renew_attendance(&of("b"), &attended(now - day), now + 20 * day).await.unwrap();
+    store
+        .renew_attendance(&of("b"), &attended(now - day), now + 20 * day)
+        .await
+        .unwrap();
     assert!(!due(now + 9 * day).await.contains("b@7"));
     assert!(due(now + 7 * day + 1).await.contains("a@7"));
-    store.forget_attendance(&of("a"), Some(&known)).await.unwrap();
+    store
+        .forget_attendance(&of("a"), Some(&known))
+        .await
+        .unwrap();
     assert_eq!(store.attended(&of("a")).await.unwrap(), None);
     assert_eq!(lives(0, 9).await, ["b@7", "c@7"]);
     assert!(!due(now + 30 * day).await.contains("a@7"));
     let left: BTreeMap<&str, usize> = BTreeMap::from([("a", 0), ("b", 3)]);
     for (name, count) in left {
-        assert_eq!(found(&store, &question(Attending::Any, &[of(name)], None), 9).await.len(), count, "{name}");
+        assert_eq!(
+            found(&store, &question(Attending::Any, &[of(name)], None), 9)
+                .await
+                .len(),
+            count,
+            "{name}"
+        );
     }
 }
 

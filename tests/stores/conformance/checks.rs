@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
-    Arrived, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive, Peaks,
-    RemoveUser, Standing, Store, StoreError, WriteInfo,
+    Arrived, CheckLive, Checked, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord,
+    OpenLive, Peaks, RemoveUser, Standing, Store, StoreError, WriteInfo,
 };
 
 use super::{
-    Caller, LONG, connect, end, fans, finish_close, gateway, live, of_size, on_each, opened, opened_as, slice, user,
-    users, wish,
+    Caller, LONG, connect, end, fans, finish_close, gateway, live, of_size, on_each, opened,
+    opened_as, slice, user, users, wish,
 };
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
@@ -36,16 +36,38 @@ struct Scene {
 
 impl Scene {
     async fn of(store: &Arc<dyn Store>, name: &str) -> Self {
-        let record = opened_as(store, &OpenLive { slices: 2, ..wish(name) }).await;
+        let record = opened_as(
+            store,
+            &OpenLive {
+                slices: 2,
+                ..wish(name)
+            },
+        )
+        .await;
         let (mut a, mut slices) = (Vec::new(), Vec::new());
         for (n, slice) in record.all_slices().enumerate() {
             let epoch = record.epoch.0;
-            let mut b = Caller { slice: slice.clone(), epoch, ..Caller::new(store, "b") };
+            let mut b = Caller {
+                slice: slice.clone(),
+                epoch,
+                ..Caller::new(store, "b")
+            };
             b.registers(&users(1, 4)).await;
-            let mut own = Caller { slice: slice.clone(), epoch, number: 5, ..Caller::new(store, "a") };
+            let mut own = Caller {
+                slice: slice.clone(),
+                epoch,
+                number: 5,
+                ..Caller::new(store, "a")
+            };
             let view = own.registers(&users(0, 2 + n)).await;
             let (held, held_fans) = (view.held, view.held_fans);
-            let expected = ExpectedSlice { slice, entry: own.entry, held, held_fans, size: view.size };
+            let expected = ExpectedSlice {
+                slice,
+                entry: own.entry,
+                held,
+                held_fans,
+                size: view.size,
+            };
             a.push(own);
             slices.push(expected);
         }
@@ -58,15 +80,28 @@ impl Scene {
             counted: Some(Figures::default()),
             slices,
         };
-        Self { store: store.clone(), record, a, expected }
+        Self {
+            store: store.clone(),
+            record,
+            a,
+            expected,
+        }
     }
 
     async fn finds(&self, expected: &CheckLive) -> Vec<Finding> {
-        whole(found(&self.store, std::slice::from_ref(expected)).await.remove(0))
+        whole(
+            found(&self.store, std::slice::from_ref(expected))
+                .await
+                .remove(0),
+        )
     }
 
     /// What is found with one slice expected otherwise.
-    async fn finds_with(&self, place: usize, change: impl FnOnce(&mut ExpectedSlice)) -> Vec<Finding> {
+    async fn finds_with(
+        &self,
+        place: usize,
+        change: impl FnOnce(&mut ExpectedSlice),
+    ) -> Vec<Finding> {
         let mut expected = self.expected.clone();
         change(&mut expected.slices[place]);
         self.finds(&expected).await
@@ -75,7 +110,10 @@ impl Scene {
     /// A slice as `a` reads it.
     async fn finding(&self, place: usize) -> Finding {
         let slice = &self.expected.slices[place].slice;
-        Finding::Slice(place, self.store.read_slice(slice, &gateway("a")).await.unwrap())
+        Finding::Slice(
+            place,
+            self.store.read_slice(slice, &gateway("a")).await.unwrap(),
+        )
     }
 }
 
@@ -110,7 +148,10 @@ async fn nothing_is_found_where_all_is_as_expected(store: Arc<dyn Store>) {
 
 async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     let mut scene = Scene::of(&store, "42").await;
-    let other_epoch = CheckLive { epoch: Epoch(scene.record.epoch.0 + 1), ..scene.expected.clone() };
+    let other_epoch = CheckLive {
+        epoch: Epoch(scene.record.epoch.0 + 1),
+        ..scene.expected.clone()
+    };
     assert_eq!(scene.finds(&other_epoch).await[0], Finding::Record);
     let wish = RemoveUser {
         live: live("42"),
@@ -125,35 +166,80 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
     store.begin_close(&end(&scene.record)).await.unwrap();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
-    let unknown = CheckLive { live: live("43"), slices: vec![], ..scene.expected.clone() };
-    assert_eq!(scene.finds(&unknown).await, [Finding::Record, Finding::Unlisted]);
+    let unknown = CheckLive {
+        live: live("43"),
+        slices: vec![],
+        ..scene.expected.clone()
+    };
+    assert_eq!(
+        scene.finds(&unknown).await,
+        [Finding::Record, Finding::Unlisted]
+    );
 }
 
 async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<dyn Store>) {
     let mut scene = Scene::of(&store, "42").await;
     let (epoch, message) = (scene.record.epoch, String::new());
-    let wish = WriteInfo { live: live("42"), epoch, json: Some("{}".into()), message };
-    let InfoReply::Written(version) = store.write_info(&wish).await.unwrap() else { panic!("not written") };
+    let wish = WriteInfo {
+        live: live("42"),
+        epoch,
+        json: Some("{}".into()),
+        message,
+    };
+    let InfoReply::Written(version) = store.write_info(&wish).await.unwrap() else {
+        panic!("not written")
+    };
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
     scene.expected.info = version;
     assert_eq!(scene.finds(&scene.expected).await, []);
-    let figures = Figures { viewers: 7, fans: 3 };
-    let (peaks, arrived) = (Peaks::default(), Arrived { joins: 7, leaves: 0 });
-    let count = CountLive { live: live("42"), epoch, figures, peaks, arrived };
+    let figures = Figures {
+        viewers: 7,
+        fans: 3,
+    };
+    let (peaks, arrived) = (
+        Peaks::default(),
+        Arrived {
+            joins: 7,
+            leaves: 0,
+        },
+    );
+    let count = CountLive {
+        live: live("42"),
+        epoch,
+        figures,
+        peaks,
+        arrived,
+    };
     store.count_live(&count).await.unwrap();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted]);
     for counted in [Some(figures), None] {
-        assert_eq!(scene.finds(&CheckLive { counted, ..scene.expected.clone() }).await, []);
+        assert_eq!(
+            scene
+                .finds(&CheckLive {
+                    counted,
+                    ..scene.expected.clone()
+                })
+                .await,
+            []
+        );
     }
-    let fewer = CheckLive { counted: Some(Figures { fans: 2, ..figures }), ..scene.expected.clone() };
+    let fewer = CheckLive {
+        counted: Some(Figures { fans: 2, ..figures }),
+        ..scene.expected.clone()
+    };
     assert_eq!(scene.finds(&fewer).await, [Finding::Counted]);
 }
 
 async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
-    finish_close(&store, &live("42"), scene.record.epoch, LONG).await.unwrap();
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Unlisted]);
+    finish_close(&store, &live("42"), scene.record.epoch, LONG)
+        .await
+        .unwrap();
+    assert_eq!(
+        scene.finds(&scene.expected).await,
+        [Finding::Record, Finding::Unlisted]
+    );
     // On the list under any time, it is on the list.
     store.list_live(&live("42"), 77).await.unwrap();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
@@ -171,7 +257,10 @@ async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
         |slice| slice.size.fans -= 1,
     ];
     for change in wrong {
-        assert_eq!(scene.finds_with(1, change).await, std::slice::from_ref(&second));
+        assert_eq!(
+            scene.finds_with(1, change).await,
+            std::slice::from_ref(&second)
+        );
     }
     let both = [scene.finding(0).await, scene.finding(1).await];
     let mut expected = scene.expected.clone();
@@ -180,13 +269,22 @@ async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     // A change by the gateway itself moves its number.
     scene.a[0].moves_on().await;
     assert_eq!(scene.finds(&scene.expected).await, [scene.finding(0).await]);
-    scene.expected.slices[0] = ExpectedSlice { entry: scene.a[0].entry, ..scene.expected.slices[0].clone() };
+    scene.expected.slices[0] = ExpectedSlice {
+        entry: scene.a[0].entry,
+        ..scene.expected.slices[0].clone()
+    };
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
     // A slice that was closed under one's feet.
     for slice in &scene.expected.slices {
-        store.close_slice(&slice.slice, scene.record.epoch).await.unwrap();
+        store
+            .close_slice(&slice.slice, scene.record.epoch)
+            .await
+            .unwrap();
     }
-    assert_eq!(scene.finds(&scene.expected).await, [scene.finding(0).await, scene.finding(1).await]);
+    assert_eq!(
+        scene.finds(&scene.expected).await,
+        [scene.finding(0).await, scene.finding(1).await]
+    );
 }
 
 async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn Store>) {
@@ -199,14 +297,27 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             removals: 0,
             info: 0,
             counted: Some(Figures::default()),
-            slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, held_fans: 0, size: of_size(card) }],
+            slices: vec![ExpectedSlice {
+                slice: slice(),
+                entry: None,
+                held: 0,
+                held_fans: 0,
+                size: of_size(card),
+            }],
         };
         let mut findings = whole(found(&store, &[expected]).await.remove(0));
         findings.retain(|finding| matches!(finding, Finding::Slice(..)));
         findings.len()
     };
-    assert_eq!((check(0).await, check(1).await), (0, 1), "nobody has used it");
-    let mut b = Caller { epoch: record.epoch.0, ..Caller::new(&store, "b") };
+    assert_eq!(
+        (check(0).await, check(1).await),
+        (0, 1),
+        "nobody has used it"
+    );
+    let mut b = Caller {
+        epoch: record.epoch.0,
+        ..Caller::new(&store, "b")
+    };
     b.registers(&users(0, 2)).await;
     assert_eq!((check(2).await, check(0).await), (0, 1));
     store.close_slice(&slice(), record.epoch).await.unwrap();
@@ -216,8 +327,18 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
 async fn a_list_that_nobody_asks_about_is_not_looked_at(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
-    finish_close(&store, &live("42"), scene.record.epoch, std::time::Duration::from_secs(60)).await.unwrap();
-    let expected = CheckLive { listed: false, ..scene.expected.clone() };
+    finish_close(
+        &store,
+        &live("42"),
+        scene.record.epoch,
+        std::time::Duration::from_secs(60),
+    )
+    .await
+    .unwrap();
+    let expected = CheckLive {
+        listed: false,
+        ..scene.expected.clone()
+    };
     assert!(!scene.finds(&expected).await.contains(&Finding::Unlisted));
 }
 
@@ -228,22 +349,48 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let removals = u64::from(n % 3 == 0);
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId::of_live(live.clone(), 1, 1);
-        let slices =
-            vec![ExpectedSlice { slice, entry: None, held: 0, held_fans: 0, size: of_size(u64::from(n % 5 == 0)) }];
+        let slices = vec![ExpectedSlice {
+            slice,
+            entry: None,
+            held: 0,
+            held_fans: 0,
+            size: of_size(u64::from(n % 5 == 0)),
+        }];
         let counted = None;
-        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, slices });
+        expected.push(CheckLive {
+            live,
+            epoch,
+            listed: true,
+            removals,
+            info: 0,
+            counted,
+            slices,
+        });
     }
     for (n, answer) in found(&store, &expected).await.into_iter().enumerate() {
         let findings = whole(answer);
         assert_eq!(findings.contains(&Finding::Record), n % 3 == 0, "live {n}");
-        assert_eq!(findings.iter().any(|f| matches!(f, Finding::Slice(0, _))), n % 5 == 0, "live {n}");
-        assert_eq!(findings.len(), usize::from(n % 3 == 0) + usize::from(n % 5 == 0), "live {n}");
+        assert_eq!(
+            findings.iter().any(|f| matches!(f, Finding::Slice(0, _))),
+            n % 5 == 0,
+            "live {n}"
+        );
+        assert_eq!(
+            findings.len(),
+            usize::from(n % 3 == 0) + usize::from(n % 5 == 0),
+            "live {n}"
+        );
     }
 }
 
-/// What another program wrote over a key of a live is an error of that live and no other's, and hides nothing else.
+/// What another program wrote over a key of a live is an error of that live and no other's, and
+/// hides nothing else.
 async fn a_garbled_key_is_an_error_of_its_live_only(store: Arc<dyn Store>, run: impl Fn(&[&str])) {
-    let scenes = [Scene::of(&store, "42").await, Scene::of(&store, "43").await, Scene::of(&store, "44").await];
+    let scenes = [
+        Scene::of(&store, "42").await,
+        Scene::of(&store, "43").await,
+        Scene::of(&store, "44").await,
+    ];
     for garbled in ["live:42", "{online-fans:43_slice1}:gateways"] {
         run(&["DEL", garbled]);
         run(&["SET", garbled, "what"]);
@@ -255,7 +402,10 @@ async fn a_garbled_key_is_an_error_of_its_live_only(store: Arc<dyn Store>, run: 
     let answers = found(&store, &expected).await;
     for (checked, lost) in answers.iter().zip(lost) {
         assert_eq!(checked.findings, [lost]);
-        assert!(matches!(checked.complete, Err(StoreError::Nonsense(_))), "{checked:?}");
+        assert!(
+            matches!(checked.complete, Err(StoreError::Nonsense(_))),
+            "{checked:?}"
+        );
     }
     assert_eq!(answers[2], Checked::default());
 }
@@ -271,8 +421,10 @@ async fn a_garbled_key_on_one_server() {
 async fn a_garbled_key_in_a_cluster() {
     let cluster = RedisCluster::start(3, 0).await;
     let store = Arc::new(connect(&cluster.url()).await);
-    a_garbled_key_is_an_error_of_its_live_only(store, |args| drop(cluster.nodes[cluster.home(args[1])].cli(args)))
-        .await;
+    a_garbled_key_is_an_error_of_its_live_only(store, |args| {
+        drop(cluster.nodes[cluster.home(args[1])].cli(args))
+    })
+    .await;
 }
 
 /// Redis lost a set, or a record, or the list: each is found.
@@ -285,9 +437,22 @@ async fn a_check_finds_what_redis_lost() {
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Unlisted]);
     server.cli(&["DEL", "online-fans:42_slice2"]);
     let lost = scene.finding(1).await;
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Unlisted, lost.clone()]);
+    assert_eq!(
+        scene.finds(&scene.expected).await,
+        [Finding::Unlisted, lost.clone()]
+    );
     server.cli(&["DEL", "live:42"]);
-    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Unlisted, lost]);
-    assert_eq!(store.keep_live(&scene.record, "").await.unwrap(), Standing::Rewritten);
-    assert!(fans(&store, &scene.expected.slices[1].slice).await.is_empty());
+    assert_eq!(
+        scene.finds(&scene.expected).await,
+        [Finding::Record, Finding::Unlisted, lost]
+    );
+    assert_eq!(
+        store.keep_live(&scene.record, "").await.unwrap(),
+        Standing::Rewritten
+    );
+    assert!(
+        fans(&store, &scene.expected.slices[1].slice)
+            .await
+            .is_empty()
+    );
 }

@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::{Epoch, LiveId};
 use rollcall::store::{
-    Arrived, COUNT_EVERY, CloseReply, CountLive, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing,
-    Store,
+    Arrived, COUNT_EVERY, CloseReply, CountLive, CountReply, Figures, LiveRecord, Peaks, Rank,
+    RankedLive, Standing, Store,
 };
 use tokio::time::{Instant, sleep};
 
@@ -29,30 +29,75 @@ fn figures(viewers: u64, fans: u64) -> Figures {
 }
 
 async fn count(store: &Arc<dyn Store>, record: &LiveRecord, figures: Figures) -> CountReply {
-    count_after(store, record, Peaks { viewers: figures.viewers, fans: figures.fans }, figures).await
+    count_after(
+        store,
+        record,
+        Peaks {
+            viewers: figures.viewers,
+            fans: figures.fans,
+        },
+        figures,
+    )
+    .await
 }
 
 /// Tells these figures, and that there were more before.
-async fn count_after(store: &Arc<dyn Store>, record: &LiveRecord, peaks: Peaks, figures: Figures) -> CountReply {
+async fn count_after(
+    store: &Arc<dyn Store>,
+    record: &LiveRecord,
+    peaks: Peaks,
+    figures: Figures,
+) -> CountReply {
     let arrived = Arrived::default();
-    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrived };
+    let wish = CountLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        figures,
+        peaks,
+        arrived,
+    };
     store.count_live(&wish).await.unwrap()
 }
 
 async fn stored(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Figures> {
-    store.load_live(&record.live).await.unwrap()?.counted.map(|counted| counted.figures)
+    store
+        .load_live(&record.live)
+        .await
+        .unwrap()?
+        .counted
+        .map(|counted| counted.figures)
 }
 
 async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    assert_eq!((record.counted, count(&store, &record, figures(0, 0)).await), (None, CountReply::Same));
-    assert_eq!(count(&store, &record, figures(3, 1)).await, CountReply::Counted);
-    let counted = store.load_live(&live("42")).await.unwrap().unwrap().counted.unwrap();
+    assert_eq!(
+        (record.counted, count(&store, &record, figures(0, 0)).await),
+        (None, CountReply::Same)
+    );
+    assert_eq!(
+        count(&store, &record, figures(3, 1)).await,
+        CountReply::Counted
+    );
+    let counted = store
+        .load_live(&live("42"))
+        .await
+        .unwrap()
+        .unwrap()
+        .counted
+        .unwrap();
     assert_eq!(counted.figures, figures(3, 1));
-    assert!(counted.at >= record.opened_at && counted.at < record.opened_at + 60_000, "{counted:?}");
-    assert_eq!(count(&store, &record, figures(3, 1)).await, CountReply::Same);
+    assert!(
+        counted.at >= record.opened_at && counted.at < record.opened_at + 60_000,
+        "{counted:?}"
+    );
+    assert_eq!(
+        count(&store, &record, figures(3, 1)).await,
+        CountReply::Same
+    );
     let early = Instant::now();
-    let CountReply::Early(left) = count(&store, &record, figures(0, 0)).await else { panic!("not early") };
+    let CountReply::Early(left) = count(&store, &record, figures(0, 0)).await else {
+        panic!("not early")
+    };
     assert!(left <= COUNT_EVERY && left > Duration::ZERO, "{left:?}");
     assert_eq!(stored(&store, &record).await, Some(figures(3, 1)));
     let later = loop {
@@ -65,63 +110,156 @@ async fn figures_are_written_on_change_and_not_more_often_than_allowed(store: Ar
     };
     assert_eq!(later, CountReply::Counted);
     // Redis rounds to whole milliseconds.
-    assert!(early.elapsed() + Duration::from_millis(2) >= left, "{:?} instead of {left:?}", early.elapsed());
+    assert!(
+        early.elapsed() + Duration::from_millis(2) >= left,
+        "{:?} instead of {left:?}",
+        early.elapsed()
+    );
     assert_eq!(stored(&store, &record).await, Some(figures(0, 0)));
 }
 
 async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let told = LiveRecord { peaks: Peaks { viewers: 1, fans: 9 }, ..record.clone() };
-    assert!(matches!(store.keep_live(&told, "").await.unwrap(), Standing::Open { .. }));
-    let (lower, higher) = (Peaks { viewers: 3, fans: 1 }, Peaks { viewers: 5, fans: 1 });
-    assert_eq!(count_after(&store, &record, higher, figures(3, 1)).await, CountReply::Counted);
-    assert_eq!(count_after(&store, &record, lower, figures(3, 1)).await, CountReply::Same);
+    let told = LiveRecord {
+        peaks: Peaks {
+            viewers: 1,
+            fans: 9,
+        },
+        ..record.clone()
+    };
+    assert!(matches!(
+        store.keep_live(&told, "").await.unwrap(),
+        Standing::Open { .. }
+    ));
+    let (lower, higher) = (
+        Peaks {
+            viewers: 3,
+            fans: 1,
+        },
+        Peaks {
+            viewers: 5,
+            fans: 1,
+        },
+    );
+    assert_eq!(
+        count_after(&store, &record, higher, figures(3, 1)).await,
+        CountReply::Counted
+    );
+    assert_eq!(
+        count_after(&store, &record, lower, figures(3, 1)).await,
+        CountReply::Same
+    );
     // A fan who came and left between two writes.
-    let higher = Peaks { viewers: 5, fans: 10 };
+    let higher = Peaks {
+        viewers: 5,
+        fans: 10,
+    };
     let again = count_after(&store, &record, higher, figures(3, 1)).await;
     assert!(matches!(again, CountReply::Early(_)), "{again:?}");
-    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
-    assert_eq!(closing.peaks, Peaks { viewers: 5, fans: 9 });
+    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else {
+        panic!("not closing")
+    };
+    assert_eq!(
+        closing.peaks,
+        Peaks {
+            viewers: 5,
+            fans: 9
+        }
+    );
 }
 
 async fn figures_are_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let other = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
-    assert_eq!(count(&store, &other, figures(3, 1)).await, CountReply::NotOpen);
-    let absent = LiveRecord { live: live("43"), ..record.clone() };
-    assert_eq!(count(&store, &absent, figures(3, 1)).await, CountReply::NotOpen);
-    assert_eq!(count(&store, &record, figures(3, 1)).await, CountReply::Counted);
+    let other = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..record.clone()
+    };
+    assert_eq!(
+        count(&store, &other, figures(3, 1)).await,
+        CountReply::NotOpen
+    );
+    let absent = LiveRecord {
+        live: live("43"),
+        ..record.clone()
+    };
+    assert_eq!(
+        count(&store, &absent, figures(3, 1)).await,
+        CountReply::NotOpen
+    );
+    assert_eq!(
+        count(&store, &record, figures(3, 1)).await,
+        CountReply::Counted
+    );
     store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!(count(&store, &record, figures(4, 1)).await, CountReply::NotOpen);
+    assert_eq!(
+        count(&store, &record, figures(4, 1)).await,
+        CountReply::NotOpen
+    );
     assert_eq!(stored(&store, &record).await, None);
-    finish_close(&store, &record.live, record.epoch, LONG).await.unwrap();
-    assert_eq!(count(&store, &record, figures(4, 1)).await, CountReply::NotOpen);
+    finish_close(&store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap();
+    assert_eq!(
+        count(&store, &record, figures(4, 1)).await,
+        CountReply::NotOpen
+    );
     let next = opened(&store, "42").await;
-    assert_eq!((next.counted, count(&store, &record, figures(4, 1)).await), (None, CountReply::NotOpen));
-    assert_eq!(count(&store, &next, figures(5, 2)).await, CountReply::Counted, "the time is the epoch's own");
+    assert_eq!(
+        (next.counted, count(&store, &record, figures(4, 1)).await),
+        (None, CountReply::NotOpen)
+    );
+    assert_eq!(
+        count(&store, &next, figures(5, 2)).await,
+        CountReply::Counted,
+        "the time is the epoch's own"
+    );
 }
 
 async fn a_record_that_is_written_again_has_no_figures_yet(store: Arc<dyn Store>) {
     let record = opened(&store, "41").await;
-    assert_eq!(count(&store, &record, figures(3, 1)).await, CountReply::Counted);
+    assert_eq!(
+        count(&store, &record, figures(3, 1)).await,
+        CountReply::Counted
+    );
     let counted = store.load_live(&live("41")).await.unwrap().unwrap();
-    let elsewhere = LiveRecord { live: live("42"), ..counted };
-    assert_eq!(store.keep_live(&elsewhere, "").await.unwrap(), Standing::Rewritten);
+    let elsewhere = LiveRecord {
+        live: live("42"),
+        ..counted
+    };
+    assert_eq!(
+        store.keep_live(&elsewhere, "").await.unwrap(),
+        Standing::Rewritten
+    );
     assert_eq!(stored(&store, &elsewhere).await, None);
 }
 
 async fn top(store: &Arc<dyn Store>, rank: Rank) -> Vec<(String, u64)> {
     let top = store.top_lives(rank, None, 1_000).await.unwrap();
-    top.into_iter().map(|ranked| (ranked.live.to_string(), ranked.figure)).collect()
+    top.into_iter()
+        .map(|ranked| (ranked.live.to_string(), ranked.figure))
+        .collect()
 }
 
 async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
     let (a, b) = (opened(&store, "a").await, opened(&store, "b").await);
-    assert_eq!(top(&store, Rank::Viewers).await, [("b".to_owned(), 0), ("a".to_owned(), 0)]);
-    let ranks = [(live("a"), figures(5, 1)), (live("b"), figures(3, 2)), (live("never"), figures(9, 9))];
+    assert_eq!(
+        top(&store, Rank::Viewers).await,
+        [("b".to_owned(), 0), ("a".to_owned(), 0)]
+    );
+    let ranks = [
+        (live("a"), figures(5, 1)),
+        (live("b"), figures(3, 2)),
+        (live("never"), figures(9, 9)),
+    ];
     store.rank_lives(&ranks).await.unwrap();
-    assert_eq!(top(&store, Rank::Viewers).await, [("a".to_owned(), 5), ("b".to_owned(), 3)]);
-    assert_eq!(top(&store, Rank::Fans).await, [("b".to_owned(), 2), ("a".to_owned(), 1)]);
+    assert_eq!(
+        top(&store, Rank::Viewers).await,
+        [("a".to_owned(), 5), ("b".to_owned(), 3)]
+    );
+    assert_eq!(
+        top(&store, Rank::Fans).await,
+        [("b".to_owned(), 2), ("a".to_owned(), 1)]
+    );
     let asked = [live("b"), live("never"), live("a")];
     let ranked = store.ranked_figures(&asked).await.unwrap();
     assert_eq!(ranked, [Some(figures(3, 2)), None, Some(figures(5, 1))]);
@@ -135,7 +273,11 @@ async fn lives_are_ranked_while_they_are_on_the_list(store: Arc<dyn Store>) {
     assert_eq!(top(&store, Rank::Viewers).await, [("b".to_owned(), 3)]);
     assert_eq!(store.ranked_figures(&[live("a")]).await.unwrap(), [None]);
     opened(&store, "a").await;
-    assert_eq!(top(&store, Rank::Fans).await, [("b".to_owned(), 2), ("a".to_owned(), 0)], "a new epoch begins at zero");
+    assert_eq!(
+        top(&store, Rank::Fans).await,
+        [("b".to_owned(), 2), ("a".to_owned(), 0)],
+        "a new epoch begins at zero"
+    );
     store.begin_close(&end(&b)).await.unwrap();
     finish_close(&store, &b.live, b.epoch, LONG).await.unwrap();
     assert_eq!(store.ranked_figures(&[]).await.unwrap(), []);
@@ -146,17 +288,34 @@ async fn the_largest_lives_are_paged_as_a_model_says(store: Arc<dyn Store>) {
     let mut model: BTreeMap<LiveId, Figures> = BTreeMap::new();
     let first = opened(&store, "L0").await;
     for n in 0..400 {
-        let record = LiveRecord { live: live(&format!("L{n}")), ..first.clone() };
+        let record = LiveRecord {
+            live: live(&format!("L{n}")),
+            ..first.clone()
+        };
         store.keep_live(&record, "").await.unwrap();
         // Many equal figures.
-        model.insert(record.live, figures(dice.random_range(0..20), dice.random_range(0..3)));
+        model.insert(
+            record.live,
+            figures(dice.random_range(0..20), dice.random_range(0..3)),
+        );
     }
     let ranks: Vec<_> = model.clone().into_iter().collect();
     store.rank_lives(&ranks).await.unwrap();
     for rank in [Rank::Viewers, Rank::Fans] {
-        let figure = |figures: &Figures| if rank == Rank::Viewers { figures.viewers } else { figures.fans };
-        let mut expected: Vec<RankedLive> =
-            model.iter().map(|(live, all)| RankedLive { live: live.clone(), figure: figure(all) }).collect();
+        let figure = |figures: &Figures| {
+            if rank == Rank::Viewers {
+                figures.viewers
+            } else {
+                figures.fans
+            }
+        };
+        let mut expected: Vec<RankedLive> = model
+            .iter()
+            .map(|(live, all)| RankedLive {
+                live: live.clone(),
+                figure: figure(all),
+            })
+            .collect();
         expected.sort_by_key(|ranked| std::cmp::Reverse((ranked.figure, ranked.live.clone())));
         for size in [7, 399, 1_000] {
             let mut paged: Vec<RankedLive> = Vec::new();

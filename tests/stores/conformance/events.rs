@@ -6,8 +6,9 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{Epoch, GatewayId};
 use rollcall::store::{
-    Arrived, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord, MAX_EVENTS, NotedCounts,
-    Peaks, PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser, SenderTurn, Store,
+    Arrived, CountLive, CountReply, DeadEvent, EntryId, Event, Figures, Happened, LiveRecord,
+    MAX_EVENTS, NotedCounts, Peaks, PendingEvent, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
+    SenderTurn, Store,
 };
 
 use super::{LONG, end, finish_close, gateway, live, on_each, opened_untold, user, wish};
@@ -23,20 +24,41 @@ on_each!(
 );
 
 async fn pending(store: &Arc<dyn Store>, name: &str) -> Vec<PendingEvent> {
-    store.load_live(&live(name)).await.unwrap().expect("a record").events.pending
+    store
+        .load_live(&live(name))
+        .await
+        .unwrap()
+        .expect("a record")
+        .events
+        .pending
 }
 
 fn whats(pending: &[PendingEvent]) -> Vec<Happened> {
-    assert!(pending.windows(2).all(|two| two[0].number < two[1].number), "{pending:?}");
+    assert!(
+        pending.windows(2).all(|two| two[0].number < two[1].number),
+        "{pending:?}"
+    );
     pending.iter().map(|event| event.what.clone()).collect()
 }
 
 /// Removes a user; whether an event tells it.
-async fn remove(store: &Arc<dyn Store>, record: &LiveRecord, n: usize, ban: Option<Duration>) -> bool {
-    let wish =
-        RemoveUser { live: record.live.clone(), epoch: record.epoch, user: user(n), ban, message: String::new() };
+async fn remove(
+    store: &Arc<dyn Store>,
+    record: &LiveRecord,
+    n: usize,
+    ban: Option<Duration>,
+) -> bool {
+    let wish = RemoveUser {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        user: user(n),
+        ban,
+        message: String::new(),
+    };
     let reply = store.remove_user(&wish).await.unwrap();
-    let RemoveReply::Done { is_told, .. } = reply else { panic!("not removed: {reply:?}") };
+    let RemoveReply::Done { is_told, .. } = reply else {
+        panic!("not removed: {reply:?}")
+    };
     is_told
 }
 
@@ -49,22 +71,40 @@ async fn a_record_notes_its_events_in_order_until_they_are_settled(store: Arc<dy
     let noted = pending(&store, "42").await;
     let whats = whats(&noted);
     assert_eq!(whats[..2], [Happened::Opened, Happened::Removed(user(1))]);
-    assert!(matches!(&whats[2], Happened::Banned(who, until) if *who == user(2) && *until > record.opened_at));
-    store.settle_events(&[(live("42"), vec![noted[0].number, noted[2].number])]).await.unwrap();
+    assert!(
+        matches!(&whats[2], Happened::Banned(who, until) if *who == user(2) && *until > record.opened_at)
+    );
+    store
+        .settle_events(&[(live("42"), vec![noted[0].number, noted[2].number])])
+        .await
+        .unwrap();
     assert_eq!(pending(&store, "42").await, noted[1..2]);
     // Late, twice, or for a live that is gone.
-    store.settle_events(&[(live("42"), vec![noted[0].number]), (live("43"), vec![1])]).await.unwrap();
+    store
+        .settle_events(&[(live("42"), vec![noted[0].number]), (live("43"), vec![1])])
+        .await
+        .unwrap();
     remove(&store, &record, 1, None).await;
     let after = pending(&store, "42").await;
-    assert!(after[1].number > noted[2].number, "no number is used again: {after:?}");
+    assert!(
+        after[1].number > noted[2].number,
+        "no number is used again: {after:?}"
+    );
 }
 
 async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
     let record = opened_untold(&store, &wish("42")).await;
     store.begin_close(&end(&record)).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!(whats(&pending(&store, "42").await), [Happened::Opened, Happened::Closed], "closed once");
-    let closed = finish_close(&store, &record.live, record.epoch, LONG).await.unwrap().unwrap();
+    assert_eq!(
+        whats(&pending(&store, "42").await),
+        [Happened::Opened, Happened::Closed],
+        "closed once"
+    );
+    let closed = finish_close(&store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(closed.events, Default::default());
     let next = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&next.events.pending), [Happened::Opened]);
@@ -75,33 +115,67 @@ async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
 async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<dyn Store>) {
     let record = opened_untold(&store, &wish("42")).await;
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
-    let figures = Figures { viewers: 3, fans: 1 };
+    let figures = Figures {
+        viewers: 3,
+        fans: 1,
+    };
     assert_eq!(note().await, NotedCounts::Same);
     let (peaks, arrived) = (Peaks::default(), Arrived::default());
-    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrived };
+    let count = CountLive {
+        live: live("42"),
+        epoch: record.epoch,
+        figures,
+        peaks,
+        arrived,
+    };
     store.count_live(&count).await.unwrap();
-    let NotedCounts::Noted(noted) = note().await else { panic!("not noted") };
-    assert_eq!(whats(&noted.events.pending), [Happened::Opened, Happened::Counts(figures)]);
+    let NotedCounts::Noted(noted) = note().await else {
+        panic!("not noted")
+    };
+    assert_eq!(
+        whats(&noted.events.pending),
+        [Happened::Opened, Happened::Counts(figures)]
+    );
     assert_eq!(noted.events.told.map(|told| told.figures), Some(figures));
     assert_eq!(note().await, NotedCounts::Same);
-    let nobody = CountLive { figures: Figures::default(), ..count };
+    let nobody = CountLive {
+        figures: Figures::default(),
+        ..count
+    };
     let deadline = tokio::time::Instant::now() + rollcall::store::COUNT_EVERY * 2;
     while store.count_live(&nobody).await.unwrap() != CountReply::Counted {
-        assert!(tokio::time::Instant::now() < deadline, "the figures are never written");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the figures are never written"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let early = note().await;
-    assert!(matches!(early, NotedCounts::Early(left) if !left.is_zero() && left < Duration::from_secs(6)), "{early:?}");
-    let other = store.note_counts(&record.live, Epoch(record.epoch.0 + 1)).await.unwrap();
+    assert!(
+        matches!(early, NotedCounts::Early(left) if !left.is_zero() && left < Duration::from_secs(6)),
+        "{early:?}"
+    );
+    let other = store
+        .note_counts(&record.live, Epoch(record.epoch.0 + 1))
+        .await
+        .unwrap();
     assert_eq!(other, NotedCounts::Over);
-    assert_eq!(store.note_counts(&live("43"), record.epoch).await.unwrap(), NotedCounts::Over);
+    assert_eq!(
+        store.note_counts(&live("43"), record.epoch).await.unwrap(),
+        NotedCounts::Over
+    );
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(note().await, NotedCounts::Over);
 }
 
 fn event(n: usize) -> Event {
     let (id, data) = (format!("42:1:live.counts:{n}"), format!("{{\"n\":{n}}}"));
-    Event { id, kind: EventKind::LiveCounts, live: live("42"), data }
+    Event {
+        id,
+        kind: EventKind::LiveCounts,
+        live: live("42"),
+        data,
+    }
 }
 
 async fn append(store: &Arc<dyn Store>, from: usize, to: usize, kept: u64) {
@@ -112,7 +186,13 @@ async fn append(store: &Arc<dyn Store>, from: usize, to: usize, kept: u64) {
 }
 
 async fn look(store: &Arc<dyn Store>, who: &GatewayId, from: ReadFrom, count: usize) -> SenderTurn {
-    let request = ReadEvents { gateway: who.clone(), turn: LONG, begin: 0, from, count };
+    let request = ReadEvents {
+        gateway: who.clone(),
+        turn: LONG,
+        begin: 0,
+        from,
+        count,
+    };
     store.read_events(&request).await.unwrap()
 }
 
@@ -123,12 +203,20 @@ async fn read(
     from: ReadFrom,
     count: usize,
 ) -> (Vec<EntryId>, Vec<String>, u64, u64) {
-    let SenderTurn::Mine { events, waiting, lost } = look(store, who, from, count).await else {
+    let SenderTurn::Mine {
+        events,
+        waiting,
+        lost,
+    } = look(store, who, from, count).await
+    else {
         panic!("not its turn")
     };
     let entries: Vec<_> = events.iter().map(|read| read.entry).collect();
     assert!(entries.is_sorted());
-    let ids = events.into_iter().filter_map(|read| Some(read.event?.id)).collect();
+    let ids = events
+        .into_iter()
+        .filter_map(|read| Some(read.event?.id))
+        .collect();
     (entries, ids, waiting, lost)
 }
 
@@ -140,11 +228,17 @@ const BEGINNING: ReadFrom = ReadFrom::Unacknowledged(EntryId(0, 0));
 
 async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store>) {
     let (one, other) = (gateway("one"), gateway("other"));
-    assert_eq!(read(&store, &one, ReadFrom::New, 10).await, (vec![], vec![], 0, 0));
+    assert_eq!(
+        read(&store, &one, ReadFrom::New, 10).await,
+        (vec![], vec![], 0, 0)
+    );
     append(&store, 0, 5, 1_000).await;
     let (first, got, waiting, _) = read(&store, &one, ReadFrom::New, 3).await;
     assert_eq!((got, waiting), (ids(0, 3), 5));
-    assert_eq!(look(&store, &other, ReadFrom::New, 3).await, SenderTurn::Other);
+    assert_eq!(
+        look(&store, &other, ReadFrom::New, 3).await,
+        SenderTurn::Other
+    );
     store.end_sending(&other).await.unwrap();
     assert_eq!(look(&store, &other, BEGINNING, 0).await, SenderTurn::Other);
     store.acknowledge_events(&first[1..2]).await.unwrap();
@@ -154,16 +248,29 @@ async fn the_next_sender_first_reads_what_the_last_one_left(store: Arc<dyn Store
     store.end_sending(&one).await.unwrap();
     let (_, got, waiting, lost) = read(&store, &other, BEGINNING, 2).await;
     assert_eq!((got, waiting, lost), (vec![event(0).id, event(2).id], 4, 0));
-    assert_eq!(look(&store, &one, ReadFrom::New, 3).await, SenderTurn::Other);
+    assert_eq!(
+        look(&store, &one, ReadFrom::New, 3).await,
+        SenderTurn::Other
+    );
     let (_, got, ..) = read(&store, &other, ReadFrom::Unacknowledged(first[2]), 10).await;
     assert_eq!(got, ids(3, 5));
-    assert_eq!(read(&store, &other, ReadFrom::New, 10).await.1, Vec::<String>::new());
+    assert_eq!(
+        read(&store, &other, ReadFrom::New, 10).await.1,
+        Vec::<String>::new()
+    );
     // The former sender learns late that its events arrived.
     store.acknowledge_events(&first).await.unwrap();
     store.acknowledge_events(&rest).await.unwrap();
-    assert_eq!(read(&store, &other, BEGINNING, 10).await, (vec![], vec![], 0, 0));
+    assert_eq!(
+        read(&store, &other, BEGINNING, 10).await,
+        (vec![], vec![], 0, 0)
+    );
     append(&store, 5, 6, 1_000).await;
-    assert_eq!(read(&store, &other, ReadFrom::New, 0).await, (vec![], vec![], 1, 0), "it only keeps the turn");
+    assert_eq!(
+        read(&store, &other, ReadFrom::New, 0).await,
+        (vec![], vec![], 1, 0),
+        "it only keeps the turn"
+    );
     assert_eq!(read(&store, &other, ReadFrom::New, 10).await.1, ids(5, 6));
 }
 
@@ -171,24 +278,61 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     let (one, other) = (gateway("one"), gateway("other"));
     append(&store, 0, 3, 1_000).await;
     let (entries, ..) = read(&store, &one, ReadFrom::New, 10).await;
-    let dead = |n| DeadEvent { event: event(n), why: "it answered 500".to_owned(), attempts: 7 };
-    assert!(!store.bury_event((&other, entries[0]), &dead(0), 10).await.unwrap());
+    let dead = |n| DeadEvent {
+        event: event(n),
+        why: "it answered 500".to_owned(),
+        attempts: 7,
+    };
+    assert!(
+        !store
+            .bury_event((&other, entries[0]), &dead(0), 10)
+            .await
+            .unwrap()
+    );
     assert_eq!(store.dead_events(None, 10).await.unwrap(), []);
     for (n, entry) in entries.iter().enumerate() {
-        assert!(store.bury_event((&one, *entry), &dead(n), 10).await.unwrap());
+        assert!(
+            store
+                .bury_event((&one, *entry), &dead(n), 10)
+                .await
+                .unwrap()
+        );
     }
-    assert_eq!(read(&store, &one, BEGINNING, 10).await, (vec![], vec![], 0, 0), "they wait no more");
+    assert_eq!(
+        read(&store, &one, BEGINNING, 10).await,
+        (vec![], vec![], 0, 0),
+        "they wait no more"
+    );
     // The answer of a call was lost, and the sender makes it again.
-    assert!(store.bury_event((&one, entries[2]), &dead(2), 10).await.unwrap());
+    assert!(
+        store
+            .bury_event((&one, entries[2]), &dead(2), 10)
+            .await
+            .unwrap()
+    );
     let listed = store.dead_events(None, 10).await.unwrap();
-    assert_eq!(listed.iter().map(|(_, dead)| dead.clone()).collect::<Vec<_>>(), [dead(0), dead(1), dead(2)]);
-    assert_eq!(store.dead_events(Some(listed[0].0), 1).await.unwrap(), listed[1..2]);
+    assert_eq!(
+        listed
+            .iter()
+            .map(|(_, dead)| dead.clone())
+            .collect::<Vec<_>>(),
+        [dead(0), dead(1), dead(2)]
+    );
+    assert_eq!(
+        store.dead_events(Some(listed[0].0), 1).await.unwrap(),
+        listed[1..2]
+    );
 
     assert!(store.replay_event(listed[1].0).await.unwrap());
     assert!(!store.replay_event(listed[1].0).await.unwrap(), "once");
-    assert_eq!(store.dead_events(None, 10).await.unwrap(), [listed[0].clone(), listed[2].clone()]);
+    assert_eq!(
+        store.dead_events(None, 10).await.unwrap(),
+        [listed[0].clone(), listed[2].clone()]
+    );
     let again = look(&store, &one, ReadFrom::New, 10).await;
-    let SenderTurn::Mine { events, .. } = again else { panic!("{again:?}") };
+    let SenderTurn::Mine { events, .. } = again else {
+        panic!("{again:?}")
+    };
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event, Some(event(1)));
 }
@@ -202,7 +346,10 @@ async fn the_cap_trims_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
     let (_, got, waiting, lost) = read(&store, &one, ReadFrom::New, 100).await;
     assert!((700..=890).contains(&lost), "{lost}");
     let next = 10 + lost as usize;
-    assert_eq!((got, waiting), (ids(next, next + 100), (1_000 - next + 10) as u64));
+    assert_eq!(
+        (got, waiting),
+        (ids(next, next + 100), (1_000 - next + 10) as u64)
+    );
     // Those that were read and not acknowledged are named, and have nothing left.
     let (entries, got, ..) = read(&store, &one, BEGINNING, 10).await;
     assert_eq!((entries, got), (first, vec![]));
@@ -229,17 +376,35 @@ async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
     assert_eq!((noted.len(), told > 200), (told + 1, true));
 
     // Counts are not told now, so they are told when there is a place again.
-    let figures = Figures { viewers: 3, fans: 1 };
+    let figures = Figures {
+        viewers: 3,
+        fans: 1,
+    };
     let (peaks, arrived) = (Peaks::default(), Arrived::default());
-    let count = CountLive { live: live("42"), epoch: record.epoch, figures, peaks, arrived };
+    let count = CountLive {
+        live: live("42"),
+        epoch: record.epoch,
+        figures,
+        peaks,
+        arrived,
+    };
     store.count_live(&count).await.unwrap();
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
-    assert_eq!(note().await, NotedCounts::Early(rollcall::store::COUNTS_EVENT_EVERY));
+    assert_eq!(
+        note().await,
+        NotedCounts::Early(rollcall::store::COUNTS_EVENT_EVERY)
+    );
     let numbers = noted.iter().take(10).map(|event| event.number).collect();
     store.settle_events(&[(live("42"), numbers)]).await.unwrap();
     assert!(matches!(note().await, NotedCounts::Noted(_)));
 
     while remove(&store, &record, 1, None).await {}
     store.begin_close(&end(&record)).await.unwrap();
-    assert_eq!(pending(&store, "42").await.last().map(|event| event.what.clone()), Some(Happened::Closed));
+    assert_eq!(
+        pending(&store, "42")
+            .await
+            .last()
+            .map(|event| event.what.clone()),
+        Some(Happened::Closed)
+    );
 }

@@ -21,16 +21,40 @@ on_each!(
 
 async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
     assert!(store.follow(&user(1), &user(9)).await.unwrap());
-    let first = store.follow_page(&user(1), Edge::Following, None, 10).await.unwrap();
+    let first = store
+        .follow_page(&user(1), Edge::Following, None, 10)
+        .await
+        .unwrap();
     assert!(!store.follow(&user(1), &user(9)).await.unwrap());
-    assert_eq!(store.follow_page(&user(1), Edge::Following, None, 10).await.unwrap(), first);
-    let back = store.follow_page(&user(9), Edge::Followers, None, 10).await.unwrap();
+    assert_eq!(
+        store
+            .follow_page(&user(1), Edge::Following, None, 10)
+            .await
+            .unwrap(),
+        first
+    );
+    let back = store
+        .follow_page(&user(9), Edge::Followers, None, 10)
+        .await
+        .unwrap();
     assert_eq!((first.len(), &first[0].user), (1, &user(9)));
-    assert_eq!(back, [Followed { user: user(1), at: first[0].at }]);
+    assert_eq!(
+        back,
+        [Followed {
+            user: user(1),
+            at: first[0].at
+        }]
+    );
     assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
     assert_eq!(store.follower_count(&user(1)).await.unwrap(), 0);
-    assert_eq!(store.follow_count(&user(1), Edge::Following).await.unwrap(), 1);
-    assert_eq!(store.follow_count(&user(9), Edge::Following).await.unwrap(), 0);
+    assert_eq!(
+        store.follow_count(&user(1), Edge::Following).await.unwrap(),
+        1
+    );
+    assert_eq!(
+        store.follow_count(&user(9), Edge::Following).await.unwrap(),
+        0
+    );
 }
 
 async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
@@ -39,21 +63,39 @@ async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
     store.follow(&user(2), &user(9)).await.unwrap();
     assert!(store.unfollow(&user(1), &user(9)).await.unwrap());
     assert!(!store.unfollow(&user(1), &user(9)).await.unwrap());
-    assert_eq!(store.follows(&user(9), &users(1, 3)).await.unwrap(), [false, true]);
-    assert!(store.follow_page(&user(1), Edge::Following, None, 10).await.unwrap().is_empty());
+    assert_eq!(
+        store.follows(&user(9), &users(1, 3)).await.unwrap(),
+        [false, true]
+    );
+    assert!(
+        store
+            .follow_page(&user(1), Edge::Following, None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
 }
 
 async fn a_fan_check_answers_in_the_order_of_the_question(store: Arc<dyn Store>) {
     assert!(store.follows(&user(9), &[]).await.unwrap().is_empty());
-    assert_eq!(store.follows(&user(9), &users(0, 2)).await.unwrap(), [false, false]);
+    assert_eq!(
+        store.follows(&user(9), &users(0, 2)).await.unwrap(),
+        [false, false]
+    );
     for n in [3, 5] {
         store.follow(&user(n), &user(9)).await.unwrap();
     }
     let asked = [user(5), user(4), user(3), user(5)];
-    assert_eq!(store.follows(&user(9), &asked).await.unwrap(), [true, false, true, true]);
+    assert_eq!(
+        store.follows(&user(9), &asked).await.unwrap(),
+        [true, false, true, true]
+    );
     let many = store.follows(&user(9), &users(0, 1_000)).await.unwrap();
-    assert_eq!((many.len(), many.iter().filter(|fan| **fan).count()), (1_000, 2));
+    assert_eq!(
+        (many.len(), many.iter().filter(|fan| **fan).count()),
+        (1_000, 2)
+    );
 }
 
 async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
@@ -61,7 +103,9 @@ async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
     for n in (0..600).step_by(3) {
         store.follow(&user(n), &user(1_000 + n)).await.unwrap();
     }
-    let asked: Vec<_> = (0..600).map(|n| (user(1_000 + n), vec![user(n + 1), user(n)])).collect();
+    let asked: Vec<_> = (0..600)
+        .map(|n| (user(1_000 + n), vec![user(n + 1), user(n)]))
+        .collect();
     let answers = store.follows_each(&asked).await;
     assert_eq!(answers.len(), asked.len());
     for (n, answer) in answers.into_iter().enumerate() {
@@ -82,7 +126,12 @@ async fn a_fan_check_by_the_users_own_end_says_the_same(store: Arc<dyn Store>) {
         assert_eq!(answer.unwrap(), n % 3 == 0 && n != 3, "user {n}");
     }
     // The pair says whose end it is.
-    assert_eq!(store.are_following(&[(user(2_000), user(0)), (user(0), user(2_000))]).await, [Ok(false), Ok(true)]);
+    assert_eq!(
+        store
+            .are_following(&[(user(2_000), user(0)), (user(0), user(2_000))])
+            .await,
+        [Ok(false), Ok(true)]
+    );
 }
 
 /// Follows come within the same milliseconds, so there are ties.
@@ -90,14 +139,20 @@ async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn S
     for fan in users(10, 60) {
         store.follow(&fan, &user(9)).await.unwrap();
     }
-    let whole = store.follow_page(&user(9), Edge::Followers, None, 1_000).await.unwrap();
+    let whole = store
+        .follow_page(&user(9), Edge::Followers, None, 1_000)
+        .await
+        .unwrap();
     let order = |entry: &Followed| (entry.at, entry.user.clone());
     assert!(whole.is_sorted_by(|a, b| order(a) > order(b)));
     assert_eq!(whole.len(), 50);
     for size in [1, 7, 50] {
         let mut paged: Vec<Followed> = Vec::new();
         loop {
-            let page = store.follow_page(&user(9), Edge::Followers, paged.last(), size).await.unwrap();
+            let page = store
+                .follow_page(&user(9), Edge::Followers, paged.last(), size)
+                .await
+                .unwrap();
             if page.is_empty() {
                 break;
             }
@@ -114,12 +169,31 @@ async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn Store>) {
         let store = Arc::clone(&store);
         async move { store.follow(&user(9), &star).await }
     });
-    assert_eq!(stream::iter(follows).buffer_unordered(50).try_collect::<Vec<_>>().await.unwrap(), vec![true; 1_005]);
-    let mut pages = store.follow_page(&user(9), Edge::Following, None, 1_000).await.unwrap();
-    pages.extend(store.follow_page(&user(9), Edge::Following, pages.last(), 1_000).await.unwrap());
+    assert_eq!(
+        stream::iter(follows)
+            .buffer_unordered(50)
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap(),
+        vec![true; 1_005]
+    );
+    let mut pages = store
+        .follow_page(&user(9), Edge::Following, None, 1_000)
+        .await
+        .unwrap();
+    pages.extend(
+        store
+            .follow_page(&user(9), Edge::Following, pages.last(), 1_000)
+            .await
+            .unwrap(),
+    );
     let pages: Vec<_> = pages.into_iter().map(|followed| followed.user).collect();
     for most in [1, 999, 1_000, 1_001, 1_005, 5_001] {
-        assert_eq!(store.newest_followed(&user(9), most).await.unwrap(), pages[..most.min(1_005)], "{most}");
+        assert_eq!(
+            store.newest_followed(&user(9), most).await.unwrap(),
+            pages[..most.min(1_005)],
+            "{most}"
+        );
     }
 }
 
@@ -127,9 +201,15 @@ async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
     for fan in users(10, 30) {
         store.follow(&fan, &user(9)).await.unwrap();
     }
-    let whole = store.follow_page(&user(9), Edge::Followers, None, 1_000).await.unwrap();
+    let whole = store
+        .follow_page(&user(9), Edge::Followers, None, 1_000)
+        .await
+        .unwrap();
     store.unfollow(&whole[4].user, &user(9)).await.unwrap();
-    let rest = store.follow_page(&user(9), Edge::Followers, Some(&whole[4]), 1_000).await.unwrap();
+    let rest = store
+        .follow_page(&user(9), Edge::Followers, Some(&whole[4]), 1_000)
+        .await
+        .unwrap();
     assert_eq!(rest, whole[5..]);
 }
 
@@ -139,17 +219,35 @@ async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn Store>
         let store = Arc::clone(&store);
         async move {
             let (fan, star) = (user(n % 3), user(9));
-            if n % 2 == 0 { store.follow(&fan, &star).await } else { store.unfollow(&fan, &star).await }
+            if n % 2 == 0 {
+                store.follow(&fan, &star).await
+            } else {
+                store.unfollow(&fan, &star).await
+            }
         }
     });
     for done in futures_util::future::join_all(calls).await {
         done.unwrap();
     }
-    let fans = store.follow_page(&user(9), Edge::Followers, None, 10).await.unwrap();
+    let fans = store
+        .follow_page(&user(9), Edge::Followers, None, 10)
+        .await
+        .unwrap();
     for n in 0..3 {
-        let followed = store.follow_page(&user(n), Edge::Following, None, 10).await.unwrap();
+        let followed = store
+            .follow_page(&user(n), Edge::Following, None, 10)
+            .await
+            .unwrap();
         let back = fans.iter().find(|fan| fan.user == user(n));
-        assert_eq!(followed.first().map(|edge| edge.at), back.map(|fan| fan.at), "user {n}");
+        assert_eq!(
+            followed.first().map(|edge| edge.at),
+            back.map(|fan| fan.at),
+            "user {n}"
+        );
     }
-    assert_eq!(store.finish_changes().await, (FinishedChanges::default(), Ok(())), "nothing was left");
+    assert_eq!(
+        store.finish_changes().await,
+        (FinishedChanges::default(), Ok(())),
+        "nothing was left"
+    );
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Arrived, COUNT_EVERY, CloseLive, CloseReply, CountLive, CountReply, Figures, FinishClose, HISTORY_STEP, LiveRecord,
-    Peaks, Store, Summary, Uniques,
+    Arrived, COUNT_EVERY, CloseLive, CloseReply, CountLive, CountReply, Figures, FinishClose,
+    HISTORY_STEP, LiveRecord, Peaks, Store, Summary, Uniques,
 };
 use tokio::time::{Instant, sleep};
 
@@ -32,7 +32,13 @@ async fn count(
     (joins, leaves): (u64, u64),
 ) -> CountReply {
     let (peaks, arrived) = (Peaks::default(), Arrived { joins, leaves });
-    let wish = CountLive { live: record.live.clone(), epoch: record.epoch, figures, peaks, arrived };
+    let wish = CountLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        figures,
+        peaks,
+        arrived,
+    };
     let since = Instant::now();
     loop {
         match store.count_live(&wish).await.unwrap() {
@@ -47,12 +53,26 @@ async fn count(
 type Row = (u64, u64, u64, u64);
 
 async fn points(store: &Arc<dyn Store>, record: &LiveRecord) -> Vec<Row> {
-    let points = store.history(&record.live_epoch(), 0, u64::MAX).await.unwrap();
+    let points = store
+        .history(&record.live_epoch(), 0, u64::MAX)
+        .await
+        .unwrap();
     let step = HISTORY_STEP.as_millis() as u64;
-    assert!(points.iter().all(|point| point.at % step == 0), "{points:?}");
-    assert!(points.is_sorted_by(|one, other| one.at < other.at), "{points:?}");
+    assert!(
+        points.iter().all(|point| point.at % step == 0),
+        "{points:?}"
+    );
+    assert!(
+        points.is_sorted_by(|one, other| one.at < other.at),
+        "{points:?}"
+    );
     let row = |point: &rollcall::store::Point| {
-        (point.figures.viewers, point.figures.fans, point.arrived.joins, point.arrived.leaves)
+        (
+            point.figures.viewers,
+            point.figures.fans,
+            point.arrived.joins,
+            point.arrived.leaves,
+        )
     };
     points.iter().map(row).collect()
 }
@@ -64,59 +84,128 @@ async fn loaded(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
 async fn a_write_of_figures_is_a_point_and_a_bucket_has_one(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     assert_eq!(points(&store, &record).await, []);
-    assert_eq!(count(&store, &record, figures(0, 0), (0, 0)).await, CountReply::Same);
+    assert_eq!(
+        count(&store, &record, figures(0, 0), (0, 0)).await,
+        CountReply::Same
+    );
     assert_eq!(points(&store, &record).await, [], "nothing changed");
     let (mut written, mut model) = (Vec::new(), std::collections::BTreeMap::new());
     for n in 1..=4 {
-        assert_eq!(count(&store, &record, figures(n, 0), (n, 0)).await, CountReply::Counted);
+        assert_eq!(
+            count(&store, &record, figures(n, 0), (n, 0)).await,
+            CountReply::Counted
+        );
         let at = loaded(&store, &record).await.counted.unwrap().at;
         written.push(at);
         model.insert(at / 10_000, (n, 0, n, 0));
     }
     // Two or three writes fall into one of the buckets.
     assert!(model.len() < written.len(), "{written:?}");
-    assert_eq!(points(&store, &record).await, model.values().copied().collect::<Vec<_>>());
+    assert_eq!(
+        points(&store, &record).await,
+        model.values().copied().collect::<Vec<_>>()
+    );
     let (first, last) = (written[0] - written[0] % 10_000, written[3]);
-    let between = async |from, to| store.history(&record.live_epoch(), from, to).await.unwrap().len();
+    let between = async |from, to| {
+        store
+            .history(&record.live_epoch(), from, to)
+            .await
+            .unwrap()
+            .len()
+    };
     assert_eq!(between(first, last).await, model.len());
     assert_eq!(between(first + 1, last).await, model.len() - 1);
-    assert_eq!((between(first, first).await, between(last + 20_000, u64::MAX).await, between(9, 3).await), (1, 0, 0));
-    let watched: u64 = (0..3).map(|n| (written[n + 1] - written[n]) * (n as u64 + 1)).sum();
+    assert_eq!(
+        (
+            between(first, first).await,
+            between(last + 20_000, u64::MAX).await,
+            between(9, 3).await
+        ),
+        (1, 0, 0)
+    );
+    let watched: u64 = (0..3)
+        .map(|n| (written[n + 1] - written[n]) * (n as u64 + 1))
+        .sum();
     assert_eq!(loaded(&store, &record).await.sums.watched_ms, watched);
 }
 
 async fn totals_of_who_came_only_grow_whoever_writes_them(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    assert_eq!(count(&store, &record, figures(3, 0), (6, 3)).await, CountReply::Counted);
-    assert_eq!(count(&store, &record, figures(3, 0), (5, 3)).await, CountReply::Same);
-    assert_eq!(count(&store, &record, figures(3, 0), (8, 2)).await, CountReply::Counted, "somebody came");
-    assert_eq!(loaded(&store, &record).await.sums.arrived, Arrived { joins: 8, leaves: 3 });
+    assert_eq!(
+        count(&store, &record, figures(3, 0), (6, 3)).await,
+        CountReply::Counted
+    );
+    assert_eq!(
+        count(&store, &record, figures(3, 0), (5, 3)).await,
+        CountReply::Same
+    );
+    assert_eq!(
+        count(&store, &record, figures(3, 0), (8, 2)).await,
+        CountReply::Counted,
+        "somebody came"
+    );
+    assert_eq!(
+        loaded(&store, &record).await.sums.arrived,
+        Arrived {
+            joins: 8,
+            leaves: 3
+        }
+    );
     assert_eq!(points(&store, &record).await.last(), Some(&(3, 0, 8, 3)));
 }
 
 async fn an_epoch_that_is_over_gets_no_points_and_counts_nobody(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let other = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
-    assert_eq!(count(&store, &other, figures(1, 1), (1, 0)).await, CountReply::NotOpen);
-    assert_eq!(count(&store, &record, figures(1, 1), (1, 0)).await, CountReply::Counted);
+    let other = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..record.clone()
+    };
+    assert_eq!(
+        count(&store, &other, figures(1, 1), (1, 0)).await,
+        CountReply::NotOpen
+    );
+    assert_eq!(
+        count(&store, &record, figures(1, 1), (1, 0)).await,
+        CountReply::Counted
+    );
     store.begin_close(&end(&record)).await.unwrap();
     for state in ["closing", "closed", "open again"] {
-        assert_eq!(count(&store, &record, figures(9, 9), (9, 9)).await, CountReply::NotOpen, "{state}");
+        assert_eq!(
+            count(&store, &record, figures(9, 9), (9, 9)).await,
+            CountReply::NotOpen,
+            "{state}"
+        );
         match state {
             "closing" => {
-                let arrived = Arrived { joins: 2, leaves: 1 };
+                let arrived = Arrived {
+                    joins: 2,
+                    leaves: 1,
+                };
                 let (live, epoch, uniques) = (record.live.clone(), record.epoch, None);
-                let finish = FinishClose { live, epoch, arrived, uniques, keep: LONG };
+                let finish = FinishClose {
+                    live,
+                    epoch,
+                    arrived,
+                    uniques,
+                    keep: LONG,
+                };
                 let closed = store.finish_close(&finish).await.unwrap().unwrap();
                 assert_eq!(closed.sums.arrived, arrived);
             }
             "closed" => drop(opened(&store, "42").await),
             _ => {}
         }
-        assert_eq!(points(&store, &record).await, [(1, 1, 1, 0)], "the history outlasts the close: {state}");
+        assert_eq!(
+            points(&store, &record).await,
+            [(1, 1, 1, 0)],
+            "the history outlasts the close: {state}"
+        );
     }
     let next = loaded(&store, &record).await;
-    assert_eq!((points(&store, &next).await, next.sums.arrived), (Vec::new(), Arrived::default()));
+    assert_eq!(
+        (points(&store, &next).await, next.sums.arrived),
+        (Vec::new(), Arrived::default())
+    );
 }
 
 async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
@@ -124,29 +213,72 @@ async fn the_summary_says_what_the_slices_counted(store: Arc<dyn Store>) {
     assert_eq!(record.summary(), None);
     count(&store, &record, figures(4, 2), (6, 2)).await;
     let counted = loaded(&store, &record).await.counted.unwrap().at;
-    let closing = CloseLive { peaks: Peaks { viewers: 5, fans: 2 }, ..end(&record) };
-    let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else { panic!("not closing") };
+    let closing = CloseLive {
+        peaks: Peaks {
+            viewers: 5,
+            fans: 2,
+        },
+        ..end(&record)
+    };
+    let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else {
+        panic!("not closing")
+    };
     let at = closed.closure.unwrap().at;
     assert_eq!(closed.sums.watched_ms, 4 * (at - counted));
     store.begin_close(&end(&record)).await.unwrap();
-    let (live, epoch, arrived) = (record.live.clone(), record.epoch, Arrived { joins: 7, leaves: 2 });
-    let uniques = Some(Uniques { viewers: 6, fans: 3 });
-    store.finish_close(&FinishClose { live, epoch, arrived, uniques, keep: LONG }).await.unwrap();
+    let (live, epoch, arrived) = (
+        record.live.clone(),
+        record.epoch,
+        Arrived {
+            joins: 7,
+            leaves: 2,
+        },
+    );
+    let uniques = Some(Uniques {
+        viewers: 6,
+        fans: 3,
+    });
+    store
+        .finish_close(&FinishClose {
+            live,
+            epoch,
+            arrived,
+            uniques,
+            keep: LONG,
+        })
+        .await
+        .unwrap();
     let summary = loaded(&store, &record).await.summary().unwrap();
-    assert_eq!((summary.joins, summary.peak_viewers, summary.duration_ms), (7, 5, at - record.opened_at));
-    assert_eq!((summary.unique_viewers, summary.unique_fans), (Some(6), Some(3)));
+    assert_eq!(
+        (summary.joins, summary.peak_viewers, summary.duration_ms),
+        (7, 5, at - record.opened_at)
+    );
+    assert_eq!(
+        (summary.unique_viewers, summary.unique_fans),
+        (Some(6), Some(3))
+    );
     assert_eq!(summary.reason, "requested");
     let uncounted = opened(&store, "43").await;
-    let closing = CloseLive { uniques: false, ..end(&uncounted) };
-    let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else { panic!("not closing") };
+    let closing = CloseLive {
+        uniques: false,
+        ..end(&uncounted)
+    };
+    let CloseReply::Closing(closed) = store.begin_close(&closing).await.unwrap() else {
+        panic!("not closing")
+    };
     assert_eq!(closed.summary().unwrap().unique_viewers, None);
 }
 
 async fn past_lives_are_listed_newest_first(store: Arc<dyn Store>) {
     let streamer = UserId::parse("s1").unwrap();
     let closing = opened(&store, "42").await;
-    let CloseReply::Closing(closed) = store.begin_close(&end(&closing)).await.unwrap() else { panic!("not closing") };
-    let model = Summary { streamer_id: streamer.clone(), ..closed.summary().unwrap() };
+    let CloseReply::Closing(closed) = store.begin_close(&end(&closing)).await.unwrap() else {
+        panic!("not closing")
+    };
+    let model = Summary {
+        streamer_id: streamer.clone(),
+        ..closed.summary().unwrap()
+    };
     let past = |n: u64| Summary {
         live_id: live(&format!("L{}", n % 3)),
         epoch: Epoch(n),
@@ -160,21 +292,52 @@ async fn past_lives_are_listed_newest_first(store: Arc<dyn Store>) {
     assert_eq!(store.past_lives(&streamer, None, 1_000).await.unwrap(), all);
     let mut paged: Vec<Summary> = Vec::new();
     loop {
-        let page = store.past_lives(&streamer, paged.last().map(Summary::past).as_ref(), 2).await.unwrap();
+        let page = store
+            .past_lives(&streamer, paged.last().map(Summary::past).as_ref(), 2)
+            .await
+            .unwrap();
         if page.is_empty() {
             break;
         }
         paged.extend(page);
     }
     assert_eq!(paged, all);
-    assert_eq!(store.past_live(&streamer, &past(2).past().of).await.unwrap(), Some(past(2)));
-    assert_eq!(store.past_live(&closed.streamer, &past(2).past().of).await.unwrap(), None, "another streamer's");
-    assert_eq!(store.past_lives(&closed.streamer, None, 10).await.unwrap(), []);
+    assert_eq!(
+        store
+            .past_live(&streamer, &past(2).past().of)
+            .await
+            .unwrap(),
+        Some(past(2))
+    );
+    assert_eq!(
+        store
+            .past_live(&closed.streamer, &past(2).past().of)
+            .await
+            .unwrap(),
+        None,
+        "another streamer's"
+    );
+    assert_eq!(
+        store.past_lives(&closed.streamer, None, 10).await.unwrap(),
+        []
+    );
     // What is too old goes with the next one.
-    let old = Summary { closed_at: model.closed_at - 60_000, ..past(9) };
+    let old = Summary {
+        closed_at: model.closed_at - 60_000,
+        ..past(9)
+    };
     store.add_past_live(&old, LONG).await.unwrap();
-    assert_eq!(store.past_lives(&streamer, None, 10).await.unwrap().len(), 6);
-    store.add_past_live(&past(6), Duration::from_secs(50)).await.unwrap();
+    assert_eq!(
+        store.past_lives(&streamer, None, 10).await.unwrap().len(),
+        6
+    );
+    store
+        .add_past_live(&past(6), Duration::from_secs(50))
+        .await
+        .unwrap();
     let left = store.past_lives(&streamer, None, 10).await.unwrap();
-    assert_eq!((left.len(), left.first(), left.contains(&old)), (6, Some(&past(6)), false));
+    assert_eq!(
+        (left.len(), left.first(), left.contains(&old)),
+        (6, Some(&past(6)), false)
+    );
 }

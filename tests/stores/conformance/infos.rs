@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::{Info, InfoReply, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing, Store, Terms, WriteInfo};
+use rollcall::store::{
+    Info, InfoReply, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing, Store, Terms, WriteInfo,
+};
 
 use super::{LONG, end, finish_close, live, on_each, opened, opened_as, wish};
 
@@ -16,17 +18,38 @@ on_each!(
 );
 
 async fn write(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> InfoReply {
-    let (live, epoch, message) = (record.live.clone(), record.epoch, "it has information".to_owned());
-    store.write_info(&WriteInfo { live, epoch, json: json.map(Into::into), message }).await.unwrap()
+    let (live, epoch, message) = (
+        record.live.clone(),
+        record.epoch,
+        "it has information".to_owned(),
+    );
+    store
+        .write_info(&WriteInfo {
+            live,
+            epoch,
+            json: json.map(Into::into),
+            message,
+        })
+        .await
+        .unwrap()
 }
 
 async fn written(store: &Arc<dyn Store>, record: &LiveRecord, json: Option<&str>) -> Info {
-    let InfoReply::Written(version) = write(store, record, json).await else { panic!("not written") };
-    Info { version, json: json.map(Into::into) }
+    let InfoReply::Written(version) = write(store, record, json).await else {
+        panic!("not written")
+    };
+    Info {
+        version,
+        json: json.map(Into::into),
+    }
 }
 
 async fn load(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
-    store.load_live(&record.live).await.unwrap().expect("a record")
+    store
+        .load_live(&record.live)
+        .await
+        .unwrap()
+        .expect("a record")
 }
 
 async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) {
@@ -36,22 +59,61 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) 
         attendance: true,
         invisible: true,
     };
-    let record = opened_as(&store, &OpenLive { terms: terms.clone(), ..wish("42") }).await;
-    assert_eq!((&record.terms, &load(&store, &record).await), (&terms, &record));
-    let other = Terms { streamer_timeout: Some(Duration::from_secs(7)), ..Terms::default() };
-    let again = store.open_live(&OpenLive { terms: other.clone(), ..wish("42") }).await.unwrap();
+    let record = opened_as(
+        &store,
+        &OpenLive {
+            terms: terms.clone(),
+            ..wish("42")
+        },
+    )
+    .await;
+    assert_eq!(
+        (&record.terms, &load(&store, &record).await),
+        (&terms, &record)
+    );
+    let other = Terms {
+        streamer_timeout: Some(Duration::from_secs(7)),
+        ..Terms::default()
+    };
+    let again = store
+        .open_live(&OpenLive {
+            terms: other.clone(),
+            ..wish("42")
+        })
+        .await
+        .unwrap();
     assert_eq!(again, OpenReply::AlreadyOpen(record.clone()));
-    let elsewhere = LiveRecord { live: live("43"), ..record.clone() };
-    assert_eq!(store.keep_live(&elsewhere, "").await.unwrap(), Standing::Rewritten);
+    let elsewhere = LiveRecord {
+        live: live("43"),
+        ..record.clone()
+    };
+    assert_eq!(
+        store.keep_live(&elsewhere, "").await.unwrap(),
+        Standing::Rewritten
+    );
     assert_eq!(load(&store, &elsewhere).await, elsewhere);
     store.begin_close(&end(&record)).await.unwrap();
-    finish_close(&store, &record.live, record.epoch, LONG).await.unwrap();
-    assert_eq!(load(&store, &record).await.terms, terms, "for those who look it up later");
+    finish_close(&store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap();
+    assert_eq!(
+        load(&store, &record).await.terms,
+        terms,
+        "for those who look it up later"
+    );
     assert_eq!(opened(&store, "42").await.terms, Terms::default());
     let usual = Some(Duration::from_secs(60));
     let timeout = |streamer_timeout, opened_by| {
-        let terms = Terms { streamer_timeout, ..Terms::default() };
-        LiveRecord { terms, opened_by, ..record.clone() }.streamer_timeout(usual)
+        let terms = Terms {
+            streamer_timeout,
+            ..Terms::default()
+        };
+        LiveRecord {
+            terms,
+            opened_by,
+            ..record.clone()
+        }
+        .streamer_timeout(usual)
     };
     assert_eq!(timeout(None, OpenedBy::Streamer), usual);
     assert_eq!(timeout(None, OpenedBy::Service), None);
@@ -65,9 +127,18 @@ async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn Store>) 
     let record = opened(&store, "42").await;
     assert_eq!(record.info, Info::default());
     let mut last = 0;
-    for json in [Some(r#"{"goods":["a b",1.50]}"#), Some("7"), None, Some("\"\u{fc}\""), None] {
+    for json in [
+        Some(r#"{"goods":["a b",1.50]}"#),
+        Some("7"),
+        None,
+        Some("\"\u{fc}\""),
+        None,
+    ] {
         let info = written(&store, &record, json).await;
-        assert!(info.version > last && info.version >= record.opened_at, "{info:?}");
+        assert!(
+            info.version > last && info.version >= record.opened_at,
+            "{info:?}"
+        );
         last = info.version;
         assert_eq!(load(&store, &record).await.info, info);
     }
@@ -75,15 +146,23 @@ async fn information_grows_in_version_and_can_be_cleared(store: Arc<dyn Store>) 
 
 async fn information_is_of_one_epoch_and_gone_with_the_close(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let absent = LiveRecord { live: live("43"), ..record.clone() };
+    let absent = LiveRecord {
+        live: live("43"),
+        ..record.clone()
+    };
     assert_eq!(write(&store, &absent, Some("1")).await, InfoReply::Absent);
-    let other = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
+    let other = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..record.clone()
+    };
     assert_eq!(write(&store, &other, Some("1")).await, InfoReply::Over);
     written(&store, &record, Some("1")).await;
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(write(&store, &record, Some("2")).await, InfoReply::Over);
     assert_eq!(load(&store, &record).await.info, Info::default());
-    finish_close(&store, &record.live, record.epoch, LONG).await.unwrap();
+    finish_close(&store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap();
     assert_eq!(write(&store, &record, Some("2")).await, InfoReply::Over);
     assert_eq!(opened(&store, "42").await.info, Info::default());
 }
@@ -92,21 +171,49 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
     let record = opened(&store, "42").await;
     let first = written(&store, &record, Some("1")).await;
     // The record was lost as a whole.
-    let elsewhere = LiveRecord { live: live("43"), info: first.clone(), ..record.clone() };
-    assert_eq!(store.keep_live(&elsewhere, "").await.unwrap(), Standing::Rewritten);
+    let elsewhere = LiveRecord {
+        live: live("43"),
+        info: first.clone(),
+        ..record.clone()
+    };
+    assert_eq!(
+        store.keep_live(&elsewhere, "").await.unwrap(),
+        Standing::Rewritten
+    );
     assert_eq!(load(&store, &elsewhere).await.info, first);
     // The store fell back behind what the gateway knows.
     for json in [Some("2"), None] {
         let version = load(&store, &record).await.info.version + 5;
-        let later = LiveRecord { info: Info { version, json: json.map(Into::into) }, ..record.clone() };
+        let later = LiveRecord {
+            info: Info {
+                version,
+                json: json.map(Into::into),
+            },
+            ..record.clone()
+        };
         let standing = store.keep_live(&later, "").await.unwrap();
-        assert_eq!(standing, Standing::Open { removals: 0, info: version });
+        assert_eq!(
+            standing,
+            Standing::Open {
+                removals: 0,
+                info: version
+            }
+        );
         assert_eq!(load(&store, &record).await.info, later.info);
     }
     // The gateway is behind.
     let newest = written(&store, &record, Some("3")).await;
-    let behind = LiveRecord { info: first, ..record.clone() };
+    let behind = LiveRecord {
+        info: first,
+        ..record.clone()
+    };
     let standing = store.keep_live(&behind, "").await.unwrap();
-    assert_eq!(standing, Standing::Open { removals: 0, info: newest.version });
+    assert_eq!(
+        standing,
+        Standing::Open {
+            removals: 0,
+            info: newest.version
+        }
+    );
     assert_eq!(load(&store, &record).await.info, newest);
 }

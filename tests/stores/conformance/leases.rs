@@ -21,13 +21,37 @@ on_each!(
     a_dead_gateway_buries_nobody,
 );
 
-async fn renew(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burials: &[(&str, Option<u64>)]) -> LeaseReply {
-    let burials = burials.iter().map(|(name, count)| Burial { gateway: gateway(name), count: *count }).collect();
+async fn renew(
+    store: &Arc<dyn Store>,
+    name: &str,
+    held: Option<Lease>,
+    burials: &[(&str, Option<u64>)],
+) -> LeaseReply {
+    let burials = burials
+        .iter()
+        .map(|(name, count)| Burial {
+            gateway: gateway(name),
+            count: *count,
+        })
+        .collect();
     let number = held.map_or(0, |held| held.count) + 1;
-    store.renew_lease(&RenewLease { gateway: gateway(name), held, number, burials }).await.unwrap()
+    store
+        .renew_lease(&RenewLease {
+            gateway: gateway(name),
+            held,
+            number,
+            burials,
+        })
+        .await
+        .unwrap()
 }
 
-async fn renewed(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burials: &[(&str, Option<u64>)]) -> Leases {
+async fn renewed(
+    store: &Arc<dyn Store>,
+    name: &str,
+    held: Option<Lease>,
+    burials: &[(&str, Option<u64>)],
+) -> Leases {
     match renew(store, name, held, burials).await {
         LeaseReply::Renewed(mut leases) => {
             leases.living.sort();
@@ -39,11 +63,17 @@ async fn renewed(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burial
 }
 
 fn dead(leases: &Leases) -> Vec<GatewayId> {
-    leases.dead.iter().map(|(gateway, _)| gateway.clone()).collect()
+    leases
+        .dead
+        .iter()
+        .map(|(gateway, _)| gateway.clone())
+        .collect()
 }
 
 fn living(all: &[(&str, u64)]) -> Vec<(GatewayId, u64)> {
-    all.iter().map(|(name, count)| (gateway(name), *count)).collect()
+    all.iter()
+        .map(|(name, count)| (gateway(name), *count))
+        .collect()
 }
 
 fn names(all: &[&str]) -> Vec<GatewayId> {
@@ -52,17 +82,32 @@ fn names(all: &[&str]) -> Vec<GatewayId> {
 
 async fn a_lease_counts_its_renewals(store: Arc<dyn Store>) {
     let first = renewed(&store, "a", None, &[]).await;
-    assert_eq!((dead(&first), first.own.count, first.living), (vec![], 1, living(&[("a", 1)])));
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    assert_eq!(
+        (dead(&first), first.own.count, first.living),
+        (vec![], 1, living(&[("a", 1)]))
+    );
+    let wall = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
     assert!(first.own.born.abs_diff(wall) < 60_000, "{:?}", first.own);
     let second = renewed(&store, "a", Some(first.own), &[]).await;
-    assert_eq!(second.own, Lease { count: 2, ..first.own });
+    assert_eq!(
+        second.own,
+        Lease {
+            count: 2,
+            ..first.own
+        }
+    );
     let other = renewed(&store, "b", None, &[]).await;
     assert_eq!(other.living, living(&[("a", 2), ("b", 1)]));
 }
 
 async fn a_lease_that_is_absent_begins_anew_above_the_count_that_is_known(store: Arc<dyn Store>) {
-    let lost = Lease { born: 17, count: 40 };
+    let lost = Lease {
+        born: 17,
+        count: 40,
+    };
     let anew = renewed(&store, "a", Some(lost), &[]).await.own;
     assert!(anew.born > 17 && anew.count == 41, "{anew:?}");
     assert_eq!(renewed(&store, "a", Some(anew), &[]).await.own.count, 42);
@@ -74,7 +119,10 @@ async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(store:
     let mut d = renewed(&store, "d", None, &[]).await.own;
     for count in [None, Some(0), Some(1), Some(3)] {
         let leases = renewed(&store, "d", Some(d), &[("b", count)]).await;
-        assert!(leases.living.contains(&(gateway("b"), 2)), "seen at {count:?}: {leases:?}");
+        assert!(
+            leases.living.contains(&(gateway("b"), 2)),
+            "seen at {count:?}: {leases:?}"
+        );
         d = leases.own;
     }
     let leases = renewed(&store, "d", Some(d), &[("b", Some(2))]).await;
@@ -83,10 +131,25 @@ async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(store:
 }
 
 async fn a_gateway_without_a_lease_is_buried_as_such(store: Arc<dyn Store>) {
-    let a = renewed(&store, "a", None, &[("ghost", Some(0)), ("stranger", Some(1))]).await;
+    let a = renewed(
+        &store,
+        "a",
+        None,
+        &[("ghost", Some(0)), ("stranger", Some(1))],
+    )
+    .await;
     assert_eq!(dead(&a), vec![], "a burial at a count is of a lease");
-    let a = renewed(&store, "a", Some(a.own), &[("ghost", None), ("stranger", None)]).await;
-    assert_eq!((dead(&a), a.living), (names(&["ghost", "stranger"]), living(&[("a", 2)])));
+    let a = renewed(
+        &store,
+        "a",
+        Some(a.own),
+        &[("ghost", None), ("stranger", None)],
+    )
+    .await;
+    assert_eq!(
+        (dead(&a), a.living),
+        (names(&["ghost", "stranger"]), living(&[("a", 2)]))
+    );
     assert_eq!(renew(&store, "ghost", None, &[]).await, LeaseReply::Dead);
 }
 
@@ -109,23 +172,48 @@ async fn the_dead_stay_dead(store: Arc<dyn Store>) {
 async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn Store>) {
     // Fewer renewals than were answered before.
     let a = renewed(&store, "a", None, &[]).await.own;
-    assert_eq!(renew(&store, "a", Some(Lease { count: 2, ..a }), &[]).await, LeaseReply::Dead);
+    assert_eq!(
+        renew(&store, "a", Some(Lease { count: 2, ..a }), &[]).await,
+        LeaseReply::Dead
+    );
     // A lease that began at another time.
     let b = renewed(&store, "b", None, &[]).await.own;
-    assert_eq!(renew(&store, "b", Some(Lease { born: b.born + 1, ..b }), &[]).await, LeaseReply::Dead);
+    assert_eq!(
+        renew(
+            &store,
+            "b",
+            Some(Lease {
+                born: b.born + 1,
+                ..b
+            }),
+            &[]
+        )
+        .await,
+        LeaseReply::Dead
+    );
     // A lease of which the gateway knows nothing.
     renewed(&store, "c", None, &[]).await;
     assert_eq!(renew(&store, "c", None, &[]).await, LeaseReply::Dead);
     let d = renewed(&store, "d", None, &[]).await;
-    assert_eq!((dead(&d), d.living), (names(&["a", "b", "c"]), living(&[("d", 1)])));
+    assert_eq!(
+        (dead(&d), d.living),
+        (names(&["a", "b", "c"]), living(&[("d", 1)]))
+    );
     assert_eq!(renew(&store, "a", Some(a), &[]).await, LeaseReply::Dead);
 }
 
 async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn Store>) {
     let a = renewed(&store, "a", None, &[]).await.own;
     renewed(&store, "a", Some(a), &[]).await;
-    let next = RenewLease { gateway: gateway("a"), held: Some(a), number: 3, burials: Vec::new() };
-    let LeaseReply::Renewed(leases) = store.renew_lease(&next).await.unwrap() else { panic!("dead") };
+    let next = RenewLease {
+        gateway: gateway("a"),
+        held: Some(a),
+        number: 3,
+        burials: Vec::new(),
+    };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&next).await.unwrap() else {
+        panic!("dead")
+    };
     assert_eq!(leases.own, Lease { count: 3, ..a });
 }
 
@@ -137,13 +225,25 @@ async fn a_renewal_that_arrives_again_renews_nothing(store: Arc<dyn Store>) {
         assert_eq!(renewed(&store, "a", Some(a), &[]).await.own, second);
     }
     let third = renewed(&store, "a", Some(second), &[]).await.own;
-    assert_eq!(renewed(&store, "a", Some(a), &[]).await.own, third, "it arrives after a later one");
+    assert_eq!(
+        renewed(&store, "a", Some(a), &[]).await.own,
+        third,
+        "it arrives after a later one"
+    );
     assert_eq!(third, Lease { count: 3, ..a });
     // The time of the last renewal did not move either.
     let b = renewed(&store, "b", None, &[]).await.own;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let again = RenewLease { gateway: gateway("b"), held: Some(b), number: 1, burials: Vec::new() };
-    assert!(matches!(store.renew_lease(&again).await.unwrap(), LeaseReply::Renewed(_)));
+    let again = RenewLease {
+        gateway: gateway("b"),
+        held: Some(b),
+        number: 1,
+        burials: Vec::new(),
+    };
+    assert!(matches!(
+        store.renew_lease(&again).await.unwrap(),
+        LeaseReply::Renewed(_)
+    ));
     let leases = renewed(&store, "a", Some(third), &[("b", Some(1))]).await;
     assert_eq!(leases.dead, [(gateway("b"), b.born)]);
 }
@@ -155,20 +255,36 @@ async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {
         assert_eq!(renew(&store, "a", Some(a), &[]).await, LeaseReply::Dead);
     }
     store.end_lease(&gateway("never")).await.unwrap();
-    assert_eq!(dead(&renewed(&store, "b", None, &[]).await), names(&["a", "never"]));
+    assert_eq!(
+        dead(&renewed(&store, "b", None, &[]).await),
+        names(&["a", "never"])
+    );
     let c = renewed(&store, "c", None, &[]).await.own;
     tokio::time::sleep(Duration::from_millis(100)).await;
     store.end_lease(&gateway("c")).await.unwrap();
     let leases = renewed(&store, "d", None, &[]).await;
-    let (_, until) = leases.dead.iter().find(|(name, _)| *name == gateway("c")).unwrap();
-    assert!(*until >= c.born + 100, "it was there until it ended, not until it renewed its lease: {until} and {c:?}");
+    let (_, until) = leases
+        .dead
+        .iter()
+        .find(|(name, _)| *name == gateway("c"))
+        .unwrap();
+    assert!(
+        *until >= c.born + 100,
+        "it was there until it ended, not until it renewed its lease: {until} and {c:?}"
+    );
 }
 
 async fn a_dead_gateway_buries_nobody(store: Arc<dyn Store>) {
     renewed(&store, "a", None, &[]).await;
     let b = renewed(&store, "b", None, &[]).await.own;
     store.end_lease(&gateway("b")).await.unwrap();
-    assert_eq!(renew(&store, "b", Some(b), &[("a", Some(1)), ("ghost", None)]).await, LeaseReply::Dead);
+    assert_eq!(
+        renew(&store, "b", Some(b), &[("a", Some(1)), ("ghost", None)]).await,
+        LeaseReply::Dead
+    );
     let c = renewed(&store, "c", None, &[]).await;
-    assert_eq!((dead(&c), c.living), (names(&["b"]), living(&[("a", 1), ("c", 1)])));
+    assert_eq!(
+        (dead(&c), c.living),
+        (names(&["b"]), living(&[("a", 1), ("c", 1)]))
+    );
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
-    CloseLive, CloseReason, CloseReply, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Peaks,
-    RecordEvents, Standing, Store,
+    CloseLive, CloseReason, CloseReply, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply,
+    OpenedBy, Peaks, RecordEvents, Standing, Store,
 };
 
 use super::{
-    Caller, LONG, end, fence, finish_close, gateway, live, on_each, opened, opened_as, slice, user, users, wish,
+    Caller, LONG, end, fence, finish_close, gateway, live, on_each, opened, opened_as, slice, user,
+    users, wish,
 };
 
 on_each!(
@@ -35,14 +36,23 @@ on_each!(
 );
 
 async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
-    assert!(matches!(store.begin_close(&end(record)).await.unwrap(), CloseReply::Closing(_)));
-    let record = finish_close(store, &record.live, record.epoch, LONG).await.unwrap().expect("a record");
+    assert!(matches!(
+        store.begin_close(&end(record)).await.unwrap(),
+        CloseReply::Closing(_)
+    ));
+    let record = finish_close(store, &record.live, record.epoch, LONG)
+        .await
+        .unwrap()
+        .expect("a record");
     assert_eq!(record.state, LiveState::Closed);
     record
 }
 
 async fn keep(store: &Arc<dyn Store>, record: &LiveRecord) -> Standing {
-    store.keep_live(record, "it is written again").await.unwrap()
+    store
+        .keep_live(record, "it is written again")
+        .await
+        .unwrap()
 }
 
 async fn listed(store: &Arc<dyn Store>) -> Vec<ListedLive> {
@@ -54,62 +64,145 @@ async fn load(store: &Arc<dyn Store>, name: &str) -> Option<LiveRecord> {
 }
 
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
 }
 
 async fn many_records_are_loaded_for_each(store: Arc<dyn Store>) {
     let mut opened = Vec::new();
     for n in 0..300 {
-        opened.push(if n % 3 == 0 { Some(opened_as(&store, &wish(&format!("m{n}"))).await) } else { None });
+        opened.push(if n % 3 == 0 {
+            Some(opened_as(&store, &wish(&format!("m{n}"))).await)
+        } else {
+            None
+        });
     }
     let names: Vec<_> = (0..300).map(|n| live(&format!("m{n}"))).collect();
-    let records: Vec<_> = store.load_lives(&names).await.into_iter().map(Result::unwrap).collect();
+    let records: Vec<_> = store
+        .load_lives(&names)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(records, opened);
 }
 
 async fn a_live_opens_once(store: Arc<dyn Store>) {
     assert_eq!(load(&store, "42").await, None);
-    let streamers = OpenLive { slices: 2, by: OpenedBy::Streamer, ..wish("42") };
+    let streamers = OpenLive {
+        slices: 2,
+        by: OpenedBy::Streamer,
+        ..wish("42")
+    };
     let record = opened_as(&store, &streamers).await;
-    assert_eq!((record.slices, record.state, record.removals), (2, LiveState::Open, 0));
-    assert_eq!((&record.streamer, record.opened_by, record.closure), (&user(9), OpenedBy::Streamer, None));
+    assert_eq!(
+        (record.slices, record.state, record.removals),
+        (2, LiveState::Open, 0)
+    );
+    assert_eq!(
+        (&record.streamer, record.opened_by, record.closure),
+        (&user(9), OpenedBy::Streamer, None)
+    );
     assert_eq!(record.peaks, Peaks::default());
-    let again = OpenLive { slices: 8, ..wish("42") };
-    assert_eq!(store.open_live(&again).await.unwrap(), OpenReply::AlreadyOpen(record.clone()));
+    let again = OpenLive {
+        slices: 8,
+        ..wish("42")
+    };
+    assert_eq!(
+        store.open_live(&again).await.unwrap(),
+        OpenReply::AlreadyOpen(record.clone())
+    );
     assert_eq!(load(&store, "42").await, Some(record.clone()));
-    assert_eq!(listed(&store).await, [ListedLive { live: live("42"), opened_at: record.opened_at }]);
+    assert_eq!(
+        listed(&store).await,
+        [ListedLive {
+            live: live("42"),
+            opened_at: record.opened_at
+        }]
+    );
 }
 
 async fn another_streamer_does_not_get_an_open_live(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let other = OpenLive { streamer: user(2), ..wish("42") };
-    assert_eq!(store.open_live(&other).await.unwrap(), OpenReply::Owned(record.clone()));
+    let other = OpenLive {
+        streamer: user(2),
+        ..wish("42")
+    };
+    assert_eq!(
+        store.open_live(&other).await.unwrap(),
+        OpenReply::Owned(record.clone())
+    );
     store.begin_close(&end(&record)).await.unwrap();
-    assert!(matches!(store.open_live(&other).await.unwrap(), OpenReply::Owned(_)));
-    assert!(matches!(store.open_live(&wish("42")).await.unwrap(), OpenReply::Closing(_)));
-    finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap();
+    assert!(matches!(
+        store.open_live(&other).await.unwrap(),
+        OpenReply::Owned(_)
+    ));
+    assert!(matches!(
+        store.open_live(&wish("42")).await.unwrap(),
+        OpenReply::Closing(_)
+    ));
+    finish_close(&store, &live("42"), record.epoch, LONG)
+        .await
+        .unwrap();
     let next = opened_as(&store, &other).await;
-    assert!(next.epoch > record.epoch && next.streamer == user(2), "{next:?}");
+    assert!(
+        next.epoch > record.epoch && next.streamer == user(2),
+        "{next:?}"
+    );
 }
 
 async fn a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let peaks = Peaks { viewers: 9, fans: 4 };
-    let wish = CloseLive { reason: CloseReason::Moderated, peaks, ..end(&record) };
-    let CloseReply::Closing(closing) = store.begin_close(&wish).await.unwrap() else { panic!("not closing") };
+    let peaks = Peaks {
+        viewers: 9,
+        fans: 4,
+    };
+    let wish = CloseLive {
+        reason: CloseReason::Moderated,
+        peaks,
+        ..end(&record)
+    };
+    let CloseReply::Closing(closing) = store.begin_close(&wish).await.unwrap() else {
+        panic!("not closing")
+    };
     let closure = closing.closure.expect("a closure");
-    assert_eq!((closing.state, closing.peaks, closure.reason), (LiveState::Closing, peaks, CloseReason::Moderated));
+    assert_eq!(
+        (closing.state, closing.peaks, closure.reason),
+        (LiveState::Closing, peaks, CloseReason::Moderated)
+    );
     assert_eq!(closing.duration_ms(), Some(closure.at - record.opened_at));
-    assert_eq!(listed(&store).await.len(), 1, "a live that is closing is still looked after");
-    let closed = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    assert_eq!(
+        listed(&store).await.len(),
+        1,
+        "a live that is closing is still looked after"
+    );
+    let closed = finish_close(&store, &live("42"), record.epoch, LONG)
+        .await
+        .unwrap()
+        .expect("a record");
     // Its events are in the stream by then.
-    assert_eq!(closed, LiveRecord { state: LiveState::Closed, events: RecordEvents::default(), ..closing });
+    assert_eq!(
+        closed,
+        LiveRecord {
+            state: LiveState::Closed,
+            events: RecordEvents::default(),
+            ..closing
+        }
+    );
     assert!(listed(&store).await.is_empty());
     assert_eq!(load(&store, "42").await, Some(closed));
     let next = opened(&store, "42").await;
     assert!(next.epoch > record.epoch);
     assert_eq!((next.peaks, next.closure), (Peaks::default(), None));
-    assert_eq!(listed(&store).await, [ListedLive { live: live("42"), opened_at: next.opened_at }]);
+    assert_eq!(
+        listed(&store).await,
+        [ListedLive {
+            live: live("42"),
+            opened_at: next.opened_at
+        }]
+    );
 }
 
 /// No epoch is used again, though all data be lost.
@@ -117,13 +210,23 @@ async fn an_epoch_is_at_least_the_time_in_seconds(store: Arc<dyn Store>) {
     let before = seconds();
     let record = opened(&store, "42").await;
     // A machine's clocks may be a little apart.
-    assert!(record.epoch.0 + 5 >= before && record.epoch.0 <= seconds() + 5, "{:?} at {before} s", record.epoch);
+    assert!(
+        record.epoch.0 + 5 >= before && record.epoch.0 <= seconds() + 5,
+        "{:?} at {before} s",
+        record.epoch
+    );
     assert!(record.epoch.0 >= record.opened_at / 1_000);
 }
 
 async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(store: Arc<dyn Store>) {
-    let of_two = OpenLive { slices: 2, ..wish("42") };
-    let (first, second) = (SliceId::of_live(live("42"), 1, 2), SliceId::of_live(live("42"), 2, 2));
+    let of_two = OpenLive {
+        slices: 2,
+        ..wish("42")
+    };
+    let (first, second) = (
+        SliceId::of_live(live("42"), 1, 2),
+        SliceId::of_live(live("42"), 2, 2),
+    );
     let far = Epoch(seconds() + 1_000_000);
     store.close_slice(&second, far).await.unwrap();
     let record = opened_as(&store, &of_two).await;
@@ -134,7 +237,11 @@ async fn an_epoch_is_above_all_that_the_record_and_the_fences_have_seen(store: A
     assert_eq!(of_one.epoch, Epoch(far.0 + 2));
     // An open fence counts as well as a closed one.
     closed(&store, &of_one).await;
-    let mut a = Caller { slice: first, epoch: far.0 + 40, ..Caller::new(&store, "a") };
+    let mut a = Caller {
+        slice: first,
+        epoch: far.0 + 40,
+        ..Caller::new(&store, "a")
+    };
     a.registers(&users(0, 1)).await;
     assert_eq!(opened_as(&store, &of_two).await.epoch, Epoch(far.0 + 41));
 }
@@ -143,32 +250,81 @@ async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
     let first = opened(&store, "42").await;
     closed(&store, &first).await;
     let second = opened(&store, "42").await;
-    assert_eq!(store.begin_close(&end(&first)).await.unwrap(), CloseReply::OtherEpoch(second.clone()));
-    assert_eq!(finish_close(&store, &live("42"), first.epoch, LONG).await.unwrap(), Some(second.clone()));
+    assert_eq!(
+        store.begin_close(&end(&first)).await.unwrap(),
+        CloseReply::OtherEpoch(second.clone())
+    );
+    assert_eq!(
+        finish_close(&store, &live("42"), first.epoch, LONG)
+            .await
+            .unwrap(),
+        Some(second.clone())
+    );
     assert_eq!(load(&store, "42").await, Some(second));
-    let absent = CloseLive { live: live("43"), ..end(&first) };
-    assert_eq!(store.begin_close(&absent).await.unwrap(), CloseReply::Absent);
+    let absent = CloseLive {
+        live: live("43"),
+        ..end(&first)
+    };
+    assert_eq!(
+        store.begin_close(&absent).await.unwrap(),
+        CloseReply::Absent
+    );
 }
 
 async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let CloseReply::Closing(first) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
-    let peaks = Peaks { viewers: 3, fans: 1 };
-    let again = CloseLive { reason: CloseReason::StreamerTimeout, peaks, ..end(&record) };
-    let CloseReply::Closing(second) = store.begin_close(&again).await.unwrap() else { panic!("not closing") };
+    let CloseReply::Closing(first) = store.begin_close(&end(&record)).await.unwrap() else {
+        panic!("not closing")
+    };
+    let peaks = Peaks {
+        viewers: 3,
+        fans: 1,
+    };
+    let again = CloseLive {
+        reason: CloseReason::StreamerTimeout,
+        peaks,
+        ..end(&record)
+    };
+    let CloseReply::Closing(second) = store.begin_close(&again).await.unwrap() else {
+        panic!("not closing")
+    };
     assert_eq!(second, LiveRecord { peaks, ..first });
-    let done = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
-    assert_eq!(store.begin_close(&again).await.unwrap(), CloseReply::Closed(done.clone()));
-    assert_eq!(finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap(), Some(done));
+    let done = finish_close(&store, &live("42"), record.epoch, LONG)
+        .await
+        .unwrap()
+        .expect("a record");
+    assert_eq!(
+        store.begin_close(&again).await.unwrap(),
+        CloseReply::Closed(done.clone())
+    );
+    assert_eq!(
+        finish_close(&store, &live("42"), record.epoch, LONG)
+            .await
+            .unwrap(),
+        Some(done)
+    );
 }
 
 async fn finishing_needs_the_epoch_and_a_close_under_way(store: Arc<dyn Store>) {
-    assert_eq!(finish_close(&store, &live("42"), Epoch(1), LONG).await.unwrap(), None);
+    assert_eq!(
+        finish_close(&store, &live("42"), Epoch(1), LONG)
+            .await
+            .unwrap(),
+        None
+    );
     let record = opened(&store, "42").await;
-    assert_eq!(finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap(), Some(record.clone()));
+    assert_eq!(
+        finish_close(&store, &live("42"), record.epoch, LONG)
+            .await
+            .unwrap(),
+        Some(record.clone())
+    );
     store.begin_close(&end(&record)).await.unwrap();
     let other = Epoch(record.epoch.0 + 1);
-    let other = finish_close(&store, &live("42"), other, LONG).await.unwrap().expect("a record");
+    let other = finish_close(&store, &live("42"), other, LONG)
+        .await
+        .unwrap()
+        .expect("a record");
     assert_eq!(other.state, LiveState::Closing);
     assert_eq!(listed(&store).await.len(), 1);
 }
@@ -177,7 +333,13 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
     let mut record = opened(&store, "42").await;
     for (viewers, fans, expected) in [(5, 2, (5, 2)), (3, 4, (5, 4)), (0, 0, (5, 4))] {
         record.peaks = Peaks { viewers, fans };
-        assert_eq!(keep(&store, &record).await, Standing::Open { removals: 0, info: 0 });
+        assert_eq!(
+            keep(&store, &record).await,
+            Standing::Open {
+                removals: 0,
+                info: 0
+            }
+        );
         let peaks = load(&store, "42").await.expect("a record").peaks;
         assert_eq!((peaks.viewers, peaks.fans), expected);
     }
@@ -185,9 +347,14 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
 
 async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
-    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
+    let CloseReply::Closing(closing) = store.begin_close(&end(&record)).await.unwrap() else {
+        panic!("not closing")
+    };
     assert_eq!(keep(&store, &record).await, Standing::Over(closing));
-    let done = finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    let done = finish_close(&store, &live("42"), record.epoch, LONG)
+        .await
+        .unwrap()
+        .expect("a record");
     assert_eq!(keep(&store, &record).await, Standing::Over(done));
     assert!(listed(&store).await.is_empty());
     let next = opened(&store, "42").await;
@@ -195,24 +362,60 @@ async fn a_live_that_is_over_is_not_kept(store: Arc<dyn Store>) {
 }
 
 async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn Store>) {
-    let peaks = Peaks { viewers: 8, fans: 2 };
-    let record = LiveRecord { live: live("42"), epoch: Epoch(7), peaks, ..opened(&store, "41").await };
+    let peaks = Peaks {
+        viewers: 8,
+        fans: 2,
+    };
+    let record = LiveRecord {
+        live: live("42"),
+        epoch: Epoch(7),
+        peaks,
+        ..opened(&store, "41").await
+    };
     assert_eq!(keep(&store, &record).await, Standing::Rewritten);
     assert_eq!(load(&store, "42").await, Some(record.clone()));
-    assert!(listed(&store).await.contains(&ListedLive { live: live("42"), opened_at: record.opened_at }));
-    assert_eq!(keep(&store, &record).await, Standing::Open { removals: 0, info: 0 });
-    assert!(matches!(store.begin_close(&end(&record)).await.unwrap(), CloseReply::Closing(_)));
+    assert!(listed(&store).await.contains(&ListedLive {
+        live: live("42"),
+        opened_at: record.opened_at
+    }));
+    assert_eq!(
+        keep(&store, &record).await,
+        Standing::Open {
+            removals: 0,
+            info: 0
+        }
+    );
+    assert!(matches!(
+        store.begin_close(&end(&record)).await.unwrap(),
+        CloseReply::Closing(_)
+    ));
 }
 
-/// The store fell back to the end of an earlier epoch, or into the middle of one; the gateway knows of a later one.
+/// The store fell back to the end of an earlier epoch, or into the middle of one; the gateway knows
+/// of a later one.
 async fn a_record_of_an_older_epoch_is_written_again(store: Arc<dyn Store>) {
     let first = opened(&store, "42").await;
-    let later = |n| LiveRecord { epoch: Epoch(first.epoch.0 + n), ..first.clone() };
-    assert_eq!(keep(&store, &later(1)).await, Standing::Rewritten, "over an open one");
+    let later = |n| LiveRecord {
+        epoch: Epoch(first.epoch.0 + n),
+        ..first.clone()
+    };
+    assert_eq!(
+        keep(&store, &later(1)).await,
+        Standing::Rewritten,
+        "over an open one"
+    );
     store.begin_close(&end(&later(1))).await.unwrap();
-    assert_eq!(keep(&store, &later(2)).await, Standing::Rewritten, "over one that is closing");
+    assert_eq!(
+        keep(&store, &later(2)).await,
+        Standing::Rewritten,
+        "over one that is closing"
+    );
     closed(&store, &later(2)).await;
-    assert_eq!(keep(&store, &later(3)).await, Standing::Rewritten, "over a closed one");
+    assert_eq!(
+        keep(&store, &later(3)).await,
+        Standing::Rewritten,
+        "over a closed one"
+    );
     assert_eq!(load(&store, "42").await, Some(later(3)));
     assert_eq!(keep(&store, &first).await, Standing::Over(later(3)));
 }
@@ -221,7 +424,11 @@ async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn Store>) {
     let model = opened(&store, "model").await;
     // Ties on purpose: three lives a time.
     for n in 0..30_u64 {
-        let record = LiveRecord { live: live(&format!("L{n}")), opened_at: 1_000 + n / 3, ..model.clone() };
+        let record = LiveRecord {
+            live: live(&format!("L{n}")),
+            opened_at: 1_000 + n / 3,
+            ..model.clone()
+        };
         keep(&store, &record).await;
     }
     let whole = listed(&store).await;
@@ -238,16 +445,28 @@ async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn Store>) {
         }
         assert_eq!(paged, whole, "in pages of {size}");
     }
-    let gone = LiveRecord { live: whole[3].live.clone(), ..model };
+    let gone = LiveRecord {
+        live: whole[3].live.clone(),
+        ..model
+    };
     closed(&store, &gone).await;
-    assert_eq!(store.lives_page(Some(&whole[3]), 1_000).await.unwrap(), whole[4..]);
+    assert_eq!(
+        store.lives_page(Some(&whole[3]), 1_000).await.unwrap(),
+        whole[4..]
+    );
 }
 
 async fn a_live_is_on_the_list_once(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     for opened_at in [5, 5, 3, record.opened_at] {
         store.list_live(&live("42"), opened_at).await.unwrap();
-        assert_eq!(listed(&store).await, [ListedLive { live: live("42"), opened_at }]);
+        assert_eq!(
+            listed(&store).await,
+            [ListedLive {
+                live: live("42"),
+                opened_at
+            }]
+        );
     }
     store.list_live(&live("42"), 7).await.unwrap();
     closed(&store, &record).await;
@@ -268,7 +487,11 @@ async fn delisting_spares_open_lives(store: Arc<dyn Store>) {
         store.delist(&live(name)).await.unwrap();
     }
     assert!(listed(&store).await.is_empty());
-    assert_eq!(fence(&store, &slice()).await.unwrap(), None, "nobody made a slice");
+    assert_eq!(
+        fence(&store, &slice()).await.unwrap(),
+        None,
+        "nobody made a slice"
+    );
 }
 
 async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn Store>) {
@@ -277,7 +500,12 @@ async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn Store>) {
     let nobody = HashSet::new();
     assert!(store.take_walk_turn(&a, long, &nobody).await.unwrap());
     assert!(!store.take_walk_turn(&b, long, &nobody).await.unwrap());
-    assert!(store.take_walk_turn(&a, Duration::from_millis(30), &nobody).await.unwrap());
+    assert!(
+        store
+            .take_walk_turn(&a, Duration::from_millis(30), &nobody)
+            .await
+            .unwrap()
+    );
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
     while !store.take_walk_turn(&b, long, &nobody).await.unwrap() {
         assert!(tokio::time::Instant::now() < deadline);
@@ -285,6 +513,16 @@ async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn Store>) {
     }
     assert!(!store.take_walk_turn(&a, long, &nobody).await.unwrap());
     // The dead keep no turn, whoever else is dead.
-    assert!(!store.take_walk_turn(&a, long, &[gateway("c")].into()).await.unwrap());
-    assert!(store.take_walk_turn(&a, long, &[gateway("c"), b].into()).await.unwrap());
+    assert!(
+        !store
+            .take_walk_turn(&a, long, &[gateway("c")].into())
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .take_walk_turn(&a, long, &[gateway("c"), b].into())
+            .await
+            .unwrap()
+    );
 }

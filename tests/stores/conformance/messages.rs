@@ -1,12 +1,13 @@
-//! A message goes out with the write it tells of: a call that changes a record publishes on the live's channel in the
-//! same step, and a call that changes nothing publishes nothing.
+//! A message goes out with the write it tells of: a call that changes a record publishes on the
+//! live's channel in the same step, and a call that changes nothing publishes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, Standing, Store,
+    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply,
+    RemoveUser, Standing, Store,
 };
 
 use super::{LONG, end, finish_close, live, on_each, opened, user, wish};
@@ -30,14 +31,22 @@ impl Listener {
         store.subscribe(&live("42"));
         let ready = BusEvent::Ready(Channel::Live(live("42")));
         let wait = async { while hearing.next().await.expect("the store is there") != ready {} };
-        tokio::time::timeout(Duration::from_secs(8), wait).await.expect("ready in time");
-        Self { store: store.clone(), hearing }
+        tokio::time::timeout(Duration::from_secs(8), wait)
+            .await
+            .expect("ready in time");
+        Self {
+            store: store.clone(),
+            hearing,
+        }
     }
 
     /// All that was told up to now.
     async fn heard(&mut self) -> Vec<String> {
         const END: &str = "nothing more";
-        self.store.publish(&Channel::Live(live("42")), END.to_owned()).await.unwrap();
+        self.store
+            .publish(&Channel::Live(live("42")), END.to_owned())
+            .await
+            .unwrap();
         let mut told = Vec::new();
         let wait = async {
             loop {
@@ -52,7 +61,9 @@ impl Listener {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(8), wait).await.expect("heard in time");
+        tokio::time::timeout(Duration::from_secs(8), wait)
+            .await
+            .expect("heard in time");
         told
     }
 }
@@ -62,7 +73,13 @@ async fn an_opening_is_told(store: Arc<dyn Store>) {
     opened(&store, "42").await;
     assert_eq!(listener.heard().await, ["42 opened"]);
     store.open_live(&wish("42")).await.unwrap();
-    store.open_live(&OpenLive { streamer: user(1), ..wish("42") }).await.unwrap();
+    store
+        .open_live(&OpenLive {
+            streamer: user(1),
+            ..wish("42")
+        })
+        .await
+        .unwrap();
     opened(&store, "43").await;
     assert!(listener.heard().await.is_empty());
 }
@@ -70,7 +87,10 @@ async fn an_opening_is_told(store: Arc<dyn Store>) {
 async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    let other = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
+    let other = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..record.clone()
+    };
     store.begin_close(&end(&other)).await.unwrap();
     assert!(listener.heard().await.is_empty());
     store.begin_close(&end(&record)).await.unwrap();
@@ -78,7 +98,9 @@ async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
     // Whoever takes the close up tells it once more: the first message may have been lost.
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(listener.heard().await, ["42 closes"]);
-    finish_close(&store, &live("42"), record.epoch, LONG).await.unwrap();
+    finish_close(&store, &live("42"), record.epoch, LONG)
+        .await
+        .unwrap();
     store.begin_close(&end(&record)).await.unwrap();
     assert!(listener.heard().await.is_empty());
 }
@@ -86,12 +108,28 @@ async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
 async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    let remove =
-        |epoch| RemoveUser { live: live("42"), epoch, user: user(1), ban: Some(LONG), message: "removed".to_owned() };
-    let lift = |epoch| LiftBan { live: live("42"), epoch, user: user(1), message: "lifted".to_owned() };
+    let remove = |epoch| RemoveUser {
+        live: live("42"),
+        epoch,
+        user: user(1),
+        ban: Some(LONG),
+        message: "removed".to_owned(),
+    };
+    let lift = |epoch| LiftBan {
+        live: live("42"),
+        epoch,
+        user: user(1),
+        message: "lifted".to_owned(),
+    };
     let other = Epoch(record.epoch.0 + 1);
-    assert_eq!(store.lift_ban(&lift(record.epoch)).await.unwrap(), LiftReply::NotBanned);
-    assert_eq!(store.remove_user(&remove(other)).await.unwrap(), RemoveReply::Over);
+    assert_eq!(
+        store.lift_ban(&lift(record.epoch)).await.unwrap(),
+        LiftReply::NotBanned
+    );
+    assert_eq!(
+        store.remove_user(&remove(other)).await.unwrap(),
+        RemoveReply::Over
+    );
     assert_eq!(store.lift_ban(&lift(other)).await.unwrap(), LiftReply::Over);
     assert!(listener.heard().await.is_empty());
     store.remove_user(&remove(record.epoch)).await.unwrap();
@@ -105,11 +143,29 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
 async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    assert_eq!(store.keep_live(&record, "again").await.unwrap(), Standing::Open { removals: 0, info: 0 });
-    let older = LiveRecord { epoch: Epoch(record.epoch.0 - 1), ..record.clone() };
-    assert!(matches!(store.keep_live(&older, "again").await.unwrap(), Standing::Over(_)));
+    assert_eq!(
+        store.keep_live(&record, "again").await.unwrap(),
+        Standing::Open {
+            removals: 0,
+            info: 0
+        }
+    );
+    let older = LiveRecord {
+        epoch: Epoch(record.epoch.0 - 1),
+        ..record.clone()
+    };
+    assert!(matches!(
+        store.keep_live(&older, "again").await.unwrap(),
+        Standing::Over(_)
+    ));
     assert!(listener.heard().await.is_empty());
-    let later = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record };
-    assert_eq!(store.keep_live(&later, "again").await.unwrap(), Standing::Rewritten);
+    let later = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 1),
+        ..record
+    };
+    assert_eq!(
+        store.keep_live(&later, "again").await.unwrap(),
+        Standing::Rewritten
+    );
     assert_eq!(listener.heard().await, ["again"]);
 }

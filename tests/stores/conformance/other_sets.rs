@@ -1,27 +1,38 @@
-//! What slices keep besides who is there: since when each viewer of a live is there; and the users online on the
-//! platform, whose slices are apart from those of lives.
+//! What slices keep besides who is there: since when each viewer of a live is there; and the users
+//! online on the platform, whose slices are apart from those of lives.
 
 use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{
+    Epoch, Group, OnlineSet, STREAMERS_SLICES, SliceId, USERS_SLICES, UserId,
+};
 use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Store, Strays};
 
 use super::{Caller, fans, gateway, live, of_size, on_each, opened_as, users, wish};
 
 fn viewers() -> SliceId {
-    SliceId { set: OnlineSet::Live(live("42")), index: 1, of: 1 }
+    SliceId {
+        set: OnlineSet::Live(live("42")),
+        index: 1,
+        of: 1,
+    }
 }
 
 fn caller(store: &Arc<dyn Store>, name: &str) -> Caller {
-    Caller { slice: viewers(), ..Caller::new(store, name) }
+    Caller {
+        slice: viewers(),
+        ..Caller::new(store, name)
+    }
 }
 
 /// Changes a slice that keeps times: everybody who joins is there since `at`.
 async fn changes(caller: &mut Caller, at: UnixMillis, joins: &[UserId], leaves: &[UserId]) -> u64 {
     let mut call = caller.next(caller.entry, joins, leaves);
     call.since = vec![at; joins.len()];
-    let ApplyReply::Done(view) = caller.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
+    let ApplyReply::Done(view) = caller.store.apply(&call).await.unwrap() else {
+        panic!("{call:?}")
+    };
     caller.entry = Some(caller.number);
     view.size.card
 }
@@ -34,7 +45,10 @@ async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Ar
     let (mut a, mut b) = (caller(&store, "a"), caller(&store, "b"));
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(1, 4), &[]).await;
-    assert_eq!(since(&store, &users(0, 5)).await, [Some(1_000), Some(1_000), Some(1_000), Some(2_000), None]);
+    assert_eq!(
+        since(&store, &users(0, 5)).await,
+        [Some(1_000), Some(1_000), Some(1_000), Some(2_000), None]
+    );
     changes(&mut b, 500, &users(2, 3), &[]).await;
     assert_eq!(since(&store, &users(2, 3)).await, [Some(500)]);
     // The other gateway still holds one of the two who leave.
@@ -53,14 +67,30 @@ async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
     changes(&mut b, 2_000, &users(2, 4), &[]).await;
     let swept = store.sweep(&viewers(), &gateway("a"), 10, 0).await.unwrap();
     assert_eq!((swept.released, swept.size.card), (3, 2));
-    assert_eq!(since(&store, &users(0, 4)).await, [None, None, Some(1_000), Some(2_000)]);
-    assert_eq!(store.strays(&viewers(), Group::All, 0, 10, Strays::Drop).await.unwrap().strays, 0);
+    assert_eq!(
+        since(&store, &users(0, 4)).await,
+        [None, None, Some(1_000), Some(2_000)]
+    );
+    assert_eq!(
+        store
+            .strays(&viewers(), Group::All, 0, 10, Strays::Drop)
+            .await
+            .unwrap()
+            .strays,
+        0
+    );
     store.close_slice(&viewers(), Epoch(1)).await.unwrap();
     assert_eq!(since(&store, &users(0, 4)).await, [None; 4]);
     // The next epoch begins with nobody.
-    let mut c = Caller { epoch: 2, ..caller(&store, "c") };
+    let mut c = Caller {
+        epoch: 2,
+        ..caller(&store, "c")
+    };
     changes(&mut c, 7_000, &users(0, 1), &[]).await;
-    assert_eq!(since(&store, &users(0, 4)).await, [Some(7_000), None, None, None]);
+    assert_eq!(
+        since(&store, &users(0, 4)).await,
+        [Some(7_000), None, None, None]
+    );
 }
 
 async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
@@ -70,42 +100,117 @@ async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
     }
     assert_eq!(since(&store, &users(0, 1_000)).await, vec![Some(5); 1_000]);
     assert_eq!(changes(&mut a, 5, &[], &users(0, 1_000)).await, 0);
-    assert_eq!(store.read_slice(&viewers(), &gateway("a")).await.unwrap().noted, Some(0));
+    assert_eq!(
+        store
+            .read_slice(&viewers(), &gateway("a"))
+            .await
+            .unwrap()
+            .noted,
+        Some(0)
+    );
 }
 
 async fn slices_of_a_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
     let mut of_live = caller(&store, "a");
     changes(&mut of_live, 1, &users(0, 2), &[]).await;
-    let online = SliceId { set: OnlineSet::Users, index: 7, of: USERS_SLICES };
-    let streamers = SliceId { set: OnlineSet::Streamers, index: 7, of: STREAMERS_SLICES };
-    let mut of_users = Caller { slice: online.clone(), ..Caller::new(&store, "a") };
+    let online = SliceId {
+        set: OnlineSet::Users,
+        index: 7,
+        of: USERS_SLICES,
+    };
+    let streamers = SliceId {
+        set: OnlineSet::Streamers,
+        index: 7,
+        of: STREAMERS_SLICES,
+    };
+    let mut of_users = Caller {
+        slice: online.clone(),
+        ..Caller::new(&store, "a")
+    };
     of_users.registers(&users(0, 3)).await;
-    Caller { slice: streamers.clone(), ..Caller::new(&store, "a") }.registers(&users(0, 1)).await;
+    Caller {
+        slice: streamers.clone(),
+        ..Caller::new(&store, "a")
+    }
+    .registers(&users(0, 1))
+    .await;
     for (slice, there) in [(viewers(), 2), (online.clone(), 3), (streamers, 1)] {
         assert_eq!(fans(&store, &slice).await, users(0, there), "{}", slice.set);
         let are: Vec<bool> = (0..4).map(|n| n < there).collect();
-        assert_eq!(store.are_members(&slice, Group::All, &users(0, 4)).await.unwrap(), are, "{}", slice.set);
+        assert_eq!(
+            store
+                .are_members(&slice, Group::All, &users(0, 4))
+                .await
+                .unwrap(),
+            are,
+            "{}",
+            slice.set
+        );
     }
-    assert!(store.are_members(&online, Group::All, &[]).await.unwrap().is_empty());
+    assert!(
+        store
+            .are_members(&online, Group::All, &[])
+            .await
+            .unwrap()
+            .is_empty()
+    );
     store.close_slice(&viewers(), Epoch(1)).await.unwrap();
     assert_eq!(of_users.moves_on().await.size.card, 3);
 }
 
 async fn a_live_has_the_slices_that_it_was_opened_with(store: Arc<dyn Store>) {
-    let record = opened_as(&store, &OpenLive { slices: 2, ..wish("42") }).await;
-    let named: Vec<(String, u32)> = record.all_slices().map(|slice| (slice.set.to_string(), slice.index)).collect();
-    assert_eq!(named, [1, 2].map(|index| ("viewers of 42".to_owned(), index)));
+    let record = opened_as(
+        &store,
+        &OpenLive {
+            slices: 2,
+            ..wish("42")
+        },
+    )
+    .await;
+    let named: Vec<(String, u32)> = record
+        .all_slices()
+        .map(|slice| (slice.set.to_string(), slice.index))
+        .collect();
+    assert_eq!(
+        named,
+        [1, 2].map(|index| ("viewers of 42".to_owned(), index))
+    );
     // The fence of any slice lifts the next epoch.
-    let last = SliceId { set: OnlineSet::Live(live("45")), index: 2, of: 2 };
-    store.close_slice(&last, Epoch(u64::from(u32::MAX) + 5)).await.unwrap();
-    let above = opened_as(&store, &OpenLive { slices: 2, ..wish("45") }).await;
+    let last = SliceId {
+        set: OnlineSet::Live(live("45")),
+        index: 2,
+        of: 2,
+    };
+    store
+        .close_slice(&last, Epoch(u64::from(u32::MAX) + 5))
+        .await
+        .unwrap();
+    let above = opened_as(
+        &store,
+        &OpenLive {
+            slices: 2,
+            ..wish("45")
+        },
+    )
+    .await;
     assert_eq!(above.epoch, Epoch(u64::from(u32::MAX) + 6));
 }
 
 async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
-    let record = opened_as(&store, &OpenLive { slices: 2, ..wish("42") }).await;
+    let record = opened_as(
+        &store,
+        &OpenLive {
+            slices: 2,
+            ..wish("42")
+        },
+    )
+    .await;
     let [first, second] = [1, 2].map(|index| SliceId::of_live(live("42"), index, 2));
-    let mut a = Caller { epoch: record.epoch.0, slice: second.clone(), ..Caller::new(&store, "a") };
+    let mut a = Caller {
+        epoch: record.epoch.0,
+        slice: second.clone(),
+        ..Caller::new(&store, "a")
+    };
     changes(&mut a, 1, &users(0, 2), &[]).await;
     let expect = |card| CheckLive {
         live: record.live.clone(),
@@ -115,15 +220,33 @@ async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
         info: 0,
         counted: None,
         slices: vec![
-            ExpectedSlice { slice: first.clone(), entry: None, held: 0, held_fans: 0, size: of_size(0) },
-            ExpectedSlice { slice: second.clone(), entry: Some(1), held: 2, held_fans: 2, size: of_size(card) },
+            ExpectedSlice {
+                slice: first.clone(),
+                entry: None,
+                held: 0,
+                held_fans: 0,
+                size: of_size(0),
+            },
+            ExpectedSlice {
+                slice: second.clone(),
+                entry: Some(1),
+                held: 2,
+                held_fans: 2,
+                size: of_size(card),
+            },
         ],
     };
     let found = store.check(&gateway("a"), &[expect(2), expect(3)]).await;
-    assert!(found.iter().all(|checked| checked.complete.is_ok()), "{found:?}");
+    assert!(
+        found.iter().all(|checked| checked.complete.is_ok()),
+        "{found:?}"
+    );
     let found: Vec<_> = found.into_iter().map(|checked| checked.findings).collect();
     assert!(found[0].is_empty(), "{found:?}");
-    assert!(matches!(&found[1][..], [rollcall::store::Finding::Slice(1, there)] if there.size.card == 2), "{found:?}");
+    assert!(
+        matches!(&found[1][..], [rollcall::store::Finding::Slice(1, there)] if there.size.card == 2),
+        "{found:?}"
+    );
 }
 
 on_each!(

@@ -20,16 +20,27 @@ fn login(text: &str) -> Login {
 }
 
 async fn put(store: &Arc<dyn Store>, n: usize, text: &str) -> PutProfile {
-    store.put_profile(&user(n), &login(text), &format!("the {n}th")).await.expect("an answer")
+    store
+        .put_profile(&user(n), &login(text), &format!("the {n}th"))
+        .await
+        .expect("an answer")
 }
 
 async fn the_first_profile_makes_the_signup_and_later_ones_keep_it(store: Arc<dyn Store>) {
     assert_eq!(store.profile(&user(1)).await.unwrap(), None);
-    let PutProfile::Created(first) = put(&store, 1, "Ann").await else { panic!("a first profile") };
+    let PutProfile::Created(first) = put(&store, 1, "Ann").await else {
+        panic!("a first profile")
+    };
     assert!(first.signup > 1_700_000_000_000, "{first:?}");
     assert_eq!(store.profile(&user(1)).await.unwrap(), Some(first.clone()));
-    let again = store.put_profile(&user(1), &login("Ann"), "Änn 安").await.unwrap();
-    let renamed = Profile { name: "Änn 安".to_owned(), ..first };
+    let again = store
+        .put_profile(&user(1), &login("Ann"), "Änn 安")
+        .await
+        .unwrap();
+    let renamed = Profile {
+        name: "Änn 安".to_owned(),
+        ..first
+    };
     assert_eq!(again, PutProfile::Replaced(renamed.clone()));
     assert_eq!(store.profile(&user(1)).await.unwrap(), Some(renamed));
 }
@@ -37,12 +48,22 @@ async fn the_first_profile_makes_the_signup_and_later_ones_keep_it(store: Arc<dy
 async fn a_login_has_one_user_whatever_its_case(store: Arc<dyn Store>) {
     put(&store, 1, "Ann").await;
     for taken in ["Ann", "ann", "ANN"] {
-        assert_eq!(put(&store, 2, taken).await, PutProfile::LoginTaken, "{taken}");
+        assert_eq!(
+            put(&store, 2, taken).await,
+            PutProfile::LoginTaken,
+            "{taken}"
+        );
     }
     assert_eq!(store.profile(&user(2)).await.unwrap(), None);
     // Their own login in another case is another way to write it.
-    assert!(matches!(put(&store, 1, "aNN").await, PutProfile::Replaced(_)));
-    assert_eq!(store.profile(&user(1)).await.unwrap().unwrap().login, login("aNN"));
+    assert!(matches!(
+        put(&store, 1, "aNN").await,
+        PutProfile::Replaced(_)
+    ));
+    assert_eq!(
+        store.profile(&user(1)).await.unwrap().unwrap().login,
+        login("aNN")
+    );
     assert_eq!(put(&store, 2, "ann").await, PutProfile::LoginTaken);
 }
 
@@ -50,12 +71,25 @@ async fn another_login_frees_the_former_one(store: Arc<dyn Store>) {
     put(&store, 1, "ann").await;
     put(&store, 2, "bob").await;
     assert_eq!(put(&store, 1, "bob").await, PutProfile::LoginTaken);
-    assert_eq!(put(&store, 3, "ann").await, PutProfile::LoginTaken, "a change that was refused frees nothing");
-    assert!(matches!(put(&store, 1, "cid").await, PutProfile::Replaced(_)));
-    assert!(matches!(put(&store, 3, "Ann").await, PutProfile::Created(_)));
+    assert_eq!(
+        put(&store, 3, "ann").await,
+        PutProfile::LoginTaken,
+        "a change that was refused frees nothing"
+    );
+    assert!(matches!(
+        put(&store, 1, "cid").await,
+        PutProfile::Replaced(_)
+    ));
+    assert!(matches!(
+        put(&store, 3, "Ann").await,
+        PutProfile::Created(_)
+    ));
     // A way back is closed, and none is open by accident.
     assert_eq!(put(&store, 1, "ann").await, PutProfile::LoginTaken);
-    assert!(matches!(put(&store, 1, "CID").await, PutProfile::Replaced(_)));
+    assert!(matches!(
+        put(&store, 1, "CID").await,
+        PutProfile::Replaced(_)
+    ));
     assert_eq!(put(&store, 3, "cid").await, PutProfile::LoginTaken);
 }
 
@@ -65,10 +99,16 @@ async fn of_many_who_claim_a_login_at_a_time_one_gets_it(store: Arc<dyn Store>) 
         async move { put(&store, n, if n % 2 == 0 { "star" } else { "STAR" }).await }
     });
     let answers = futures_util::future::join_all(claims).await;
-    let winners: Vec<usize> = (0..20).filter(|n| answers[*n] != PutProfile::LoginTaken).collect();
+    let winners: Vec<usize> = (0..20)
+        .filter(|n| answers[*n] != PutProfile::LoginTaken)
+        .collect();
     assert_eq!(winners.len(), 1, "{answers:?}");
     for n in 0..20 {
-        assert_eq!(store.profile(&user(n)).await.unwrap().is_some(), winners.contains(&n), "user {n}");
+        assert_eq!(
+            store.profile(&user(n)).await.unwrap().is_some(),
+            winners.contains(&n),
+            "user {n}"
+        );
     }
 }
 

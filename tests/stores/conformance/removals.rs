@@ -1,13 +1,13 @@
-//! Removals: numbered, of one epoch, gone with its close; bans that end by the store's clock; numbers that leap when
-//! some were lost.
+//! Removals: numbered, of one epoch, gone with its close; bans that end by the store's clock;
+//! numbers that leap when some were lost.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Ban, ChangeKind, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply, RemoveUser, Standing,
-    Store,
+    Ban, ChangeKind, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply,
+    RemoveUser, Standing, Store,
 };
 
 use super::{LONG, end, finish_close, live, on_each, opened, user};
@@ -29,15 +29,30 @@ on_each!(
 
 /// The epoch of live 42.
 async fn epoch(store: &Arc<dyn Store>) -> Epoch {
-    store.load_live(&live("42")).await.unwrap().map_or(Epoch(1), |record| record.epoch)
+    store
+        .load_live(&live("42"))
+        .await
+        .unwrap()
+        .map_or(Epoch(1), |record| record.epoch)
 }
 
 async fn remove(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> RemoveReply {
     remove_in(store, epoch(store).await, n, ban).await
 }
 
-async fn remove_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize, ban: Option<Duration>) -> RemoveReply {
-    let wish = RemoveUser { live: live("42"), epoch, user: user(n), ban, message: String::new() };
+async fn remove_in(
+    store: &Arc<dyn Store>,
+    epoch: Epoch,
+    n: usize,
+    ban: Option<Duration>,
+) -> RemoveReply {
+    let wish = RemoveUser {
+        live: live("42"),
+        epoch,
+        user: user(n),
+        ban,
+        message: String::new(),
+    };
     store.remove_user(&wish).await.unwrap()
 }
 
@@ -46,12 +61,20 @@ async fn lift(store: &Arc<dyn Store>, n: usize) -> LiftReply {
 }
 
 async fn lift_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize) -> LiftReply {
-    let wish = LiftBan { live: live("42"), epoch, user: user(n), message: String::new() };
+    let wish = LiftBan {
+        live: live("42"),
+        epoch,
+        user: user(n),
+        message: String::new(),
+    };
     store.lift_ban(&wish).await.unwrap()
 }
 
 async fn restore(store: &Arc<dyn Store>, bans: &[(UserId, Duration)]) {
-    store.restore_bans(&live("42"), epoch(store).await, bans).await.unwrap();
+    store
+        .restore_bans(&live("42"), epoch(store).await, bans)
+        .await
+        .unwrap();
 }
 
 /// A removal that must be noted: its number, and when the ban ends.
@@ -64,7 +87,11 @@ async fn removed(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> (u6
 
 /// User, number, and whether the user may join; the last number.
 async fn since(store: &Arc<dyn Store>, number: u64) -> (Vec<(UserId, u64, &'static str)>, u64) {
-    let read = store.removals_since(&live("42"), epoch(store).await, number).await.unwrap().expect("an open epoch");
+    let read = store
+        .removals_since(&live("42"), epoch(store).await, number)
+        .await
+        .unwrap()
+        .expect("an open epoch");
     let changes = read.changes.into_iter().map(|change| {
         let word = match change.kind {
             ChangeKind::Removed(None) => "removed",
@@ -85,7 +112,10 @@ async fn banned(store: &Arc<dyn Store>) -> Vec<UserId> {
 }
 
 async fn kept(store: &Arc<dyn Store>, record: &LiveRecord, removals: u64) -> Standing {
-    let record = LiveRecord { removals, ..record.clone() };
+    let record = LiveRecord {
+        removals,
+        ..record.clone()
+    };
     store.keep_live(&record, "").await.unwrap()
 }
 
@@ -98,8 +128,15 @@ async fn removals_are_numbered_and_read_from_a_number_on(store: Arc<dyn Store>) 
     assert_eq!(removed(&store, 3, None).await.0, 3);
     // Once more: the last time counts.
     assert_eq!(removed(&store, 1, None).await.0, 4);
-    let (second, third, first) = ((user(2), 2, "banned"), (user(3), 3, "removed"), (user(1), 4, "removed"));
-    assert_eq!(since(&store, 0).await, (vec![second.clone(), third.clone(), first.clone()], 4));
+    let (second, third, first) = (
+        (user(2), 2, "banned"),
+        (user(3), 3, "removed"),
+        (user(1), 4, "removed"),
+    );
+    assert_eq!(
+        since(&store, 0).await,
+        (vec![second.clone(), third.clone(), first.clone()], 4)
+    );
     assert_eq!(since(&store, 2).await, (vec![third, first], 4));
     assert_eq!(since(&store, 4).await, (vec![], 4));
 }
@@ -110,7 +147,11 @@ async fn a_ban_ends_by_itself(store: Arc<dyn Store>) {
     removed(&store, 2, Some(LONG)).await;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
     while since(&store, 0).await.0 != [(user(1), 1, "removed"), (user(2), 2, "banned")] {
-        assert!(tokio::time::Instant::now() < deadline, "{:?}", since(&store, 0).await);
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "{:?}",
+            since(&store, 0).await
+        );
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(banned(&store).await, [user(2)]);
@@ -144,13 +185,31 @@ async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
 async fn removals_are_of_an_open_epoch(store: Arc<dyn Store>) {
     assert_eq!(remove(&store, 1, None).await, RemoveReply::Absent);
     assert_eq!(lift(&store, 1).await, LiftReply::Absent);
-    assert_eq!(store.removals_since(&live("42"), Epoch(1), 0).await.unwrap(), None);
+    assert_eq!(
+        store
+            .removals_since(&live("42"), Epoch(1), 0)
+            .await
+            .unwrap(),
+        None
+    );
     let other = Epoch(opened(&store, "42").await.epoch.0 + 1);
-    assert_eq!(remove_in(&store, other, 1, Some(LONG)).await, RemoveReply::Over);
+    assert_eq!(
+        remove_in(&store, other, 1, Some(LONG)).await,
+        RemoveReply::Over
+    );
     assert_eq!(lift_in(&store, other, 1).await, LiftReply::Over);
-    assert_eq!(store.removals_since(&live("42"), other, 0).await.unwrap(), None);
-    store.restore_bans(&live("42"), other, &[(user(1), LONG)]).await.unwrap();
-    assert_eq!((since(&store, 0).await, banned(&store).await), ((vec![], 0), vec![]));
+    assert_eq!(
+        store.removals_since(&live("42"), other, 0).await.unwrap(),
+        None
+    );
+    store
+        .restore_bans(&live("42"), other, &[(user(1), LONG)])
+        .await
+        .unwrap();
+    assert_eq!(
+        (since(&store, 0).await, banned(&store).await),
+        ((vec![], 0), vec![])
+    );
 }
 
 async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn Store>) {
@@ -163,12 +222,17 @@ async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn
         assert_eq!(lift(&store, 1).await, LiftReply::Over);
         restore(&store, &[(user(1), LONG)]).await;
         assert!(banned(&store).await.is_empty());
-        finish_close(&store, &live("42"), first.epoch, LONG).await.unwrap();
+        finish_close(&store, &live("42"), first.epoch, LONG)
+            .await
+            .unwrap();
     }
     let next = opened(&store, "42").await;
     assert_eq!(next.removals, 0);
     assert_eq!(since(&store, 0).await, (vec![], 0));
-    assert_eq!(remove_in(&store, first.epoch, 1, None).await, RemoveReply::Over);
+    assert_eq!(
+        remove_in(&store, first.epoch, 1, None).await,
+        RemoveReply::Over
+    );
 }
 
 async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) {
@@ -176,9 +240,19 @@ async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) 
     assert_eq!(record.removals, 0);
     removed(&store, 1, None).await;
     removed(&store, 2, Some(LONG)).await;
-    assert_eq!(store.load_live(&live("42")).await.unwrap().expect("a record").removals, 2);
+    assert_eq!(
+        store
+            .load_live(&live("42"))
+            .await
+            .unwrap()
+            .expect("a record")
+            .removals,
+        2
+    );
     for known in [0, 1, 2] {
-        let Standing::Open { removals, .. } = kept(&store, &record, known).await else { panic!("not open") };
+        let Standing::Open { removals, .. } = kept(&store, &record, known).await else {
+            panic!("not open")
+        };
         assert_eq!(removals, 2);
     }
 }
@@ -187,20 +261,42 @@ async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
     // The store fell back: a gateway knows of a seventh removal.
-    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else { panic!("not open") };
+    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else {
+        panic!("not open")
+    };
     assert_eq!(removals, 7 + LEAP);
-    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else { panic!("not open") };
+    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else {
+        panic!("not open")
+    };
     assert_eq!(removals, 7 + LEAP);
     assert_eq!(removed(&store, 2, None).await.0, 8 + LEAP);
     // The record is lost altogether, or of an older epoch.
-    let later = LiveRecord { epoch: Epoch(record.epoch.0 + 4), ..record };
+    let later = LiveRecord {
+        epoch: Epoch(record.epoch.0 + 4),
+        ..record
+    };
     assert_eq!(kept(&store, &later, 3).await, Standing::Rewritten);
-    let read = store.removals_since(&live("42"), later.epoch, 0).await.unwrap().expect("an open epoch");
+    let read = store
+        .removals_since(&live("42"), later.epoch, 0)
+        .await
+        .unwrap()
+        .expect("an open epoch");
     assert_eq!((read.last, read.changes), (3 + LEAP, vec![]));
     assert!(banned(&store).await.is_empty());
-    let last = LiveRecord { epoch: Epoch(later.epoch.0 + 1), ..later };
+    let last = LiveRecord {
+        epoch: Epoch(later.epoch.0 + 1),
+        ..later
+    };
     assert_eq!(kept(&store, &last, 0).await, Standing::Rewritten);
-    assert_eq!(store.load_live(&live("42")).await.unwrap().expect("a record").removals, 0);
+    assert_eq!(
+        store
+            .load_live(&live("42"))
+            .await
+            .unwrap()
+            .expect("a record")
+            .removals,
+        0
+    );
 }
 
 async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
@@ -213,12 +309,29 @@ async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
     for _ in 0..2 {
         restore(&store, &all).await;
         let (changes, last) = since(&store, 4).await;
-        assert_eq!((changes, last), (vec![(user(4), 5, "banned"), (user(5), 6, "banned")], 6));
+        assert_eq!(
+            (changes, last),
+            (vec![(user(4), 5, "banned"), (user(5), 6, "banned")], 6)
+        );
         let bans = store.bans_page(&live("42"), None, 10).await.unwrap();
-        assert_eq!(bans[0], Ban { user: user(3), until: until.expect("a ban") });
+        assert_eq!(
+            bans[0],
+            Ban {
+                user: user(3),
+                until: until.expect("a ban")
+            }
+        );
         assert_eq!(bans.len(), 3);
     }
-    assert_eq!(store.load_live(&live("42")).await.unwrap().expect("a record").removals, 6);
+    assert_eq!(
+        store
+            .load_live(&live("42"))
+            .await
+            .unwrap()
+            .expect("a record")
+            .removals,
+        6
+    );
 }
 
 async fn changes_come_in_batches(store: Arc<dyn Store>) {
@@ -231,7 +344,10 @@ async fn changes_come_in_batches(store: Arc<dyn Store>) {
     assert_eq!((changes.len(), last), (MAX_BATCH, 1_005));
     assert_eq!(changes[999].1, 1_000);
     let (rest, _) = since(&store, 1_000).await;
-    assert_eq!(rest.iter().map(|change| change.1).collect::<Vec<_>>(), [1_001, 1_002, 1_003, 1_004, 1_005]);
+    assert_eq!(
+        rest.iter().map(|change| change.1).collect::<Vec<_>>(),
+        [1_001, 1_002, 1_003, 1_004, 1_005]
+    );
 }
 
 async fn bans_are_paged_by_their_end(store: Arc<dyn Store>) {
@@ -242,7 +358,10 @@ async fn bans_are_paged_by_their_end(store: Arc<dyn Store>) {
     let mut seen = Vec::new();
     let mut after = None;
     loop {
-        let page = store.bans_page(&live("42"), after.as_ref(), 2).await.unwrap();
+        let page = store
+            .bans_page(&live("42"), after.as_ref(), 2)
+            .await
+            .unwrap();
         seen.extend(page.iter().map(|ban| ban.user.clone()));
         match page.last() {
             Some(last) if page.len() == 2 => after = Some(last.clone()),
@@ -259,7 +378,8 @@ async fn bans_are_bounded(store: Arc<dyn Store>) {
         restore(&store, some).await;
     }
     assert_eq!(remove(&store, 0, Some(LONG)).await, RemoveReply::Full);
-    // Who is banned already may be banned anew, and anybody may be removed; the oldest change is forgotten then.
+    // Who is banned already may be banned anew, and anybody may be removed; the oldest change is
+    // forgotten then.
     assert!(removed(&store, 7, Some(LONG)).await.1.is_some());
     assert_eq!(removed(&store, MAX_BANS + 1, None).await.1, None);
     assert_eq!(since(&store, 0).await.0[0].0, user(2));

@@ -1,5 +1,5 @@
-//! Sessions: from when to when each user was in a live with attendance, over all gateways, in the very steps that add
-//! users to the set of all viewers and remove them.
+//! Sessions: from when to when each user was in a live with attendance, over all gateways, in the
+//! very steps that add users to the set of all viewers and remove them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
 use rollcall::store::{
-    ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, SHORT_BREAK, Session, SessionPlace, Span, Stays,
-    Store, Strays,
+    ApplyReply, Attended, LiveEpoch, MANY_SESSIONS, MOST_SESSIONS, SHORT_BREAK, Session,
+    SessionPlace, Span, Stays, Store, Strays,
 };
 
 use super::former::redis;
@@ -20,15 +20,27 @@ use super::{Caller, gateway, live, on_each, user, users};
 const SLICES: u32 = 2;
 
 fn viewers(index: u32) -> SliceId {
-    SliceId { set: OnlineSet::Live(live("42")), index, of: SLICES }
+    SliceId {
+        set: OnlineSet::Live(live("42")),
+        index,
+        of: SLICES,
+    }
 }
 
 fn of(epoch: u64) -> LiveEpoch {
-    LiveEpoch { live: live("42"), epoch: Epoch(epoch) }
+    LiveEpoch {
+        live: live("42"),
+        epoch: Epoch(epoch),
+    }
 }
 
 fn attended(closed_at: Option<UnixMillis>) -> Attended {
-    Attended { streamer: user(9), slices: SLICES, opened_at: 0, closed_at }
+    Attended {
+        streamer: user(9),
+        slices: SLICES,
+        opened_at: 0,
+        closed_at,
+    }
 }
 
 /// A gateway with its part of both slices.
@@ -38,21 +50,33 @@ struct Gateway {
 
 impl Gateway {
     fn new(store: &Arc<dyn Store>, name: &str, epoch: u64) -> Self {
-        let part = |index| Caller { slice: viewers(index), epoch, ..Caller::new(store, name) };
-        Self { parts: (1..=SLICES).map(part).collect() }
+        let part = |index| Caller {
+            slice: viewers(index),
+            epoch,
+            ..Caller::new(store, name)
+        };
+        Self {
+            parts: (1..=SLICES).map(part).collect(),
+        }
     }
 
     /// Users join and leave at this time.
     async fn changes(&mut self, at: UnixMillis, joins: &[UserId], leaves: &[UserId]) {
         for part in &mut self.parts {
             let here = |users: &[UserId]| -> Vec<UserId> {
-                users.iter().filter(|user| user.slice_index(SLICES) == part.slice.index).cloned().collect()
+                users
+                    .iter()
+                    .filter(|user| user.slice_index(SLICES) == part.slice.index)
+                    .cloned()
+                    .collect()
             };
             let (joins, leaves) = (here(joins), here(leaves));
             let mut call = part.next(part.entry, &joins, &leaves);
             call.since = vec![at; joins.len()];
             call.left = Some(vec![at; leaves.len()]);
-            let ApplyReply::Done(_) = part.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
+            let ApplyReply::Done(_) = part.store.apply(&call).await.unwrap() else {
+                panic!("{call:?}")
+            };
             part.entry = Some(part.number);
         }
     }
@@ -63,54 +87,112 @@ async fn listed(store: &Arc<dyn Store>, of: &LiveEpoch, span: Span, limit: usize
     let mut all: Vec<Session> = Vec::new();
     loop {
         let after = all.last().map(|last| last.place.clone());
-        let (page, more) = store.sessions_page((of, SLICES), span, after.as_ref(), limit).await.unwrap();
+        let (page, more) = store
+            .sessions_page((of, SLICES), span, after.as_ref(), limit)
+            .await
+            .unwrap();
         assert!(page.len() <= limit, "a page of {}", page.len());
         assert!(!more || !page.is_empty(), "a page of nobody goes on");
         all.extend(page);
         if !more {
             let places: Vec<_> = all.iter().map(|session| session.place.clone()).collect();
             assert!(places.is_sorted(), "{places:?}");
-            assert_eq!(store.count_sessions(of, SLICES, span).await.unwrap(), all.len() as u64);
+            assert_eq!(
+                store.count_sessions(of, SLICES, span).await.unwrap(),
+                all.len() as u64
+            );
             return all;
         }
     }
 }
 
 /// Begin and end of each session, in their order.
-async fn times(store: &Arc<dyn Store>, epoch: u64) -> Vec<(UserId, UnixMillis, Option<UnixMillis>)> {
+async fn times(
+    store: &Arc<dyn Store>,
+    epoch: u64,
+) -> Vec<(UserId, UnixMillis, Option<UnixMillis>)> {
     let all = listed(store, &of(epoch), Span::ALL, 3).await;
-    all.into_iter().map(|it| (it.place.user, it.place.joined_at, it.left_at)).collect()
+    all.into_iter()
+        .map(|it| (it.place.user, it.place.joined_at, it.left_at))
+        .collect()
 }
 
-async fn a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways(store: Arc<dyn Store>) {
+async fn a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways(
+    store: Arc<dyn Store>,
+) {
     let (mut a, mut b) = (Gateway::new(&store, "a", 7), Gateway::new(&store, "b", 7));
     a.changes(1_000, &users(0, 2), &[]).await;
     b.changes(2_000, &users(1, 3), &[]).await;
     a.changes(3_000, &[], &users(0, 2)).await;
     let (u0, u1, u2) = (user(0), user(1), user(2));
     let first = (u0.clone(), 1_000, Some(3_000));
-    let expected = [first.clone(), (u1.clone(), 1_000, None), (u2.clone(), 2_000, None)];
+    let expected = [
+        first.clone(),
+        (u1.clone(), 1_000, None),
+        (u2.clone(), 2_000, None),
+    ];
     assert_eq!(times(&store, 7).await, expected);
     b.changes(4_000, &users(0, 1), &users(1, 2)).await;
-    let expected = [first, (u1.clone(), 1_000, Some(4_000)), (u2.clone(), 2_000, None), (u0.clone(), 4_000, None)];
+    let expected = [
+        first,
+        (u1.clone(), 1_000, Some(4_000)),
+        (u2.clone(), 2_000, None),
+        (u0.clone(), 4_000, None),
+    ];
     assert_eq!(times(&store, 7).await, expected);
     // Who entered in that time.
-    let some = listed(&store, &of(7), Span { from: 1_500, to: 4_000 }, 1).await;
-    assert_eq!(some.iter().map(|it| it.place.user.clone()).collect::<Vec<_>>(), [u2, u0.clone()]);
+    let some = listed(
+        &store,
+        &of(7),
+        Span {
+            from: 1_500,
+            to: 4_000,
+        },
+        1,
+    )
+    .await;
+    assert_eq!(
+        some.iter()
+            .map(|it| it.place.user.clone())
+            .collect::<Vec<_>>(),
+        [u2, u0.clone()]
+    );
     // The user's own sum, whichever of the sessions is listed.
     let all = listed(&store, &of(7), Span::ALL, 10).await;
     let of_u0: Vec<&Session> = all.iter().filter(|it| it.place.user == u0).collect();
-    assert_eq!(of_u0.iter().map(|it| it.watched.until(4_500)).collect::<Vec<_>>(), [2_500; 2]);
+    assert_eq!(
+        of_u0
+            .iter()
+            .map(|it| it.watched.until(4_500))
+            .collect::<Vec<_>>(),
+        [2_500; 2]
+    );
     assert_ne!(of_u0[0].id, of_u0[1].id);
-    let latest = store.latest_sessions(&of(7), SLICES, &[user(7), u0.clone(), u1]).await.unwrap();
+    let latest = store
+        .latest_sessions(&of(7), SLICES, &[user(7), u0.clone(), u1])
+        .await
+        .unwrap();
     let known = |at: usize| latest[at].map(|stay| (stay.joined_at, stay.left_at));
-    assert_eq!([known(0), known(1), known(2)], [None, Some((4_000, None)), Some((1_000, Some(4_000)))]);
+    assert_eq!(
+        [known(0), known(1), known(2)],
+        [None, Some((4_000, None)), Some((1_000, Some(4_000)))]
+    );
     assert_eq!(latest[1].map(|stay| stay.id), Some(of_u0[1].id));
-    assert_eq!(of_u0[1].place, SessionPlace { joined_at: 4_000, user: u0, number: 2 });
+    assert_eq!(
+        of_u0[1].place,
+        SessionPlace {
+            joined_at: 4_000,
+            user: u0,
+            number: 2
+        }
+    );
 }
 
 async fn a_move_is_no_break_in_whichever_order_the_gateways_are_heard(store: Arc<dyn Store>) {
-    let (mut old, mut new) = (Gateway::new(&store, "old", 7), Gateway::new(&store, "new", 7));
+    let (mut old, mut new) = (
+        Gateway::new(&store, "old", 7),
+        Gateway::new(&store, "new", 7),
+    );
     old.changes(1_000, &users(0, 1), &[]).await;
     old.changes(5_000, &[], &users(0, 1)).await;
     // The user had been at the new gateway for a while when the old one let go.
@@ -129,14 +211,32 @@ async fn sweeps_and_strays_end_sessions(store: Arc<dyn Store>) {
     a.changes(1_000, &users(0, 3), &[]).await;
     b.changes(2_000, &users(2, 3), &[]).await;
     for index in 1..=SLICES {
-        store.sweep(&viewers(index), &gateway("a"), 100, 1_500).await.unwrap();
-        store.strays(&viewers(index), Group::All, 0, 100, Strays::Drop).await.unwrap();
+        store
+            .sweep(&viewers(index), &gateway("a"), 100, 1_500)
+            .await
+            .unwrap();
+        store
+            .strays(&viewers(index), Group::All, 0, 100, Strays::Drop)
+            .await
+            .unwrap();
     }
-    let ended: Vec<_> = times(&store, 7).await.into_iter().map(|(_, _, left_at)| left_at).collect();
-    assert_eq!(ended, [Some(1_500), Some(1_500), None], "the last is at the other gateway");
-    // A sweep that knows of an earlier sign of life than the join leaves no session of negative length.
+    let ended: Vec<_> = times(&store, 7)
+        .await
+        .into_iter()
+        .map(|(_, _, left_at)| left_at)
+        .collect();
+    assert_eq!(
+        ended,
+        [Some(1_500), Some(1_500), None],
+        "the last is at the other gateway"
+    );
+    // A sweep that knows of an earlier sign of life than the join leaves no session of negative
+    // length.
     for index in 1..=SLICES {
-        store.sweep(&viewers(index), &gateway("b"), 100, 10).await.unwrap();
+        store
+            .sweep(&viewers(index), &gateway("b"), 100, 10)
+            .await
+            .unwrap();
     }
     assert_eq!(times(&store, 7).await[2].2, Some(1_000));
 }
@@ -153,7 +253,10 @@ async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn Store>) 
     // Whatever arrives late changes nothing.
     let entry = a.parts[0].entry;
     let late = a.parts[0].next(entry, &[], &[]);
-    let late = rollcall::store::Apply { left: Some(Vec::new()), ..late };
+    let late = rollcall::store::Apply {
+        left: Some(Vec::new()),
+        ..late
+    };
     assert_eq!(store.apply(&late).await.unwrap(), ApplyReply::Closed);
     let mut next = Gateway::new(&store, "a", 8);
     next.changes(9_000, &users(0, 1), &[]).await;
@@ -161,13 +264,26 @@ async fn sessions_outlast_the_close_and_epochs_are_apart(store: Arc<dyn Store>) 
     assert_eq!(times(&store, 8).await, [(user(0), 9_000, None)]);
     let were = |from, to| {
         let store = store.clone();
-        async move { store.were_there(&of(7), &attended(Some(3_000)), &users(0, 3), Span { from, to }).await.unwrap() }
+        async move {
+            store
+                .were_there(
+                    &of(7),
+                    &attended(Some(3_000)),
+                    &users(0, 3),
+                    Span { from, to },
+                )
+                .await
+                .unwrap()
+        }
     };
     assert_eq!(were(0, 999).await, [false; 3]);
     assert_eq!(were(1_500, 1_600).await, [true, true, false]);
     assert_eq!(were(2_001, 9_999).await, [false, true, false]);
     assert_eq!(were(3_001, 9_999).await, [false; 3]);
-    store.forget_attendance(&of(7), Some(&attended(Some(3_000)))).await.unwrap();
+    store
+        .forget_attendance(&of(7), Some(&attended(Some(3_000))))
+        .await
+        .unwrap();
     assert_eq!(times(&store, 7).await, []);
     assert_eq!(times(&store, 8).await.len(), 1);
 }
@@ -180,18 +296,25 @@ async fn sessions_of_another_type_are_removed_so_that_users_can_join_again() {
     for part in &mut a.parts {
         let slice = format!("{{online-fans:42_slice{}}}", part.slice.index);
         let keys = [format!("{slice}:sessions@7"), format!("{slice}:stays@7")];
-        keys.iter().for_each(|key| drop(server.cli(&["SET", key, "text"])));
+        keys.iter()
+            .for_each(|key| drop(server.cli(&["SET", key, "text"])));
         let mut call = part.next(part.entry, &users(4, 5), &[]);
         (call.since, call.left) = (vec![2_000], Some(Vec::new()));
         store.apply(&call).await.unwrap_err();
         part.entry = Some(part.number);
-        let mut removed = store.drop_foreign_keys(&part.slice, &part.name).await.unwrap();
+        let mut removed = store
+            .drop_foreign_keys(&part.slice, &part.name)
+            .await
+            .unwrap();
         removed.sort();
         assert_eq!(removed, keys);
     }
     a.changes(3_000, &users(5, 7), &[]).await;
     a.changes(4_000, &[], &users(0, 6)).await;
-    assert_eq!(times(&store, 7).await, [(user(5), 3_000, Some(4_000)), (user(6), 3_000, None)]);
+    assert_eq!(
+        times(&store, 7).await,
+        [(user(5), 3_000, Some(4_000)), (user(6), 3_000, None)]
+    );
 }
 
 async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Store>) {
@@ -208,15 +331,41 @@ async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Stor
         a.changes(n * 100, &one, &[]).await;
         a.changes(n * 100 + 10, &[], &one).await;
     }
-    for (from, to, there) in
-        [(50, 99, false), (105, 106, true), (111, 199, false), (1_500, 1_500, true), (3_011, 9_999, false)]
-    {
-        let found = store.were_there(&of(7), &attended(None), &one, Span { from, to }).await.unwrap();
+    for (from, to, there) in [
+        (50, 99, false),
+        (105, 106, true),
+        (111, 199, false),
+        (1_500, 1_500, true),
+        (3_011, 9_999, false),
+    ] {
+        let found = store
+            .were_there(&of(7), &attended(None), &one, Span { from, to })
+            .await
+            .unwrap();
         assert_eq!(found, [there], "{from} to {to}");
     }
-    let sessions = listed(&store, &of(7), Span { from: 100, to: 9_999 }, 7).await;
-    assert_eq!((sessions.len(), sessions[0].watched.until(9_999)), (30, 1 + 30 * 10));
-    assert_eq!(sessions.iter().map(|it| it.id).collect::<HashSet<_>>().len(), 30);
+    let sessions = listed(
+        &store,
+        &of(7),
+        Span {
+            from: 100,
+            to: 9_999,
+        },
+        7,
+    )
+    .await;
+    assert_eq!(
+        (sessions.len(), sessions[0].watched.until(9_999)),
+        (30, 1 + 30 * 10)
+    );
+    assert_eq!(
+        sessions
+            .iter()
+            .map(|it| it.id)
+            .collect::<HashSet<_>>()
+            .len(),
+        30
+    );
 }
 
 /// Who comes and goes all the time takes no more room than this.
@@ -228,9 +377,16 @@ async fn a_user_has_so_many_sessions_and_no_more(store: Arc<dyn Store>) {
         a.changes(n * 100 + 10, &[], &quick).await;
     }
     let sessions = listed(&store, &of(7), Span::ALL, 1_000).await;
-    assert_eq!(sessions.len() as u64, MANY_SESSIONS, "short breaks are bridged");
+    assert_eq!(
+        sessions.len() as u64,
+        MANY_SESSIONS,
+        "short breaks are bridged"
+    );
     let last = sessions.last().unwrap();
-    assert_eq!((last.place.joined_at, last.left_at), (MANY_SESSIONS * 100, Some((MANY_SESSIONS + 30) * 100 + 10)));
+    assert_eq!(
+        (last.place.joined_at, last.left_at),
+        (MANY_SESSIONS * 100, Some((MANY_SESSIONS + 30) * 100 + 10))
+    );
     for n in 1..=MOST_SESSIONS + 30 {
         let at = n * (SHORT_BREAK + 100);
         a.changes(at, &slow, &[]).await;
@@ -258,14 +414,24 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
         let mut joined = Vec::new();
         if rng.random_bool(0.1) {
             for index in 1..=SLICES {
-                store.sweep(&viewers(index), &gateway(NAMES[who]), 100, at).await.unwrap();
+                store
+                    .sweep(&viewers(index), &gateway(NAMES[who]), 100, at)
+                    .await
+                    .unwrap();
             }
             gateways[who] = Gateway::new(&store, NAMES[who], 7);
-            gateways[who].parts.iter_mut().for_each(|part| part.number = at * 1_000);
+            gateways[who]
+                .parts
+                .iter_mut()
+                .for_each(|part| part.number = at * 1_000);
             held[who].clear();
         } else {
-            let some: Vec<UserId> = users(0, USERS).into_iter().filter(|_| rng.random_bool(0.3)).collect();
-            let (leaves, joins): (Vec<_>, Vec<_>) = some.into_iter().partition(|user| held[who].contains(user));
+            let some: Vec<UserId> = users(0, USERS)
+                .into_iter()
+                .filter(|_| rng.random_bool(0.3))
+                .collect();
+            let (leaves, joins): (Vec<_>, Vec<_>) =
+                some.into_iter().partition(|user| held[who].contains(user));
             gateways[who].changes(at, &joins, &leaves).await;
             leaves.iter().for_each(|user| drop(held[who].take(user)));
             held[who].extend(joins.iter().cloned());
@@ -273,25 +439,50 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
         }
         let after: BTreeSet<UserId> = held.iter().flatten().cloned().collect();
         for user in joined {
-            model.entry(user.slice_index(SLICES)).or_default().enter(&user, at, at);
+            model
+                .entry(user.slice_index(SLICES))
+                .or_default()
+                .enter(&user, at, at);
         }
         for user in before.difference(&after) {
-            model.entry(user.slice_index(SLICES)).or_default().leave(user, at);
+            model
+                .entry(user.slice_index(SLICES))
+                .or_default()
+                .leave(user, at);
         }
     }
-    let mut expected: Vec<_> = model.values().flat_map(|stays| stays.page(0, None, usize::MAX)).collect();
+    let mut expected: Vec<_> = model
+        .values()
+        .flat_map(|stays| stays.page(0, None, usize::MAX))
+        .collect();
     expected.sort_by(|a, b| a.place.cmp(&b.place));
     let found = listed(&store, &of(7), Span::ALL, 10).await;
     let shown = |it: &Session| (it.place.clone(), it.left_at, it.watched);
-    assert_eq!(found.iter().map(shown).collect::<Vec<_>>(), expected.iter().map(shown).collect::<Vec<_>>());
+    assert_eq!(
+        found.iter().map(shown).collect::<Vec<_>>(),
+        expected.iter().map(shown).collect::<Vec<_>>()
+    );
     for _ in 0..20 {
         let from = rng.random_range(900..at);
-        let span = Span { from, to: from + rng.random_range(0..200) };
+        let span = Span {
+            from,
+            to: from + rng.random_range(0..200),
+        };
         let everybody = users(0, USERS);
-        let were = store.were_there(&of(7), &attended(None), &everybody, span).await.unwrap();
-        let was =
-            |user: &UserId| model.get(&user.slice_index(SLICES)).is_some_and(|stays| stays.was_here(user, span, None));
-        assert_eq!(were, everybody.iter().map(was).collect::<Vec<_>>(), "{span:?}");
+        let were = store
+            .were_there(&of(7), &attended(None), &everybody, span)
+            .await
+            .unwrap();
+        let was = |user: &UserId| {
+            model
+                .get(&user.slice_index(SLICES))
+                .is_some_and(|stays| stays.was_here(user, span, None))
+        };
+        assert_eq!(
+            were,
+            everybody.iter().map(was).collect::<Vec<_>>(),
+            "{span:?}"
+        );
     }
 }
 

@@ -1,5 +1,6 @@
-//! When users of the platform were seen last: the call that takes users out of the set of those online notes it, and
-//! the call that puts them in forgets it, so that everybody is in one of the two at every moment.
+//! When users of the platform were seen last: the call that takes users out of the set of those
+//! online notes it, and the call that puts them in forgets it, so that everybody is in one of the
+//! two at every moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,23 +21,41 @@ on_each!(
 /// So many users of one slice.
 fn mates(count: usize) -> Vec<UserId> {
     let slice = online(&user(0));
-    (0..).map(user).filter(|user| online(user) == slice).take(count).collect()
+    (0..)
+        .map(user)
+        .filter(|user| online(user) == slice)
+        .take(count)
+        .collect()
 }
 
 /// The slice of the users online in which a user is.
 fn online(user: &UserId) -> SliceId {
-    SliceId { set: OnlineSet::Users, index: user.slice_index(USERS_SLICES), of: USERS_SLICES }
+    SliceId {
+        set: OnlineSet::Users,
+        index: user.slice_index(USERS_SLICES),
+        of: USERS_SLICES,
+    }
 }
 
 fn gateway(store: &Arc<dyn Store>, name: &str) -> Caller {
-    Caller { slice: online(&user(0)), ..Caller::new(store, name) }
+    Caller {
+        slice: online(&user(0)),
+        ..Caller::new(store, name)
+    }
 }
 
 /// A call with the times when those who leave were here last.
-async fn changes(caller: &mut Caller, joins: &[UserId], leaves: &[(&UserId, UnixMillis)]) -> ApplyReply {
+async fn changes(
+    caller: &mut Caller,
+    joins: &[UserId],
+    leaves: &[(&UserId, UnixMillis)],
+) -> ApplyReply {
     let gone: Vec<UserId> = leaves.iter().map(|(user, _)| (*user).clone()).collect();
     let left = Some(leaves.iter().map(|(_, at)| *at).collect());
-    let call = Apply { left, ..caller.next(caller.entry, joins, &gone) };
+    let call = Apply {
+        left,
+        ..caller.next(caller.entry, joins, &gone)
+    };
     let reply = caller.store.apply(&call).await.unwrap();
     if matches!(reply, ApplyReply::Done(_)) {
         caller.entry = Some(call.number);
@@ -45,17 +64,26 @@ async fn changes(caller: &mut Caller, joins: &[UserId], leaves: &[(&UserId, Unix
 }
 
 async fn comes(caller: &mut Caller, users: &[UserId]) {
-    assert!(matches!(changes(caller, users, &[]).await, ApplyReply::Done(_)));
+    assert!(matches!(
+        changes(caller, users, &[]).await,
+        ApplyReply::Done(_)
+    ));
 }
 
 async fn goes(caller: &mut Caller, leaves: &[(&UserId, UnixMillis)]) {
-    assert!(matches!(changes(caller, &[], leaves).await, ApplyReply::Done(_)));
+    assert!(matches!(
+        changes(caller, &[], leaves).await,
+        ApplyReply::Done(_)
+    ));
 }
 
 /// For each user: whether the user is online, and when the user was seen last.
 async fn known(store: &Arc<dyn Store>, users: &[UserId]) -> Vec<(bool, Option<UnixMillis>)> {
     let known = store.presence_of(users).await.unwrap();
-    known.into_iter().map(|presence| (presence.online, presence.last_seen)).collect()
+    known
+        .into_iter()
+        .map(|presence| (presence.online, presence.last_seen))
+        .collect()
 }
 
 async fn count(store: &Arc<dyn Store>) -> OnlineCount {
@@ -64,28 +92,46 @@ async fn count(store: &Arc<dyn Store>) -> OnlineCount {
 
 async fn a_call_forgets_who_comes_and_notes_who_goes(store: Arc<dyn Store>) {
     let (mut a, users) = (gateway(&store, "a"), mates(3));
-    store.note_seen(&[(users[0].clone(), 5)], Duration::ZERO).await.unwrap();
+    store
+        .note_seen(&[(users[0].clone(), 5)], Duration::ZERO)
+        .await
+        .unwrap();
     comes(&mut a, &users).await;
     assert_eq!(known(&store, &users).await, [(true, None); 3]);
     assert_eq!(count(&store).await, OnlineCount { online: 3, seen: 0 });
     goes(&mut a, &[(&users[0], 70), (&users[1], 80)]).await;
-    assert_eq!(known(&store, &users).await, [(false, Some(70)), (false, Some(80)), (true, None)]);
+    assert_eq!(
+        known(&store, &users).await,
+        [(false, Some(70)), (false, Some(80)), (true, None)]
+    );
     assert_eq!(count(&store).await, OnlineCount { online: 1, seen: 2 });
     // One comes back while another goes.
     let reply = changes(&mut a, &users[..1], &[(&users[2], 90)]).await;
     assert!(matches!(reply, ApplyReply::Done(_)));
-    assert_eq!(known(&store, &users).await, [(true, None), (false, Some(80)), (false, Some(90))]);
+    assert_eq!(
+        known(&store, &users).await,
+        [(true, None), (false, Some(80)), (false, Some(90))]
+    );
     // Whoever was seen later, without a socket, stays so.
-    store.note_seen(&[(users[0].clone(), 500)], Duration::ZERO).await.unwrap();
+    store
+        .note_seen(&[(users[0].clone(), 500)], Duration::ZERO)
+        .await
+        .unwrap();
     goes(&mut a, &[(&users[0], 400)]).await;
-    store.note_seen(&[(users[0].clone(), 500)], Duration::ZERO).await.unwrap();
+    store
+        .note_seen(&[(users[0].clone(), 500)], Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!(known(&store, &users[..1]).await, [(false, Some(500))]);
     // A gateway that does not know when somebody left means now.
     comes(&mut a, &users[..1]).await;
     let before = unix_now();
     a.leaves(&users[..1]).await;
     let seen = known(&store, &users[..1]).await[0].1.unwrap();
-    assert!((before.saturating_sub(5_000)..=unix_now() + 5_000).contains(&seen), "{seen} is not about {before}");
+    assert!(
+        (before.saturating_sub(5_000)..=unix_now() + 5_000).contains(&seen),
+        "{seen} is not about {before}"
+    );
 }
 
 async fn the_last_gateway_that_lets_go_notes_it(store: Arc<dyn Store>) {
@@ -100,18 +146,33 @@ async fn the_last_gateway_that_lets_go_notes_it(store: Arc<dyn Store>) {
 
 async fn a_refused_call_notes_nothing(store: Arc<dyn Store>) {
     let (mut a, users) = (gateway(&store, "a"), mates(2));
-    store.note_seen(&[(users[1].clone(), 5)], Duration::ZERO).await.unwrap();
+    store
+        .note_seen(&[(users[1].clone(), 5)], Duration::ZERO)
+        .await
+        .unwrap();
     comes(&mut a, &users[..1]).await;
     let entry = a.entry;
     a.entry = Some(7_000);
-    assert_eq!(changes(&mut a, &users[1..], &[(&users[0], 70)]).await, ApplyReply::Old);
+    assert_eq!(
+        changes(&mut a, &users[1..], &[(&users[0], 70)]).await,
+        ApplyReply::Old
+    );
     let mut other = gateway(&store, "other");
     other.entry = Some(1);
-    assert_eq!(changes(&mut other, &users[1..], &[(&users[0], 70)]).await, ApplyReply::Unknown);
-    assert_eq!(known(&store, &users).await, [(true, None), (false, Some(5))]);
+    assert_eq!(
+        changes(&mut other, &users[1..], &[(&users[0], 70)]).await,
+        ApplyReply::Unknown
+    );
+    assert_eq!(
+        known(&store, &users).await,
+        [(true, None), (false, Some(5))]
+    );
     a.entry = entry;
     goes(&mut a, &[(&users[0], 80)]).await;
-    assert_eq!(known(&store, &users).await, [(false, Some(80)), (false, Some(5))]);
+    assert_eq!(
+        known(&store, &users).await,
+        [(false, Some(80)), (false, Some(5))]
+    );
 }
 
 async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn Store>) {
@@ -119,6 +180,9 @@ async fn a_sweep_notes_whom_nobody_else_holds(store: Arc<dyn Store>) {
     comes(&mut a, &users[..2]).await;
     comes(&mut b, &users[1..3]).await;
     store.sweep(&a.slice, &a.name, 1_000, 70).await.unwrap();
-    assert_eq!(known(&store, &users).await, [(false, Some(70)), (true, None), (true, None)]);
+    assert_eq!(
+        known(&store, &users).await,
+        [(false, Some(70)), (true, None), (true, None)]
+    );
     assert_eq!(count(&store).await, OnlineCount { online: 2, seen: 1 });
 }

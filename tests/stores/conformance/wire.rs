@@ -1,5 +1,5 @@
-//! Messages between gateways reach those who listen, in order, and nobody else; a subscriber that lost messages is told
-//! so.
+//! Messages between gateways reach those who listen, in order, and nobody else; a subscriber that
+//! lost messages is told so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,9 @@ async fn next(hearing: &mut BusEvents, wanted: impl Fn(&BusEvent) -> bool) -> Bu
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(8), search).await.expect("heard in time")
+    tokio::time::timeout(Duration::from_secs(8), search)
+        .await
+        .expect("heard in time")
 }
 
 async fn ready(hearing: &mut BusEvents, channel: Channel) {
@@ -56,11 +58,22 @@ async fn words_are_heard_in_the_order_in_which_they_were_told(store: Arc<dyn Sto
     store.subscribe(&live("42"));
     ready(&mut hearing, there("42")).await;
     for n in 0..100 {
-        tell(&store, "42", &format!("word {n} of ümläuts, \"quotes\" and\nlines")).await;
+        tell(
+            &store,
+            "42",
+            &format!("word {n} of ümläuts, \"quotes\" and\nlines"),
+        )
+        .await;
     }
     for n in 0..100 {
         let (on, text) = next_word(&mut hearing).await;
-        assert_eq!((on, text), (there("42"), format!("word {n} of ümläuts, \"quotes\" and\nlines")));
+        assert_eq!(
+            (on, text),
+            (
+                there("42"),
+                format!("word {n} of ümläuts, \"quotes\" and\nlines")
+            )
+        );
     }
 }
 
@@ -96,12 +109,21 @@ async fn listening_twice_is_listening_once(store: Arc<dyn Store>) {
     store.subscribe(&live("42"));
     tell(&store, "42", "once").await;
     tell(&store, "42", "twice").await;
-    assert_eq!(next(&mut hearing, |h| *h != BusEvent::Ready(Channel::Gateways)).await, heard("once"));
-    assert_eq!(next(&mut hearing, |h| *h != BusEvent::Ready(Channel::Gateways)).await, heard("twice"));
+    assert_eq!(
+        next(&mut hearing, |h| *h != BusEvent::Ready(Channel::Gateways)).await,
+        heard("once")
+    );
+    assert_eq!(
+        next(&mut hearing, |h| *h != BusEvent::Ready(Channel::Gateways)).await,
+        heard("twice")
+    );
 }
 
 fn heard(text: &str) -> BusEvent {
-    BusEvent::Message { channel: there("42"), text: text.into() }
+    BusEvent::Message {
+        channel: there("42"),
+        text: text.into(),
+    }
 }
 
 async fn listening_anew_is_ready_anew(store: Arc<dyn Store>) {
@@ -128,7 +150,10 @@ async fn who_does_not_keep_up_is_told_so(store: Arc<dyn Store>) {
     }
     assert_eq!(next(&mut hearing, |_| true).await, BusEvent::Lost);
     let (_, first) = next_word(&mut hearing).await;
-    assert!(first.parse::<u32>().unwrap() > 0, "the oldest were lost, not the newest");
+    assert!(
+        first.parse::<u32>().unwrap() > 0,
+        "the oldest were lost, not the newest"
+    );
 }
 
 #[tokio::test]
@@ -142,10 +167,22 @@ async fn two_stores_on_one_redis_hear_each_other() {
         ready(hearing, there("42")).await;
     }
     tell(&here, "42", "hello").await;
-    assert_eq!(next_word(&mut abroad).await, (there("42"), "hello".to_owned()));
-    away.publish(&Channel::Gateways, "to all".to_owned()).await.unwrap();
-    assert_eq!(next_word(&mut at_home).await, (there("42"), "hello".to_owned()), "one hears oneself too");
-    assert_eq!(next_word(&mut at_home).await, (Channel::Gateways, "to all".to_owned()));
+    assert_eq!(
+        next_word(&mut abroad).await,
+        (there("42"), "hello".to_owned())
+    );
+    away.publish(&Channel::Gateways, "to all".to_owned())
+        .await
+        .unwrap();
+    assert_eq!(
+        next_word(&mut at_home).await,
+        (there("42"), "hello".to_owned()),
+        "one hears oneself too"
+    );
+    assert_eq!(
+        next_word(&mut at_home).await,
+        (Channel::Gateways, "to all".to_owned())
+    );
 }
 
 /// Whatever takes the connection away, every channel is listened to again, and said to be ready.
@@ -176,13 +213,19 @@ async fn a_lost_connection_is_made_anew_with_all_its_channels() {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(8);
     loop {
         // The other connection may take a moment more.
-        while store.publish(&there("7"), "still".to_owned()).await.is_err() {
+        while store
+            .publish(&there("7"), "still".to_owned())
+            .await
+            .is_err()
+        {
             assert!(tokio::time::Instant::now() < deadline);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // A word may fall into one more gap, but none is lost without the channel being said to be ready again.
-        let heard =
-            |heard: &BusEvent| matches!(heard, BusEvent::Message { .. }) || *heard == BusEvent::Ready(there("7"));
+        // A word may fall into one more gap, but none is lost without the channel being said to be
+        // ready again.
+        let heard = |heard: &BusEvent| {
+            matches!(heard, BusEvent::Message { .. }) || *heard == BusEvent::Ready(there("7"))
+        };
         if let BusEvent::Message { text, .. } = next(&mut hearing, heard).await {
             assert_eq!(&*text, "still");
             return;
@@ -194,7 +237,9 @@ async fn a_lost_connection_is_made_anew_with_all_its_channels() {
 async fn all_ready(hearing: &mut BusEvents, lives: &[String]) {
     let mut missing: BTreeSet<&str> = lives.iter().map(String::as_str).collect();
     while !missing.is_empty() {
-        if let BusEvent::Ready(Channel::Live(live)) = next(hearing, |h| matches!(h, BusEvent::Ready(_))).await {
+        if let BusEvent::Ready(Channel::Live(live)) =
+            next(hearing, |h| matches!(h, BusEvent::Ready(_))).await
+        {
             missing.remove(live.as_str());
         }
     }

@@ -1,9 +1,10 @@
-//! Histories of a whole live: opened, kept, closed, lost and written again; gateways that renew leases, end and bury
-//! each other, join and leave, are swept, and check what they expect. The memory store and the Redis store
-//! must give the same answer at every step and stand alike after it.
+//! Histories of a whole live: opened, kept, closed, lost and written again; gateways that renew
+//! leases, end and bury each other, join and leave, are swept, and check what they expect. The
+//! memory store and the Redis store must give the same answer at every step and stand alike after
+//! it.
 //!
-//! Epochs, times and versions follow each store's own clock. So a history names epochs by the order in which they
-//! began, and answers are compared without times.
+//! Epochs, times and versions follow each store's own clock. So a history names epochs by the order
+//! in which they began, and answers are compared without times.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,13 +13,15 @@ use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures, Finding,
-    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, RemoveUser, RenewLease, SliceReading, SliceSize,
-    Standing, Store, Strays,
+    Apply, ApplyReply, Burial, CheckLive, Checked, CloseLive, CloseReason, CloseReply,
+    ExpectedSlice, Figures, Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks,
+    RemoveUser, RenewLease, SliceReading, SliceSize, Standing, Store, Strays,
 };
 
 use super::agree_on;
-use crate::conformance::{LONG, fans, finish_close, gateway, held, live, members, memory, user, wish};
+use crate::conformance::{
+    LONG, fans, finish_close, gateway, held, live, members, memory, user, wish,
+};
 
 const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
 const SLICES: u32 = 2;
@@ -139,7 +142,14 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => Just(Held::Nothing), 8 => Just(Held::Last), 1 => Just(Held::Before), 1 => Just(Held::Ahead),
         1 => Just(Held::OtherBirth),
     ];
-    let seen = || prop_oneof![Just(Seen::NoLease), Just(Seen::Last), Just(Seen::Before), Just(Seen::Ahead)];
+    let seen = || {
+        prop_oneof![
+            Just(Seen::NoLease),
+            Just(Seen::Last),
+            Just(Seen::Before),
+            Just(Seen::Ahead)
+        ]
+    };
     let wrong = prop_oneof![
         6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Entry),
         1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
@@ -147,7 +157,14 @@ fn steps() -> impl Strategy<Value = Step> {
     let apply = (who(), slice(), behind(), follows, users(), users()).prop_map(
         |(gateway, slice, behind, follows, joins, leaves)| {
             let leaves = &leaves - &joins;
-            Step::Apply { gateway, slice, behind, follows, joins, leaves }
+            Step::Apply {
+                gateway,
+                slice,
+                behind,
+                follows,
+                joins,
+                leaves,
+            }
         },
     );
     let burials = prop::collection::vec((who(), seen()), 0..3);
@@ -199,7 +216,14 @@ struct Side {
 impl Side {
     fn of(store: Arc<dyn Store>) -> Self {
         let (epochs, sent, leases) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { store, epochs, record: None, number: 0, sent, leases }
+        Self {
+            store,
+            epochs,
+            record: None,
+            number: 0,
+            sent,
+            leases,
+        }
     }
 
     fn epoch(&self, behind: usize) -> Epoch {
@@ -218,33 +242,63 @@ impl Side {
 
     fn learns(&mut self, record: &LiveRecord) {
         if !self.epochs.contains(&record.epoch) {
-            assert!(self.epochs.last().is_none_or(|last| *last < record.epoch), "{record:?} after {:?}", self.epochs);
+            assert!(
+                self.epochs.last().is_none_or(|last| *last < record.epoch),
+                "{record:?} after {:?}",
+                self.epochs
+            );
             self.epochs.push(record.epoch);
         }
         self.record = Some(record.clone());
     }
 
     fn record(&self, record: &LiveRecord) -> String {
-        let LiveRecord { state, streamer, epoch, slices, opened_by, peaks, closure, removals, .. } = record;
+        let LiveRecord {
+            state,
+            streamer,
+            epoch,
+            slices,
+            opened_by,
+            peaks,
+            closure,
+            removals,
+            ..
+        } = record;
         let reason = closure.map(|closure| closure.reason);
         let epoch = self.name(*epoch);
-        format!("{state:?} {streamer} {epoch} {slices} {opened_by:?} {peaks:?} {reason:?} {removals}")
+        format!(
+            "{state:?} {streamer} {epoch} {slices} {opened_by:?} {peaks:?} {reason:?} {removals}"
+        )
     }
 
     fn reading(&self, reading: &SliceReading) -> String {
-        let SliceReading { size, fence, entry, held, held_fans, gateways, .. } = reading;
+        let SliceReading {
+            size,
+            fence,
+            entry,
+            held,
+            held_fans,
+            gateways,
+            ..
+        } = reading;
         let fence = fence.map(|fence| match fence {
             Fence::Open(epoch) => format!("open {}", self.name(epoch)),
             Fence::Closed(epoch) => format!("closed {}", self.name(epoch)),
         });
         let size = (size.card, size.fans, size.in_doubt);
-        format!("{size:?} {fence:?} {entry:?} {held} {held_fans} {:?}", sorted(gateways))
+        format!(
+            "{size:?} {fence:?} {entry:?} {held} {held_fans} {:?}",
+            sorted(gateways)
+        )
     }
 
     fn applied(&self, reply: &ApplyReply) -> String {
         match reply {
             ApplyReply::Done(view) => {
-                format!("done {} {} {} {}", view.size.card, view.size.fans, view.held, view.held_fans)
+                format!(
+                    "done {} {} {} {}",
+                    view.size.card, view.size.fans, view.held, view.held_fans
+                )
             }
             ApplyReply::Newer(epoch) => format!("newer {}", self.name(*epoch)),
             other => format!("{other:?}"),
@@ -267,9 +321,18 @@ impl Side {
         let held = match held {
             Held::Nothing => None,
             Held::Last => last,
-            Held::Before => last.map(|lease| Lease { count: lease.count - 1, ..lease }),
-            Held::Ahead => last.map(|lease| Lease { count: lease.count + 1, ..lease }),
-            Held::OtherBirth => last.map(|lease| Lease { born: lease.born + 1, ..lease }),
+            Held::Before => last.map(|lease| Lease {
+                count: lease.count - 1,
+                ..lease
+            }),
+            Held::Ahead => last.map(|lease| Lease {
+                count: lease.count + 1,
+                ..lease
+            }),
+            Held::OtherBirth => last.map(|lease| Lease {
+                born: lease.born + 1,
+                ..lease
+            }),
         };
         let count = |who: usize, seen| {
             let last = self.leases.get(&who).map_or(7, |lease| lease.count);
@@ -280,18 +343,34 @@ impl Side {
                 Seen::Ahead => Some(last + 1),
             }
         };
-        let burials =
-            burials.iter().map(|(who, seen)| Burial { gateway: gateway(GATEWAYS[*who]), count: count(*who, *seen) });
+        let burials = burials.iter().map(|(who, seen)| Burial {
+            gateway: gateway(GATEWAYS[*who]),
+            count: count(*who, *seen),
+        });
         // After one whose answer is taken to be lost, this one repeats the last.
         let number = held.map_or(0, |held| held.count) + 1;
-        let renewal = RenewLease { gateway: gateway(GATEWAYS[who]), held, number, burials: burials.collect() };
+        let renewal = RenewLease {
+            gateway: gateway(GATEWAYS[who]),
+            held,
+            number,
+            burials: burials.collect(),
+        };
         match self.store.renew_lease(&renewal).await.unwrap() {
             LeaseReply::Dead => "dead".to_owned(),
             LeaseReply::Renewed(mut leases) => {
                 self.leases.insert(who, leases.own);
                 leases.living.sort();
-                let dead: Vec<GatewayId> = leases.dead.into_iter().map(|(gateway, _)| gateway).collect();
-                format!("{} {:?} {:?}", leases.own.count, leases.living, sorted(dead))
+                let dead: Vec<GatewayId> = leases
+                    .dead
+                    .into_iter()
+                    .map(|(gateway, _)| gateway)
+                    .collect();
+                format!(
+                    "{} {:?} {:?}",
+                    leases.own.count,
+                    leases.living,
+                    sorted(dead)
+                )
             }
         }
     }
@@ -307,14 +386,25 @@ impl Side {
             slices.push(ExpectedSlice {
                 slice: slice(place),
                 held_fans: reading.held_fans,
-                entry: if wrong == Wrong::Entry { reading.entry.map_or(Some(1), |_| None) } else { reading.entry },
+                entry: if wrong == Wrong::Entry {
+                    reading.entry.map_or(Some(1), |_| None)
+                } else {
+                    reading.entry
+                },
                 held: reading.held + off(Wrong::Held),
-                size: SliceSize { card: reading.size.card + off(Wrong::Card), ..reading.size },
+                size: SliceSize {
+                    card: reading.size.card + off(Wrong::Card),
+                    ..reading.size
+                },
             });
         }
         let expected = CheckLive {
             live: live("42"),
-            epoch: if wrong == Wrong::Epoch { self.epoch(1) } else { epoch },
+            epoch: if wrong == Wrong::Epoch {
+                self.epoch(1)
+            } else {
+                epoch
+            },
             listed: true,
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
             info: 0,
@@ -322,11 +412,20 @@ impl Side {
             slices,
         };
         let answers = self.store.check(&me, &[expected]).await;
-        let [Checked { findings, complete: Ok(()) }] = &answers[..] else { panic!("{answers:?}") };
+        let [
+            Checked {
+                findings,
+                complete: Ok(()),
+            },
+        ] = &answers[..]
+        else {
+            panic!("{answers:?}")
+        };
         format!(
             "{:?}",
             sorted(findings.iter().map(|finding| match finding {
-                Finding::Slice(place, reading) => format!("slice {place}: {}", self.reading(reading)),
+                Finding::Slice(place, reading) =>
+                    format!("slice {place}: {}", self.reading(reading)),
                 other => format!("{other:?}"),
             }))
         )
@@ -336,7 +435,11 @@ impl Side {
         let id = live("42");
         match step {
             Step::Open { streamer } => {
-                let wish = OpenLive { slices: SLICES, streamer: user(*streamer), ..wish("42") };
+                let wish = OpenLive {
+                    slices: SLICES,
+                    streamer: user(*streamer),
+                    ..wish("42")
+                };
                 match self.store.open_live(&wish).await.unwrap() {
                     OpenReply::Opened(record) => {
                         self.learns(&record);
@@ -348,12 +451,30 @@ impl Side {
                     OpenReply::Changed => "changed".to_owned(),
                 }
             }
-            Step::BeginClose { behind, viewers, moderated } => {
-                let reason = if *moderated { CloseReason::Moderated } else { CloseReason::Requested };
-                let peaks = Peaks { viewers: *viewers, fans: 1 };
+            Step::BeginClose {
+                behind,
+                viewers,
+                moderated,
+            } => {
+                let reason = if *moderated {
+                    CloseReason::Moderated
+                } else {
+                    CloseReason::Requested
+                };
+                let peaks = Peaks {
+                    viewers: *viewers,
+                    fans: 1,
+                };
                 let (uniques, message) = (true, String::new());
                 let epoch = self.epoch(*behind);
-                let wish = CloseLive { live: id, epoch, reason, peaks, uniques, message };
+                let wish = CloseLive {
+                    live: id,
+                    epoch,
+                    reason,
+                    peaks,
+                    uniques,
+                    message,
+                };
                 match self.store.begin_close(&wish).await.unwrap() {
                     CloseReply::Closing(record) => format!("closing {}", self.record(&record)),
                     CloseReply::Closed(record) => format!("closed {}", self.record(&record)),
@@ -362,23 +483,58 @@ impl Side {
                 }
             }
             Step::FinishClose { behind } => {
-                let record = finish_close(&self.store, &id, self.epoch(*behind), LONG).await.unwrap();
+                let record = finish_close(&self.store, &id, self.epoch(*behind), LONG)
+                    .await
+                    .unwrap();
                 format!("{:?}", record.map(|record| self.record(&record)))
             }
-            Step::CloseSlice { slice: place, behind } => {
+            Step::CloseSlice {
+                slice: place,
+                behind,
+            } => {
                 // An epoch that never was would be the next one's rival.
-                let Some(_) = self.epochs.len().checked_sub(1 + behind) else { return String::new() };
-                format!("{:?}", self.store.close_slice(&slice(*place), self.epoch(*behind)).await.unwrap())
+                let Some(_) = self.epochs.len().checked_sub(1 + behind) else {
+                    return String::new();
+                };
+                format!(
+                    "{:?}",
+                    self.store
+                        .close_slice(&slice(*place), self.epoch(*behind))
+                        .await
+                        .unwrap()
+                )
             }
-            Step::Keep { behind, ahead, removals, fans } => {
-                let Some(record) = self.record.clone() else { return String::new() };
+            Step::Keep {
+                behind,
+                ahead,
+                removals,
+                fans,
+            } => {
+                let Some(record) = self.record.clone() else {
+                    return String::new();
+                };
                 let epoch = Epoch(self.epoch(*behind).0 + if *behind == 0 { *ahead } else { 0 });
-                let peaks = Peaks { fans: *fans, ..record.peaks };
-                self.keep(&LiveRecord { epoch, removals: *removals, peaks, ..record }).await
+                let peaks = Peaks {
+                    fans: *fans,
+                    ..record.peaks
+                };
+                self.keep(&LiveRecord {
+                    epoch,
+                    removals: *removals,
+                    peaks,
+                    ..record
+                })
+                .await
             }
             Step::LoseAllAndKeep { removals } => {
-                let Some(record) = self.record.clone() else { return String::new() };
-                self.keep(&LiveRecord { removals: *removals, ..record }).await
+                let Some(record) = self.record.clone() else {
+                    return String::new();
+                };
+                self.keep(&LiveRecord {
+                    removals: *removals,
+                    ..record
+                })
+                .await
             }
             Step::List => {
                 let since = self.record.as_ref().map_or(5, |record| record.opened_at);
@@ -387,19 +543,42 @@ impl Side {
             Step::Delist => format!("{:?}", self.store.delist(&id).await.unwrap()),
             Step::Remove { user: n } => {
                 let (epoch, message) = (self.epoch(0), String::new());
-                let wish = RemoveUser { live: id, epoch, user: user(*n), ban: None, message };
+                let wish = RemoveUser {
+                    live: id,
+                    epoch,
+                    user: user(*n),
+                    ban: None,
+                    message,
+                };
                 format!("{:?}", self.store.remove_user(&wish).await.unwrap())
             }
             Step::Turn { gateway: who } => {
                 format!(
                     "{:?}",
-                    self.store.take_walk_turn(&gateway(GATEWAYS[*who]), LONG, &HashSet::new()).await.unwrap()
+                    self.store
+                        .take_walk_turn(&gateway(GATEWAYS[*who]), LONG, &HashSet::new())
+                        .await
+                        .unwrap()
                 )
             }
-            Step::Apply { gateway: who, slice: place, behind, follows, joins, leaves } => {
-                let Some(_) = self.epochs.len().checked_sub(1 + behind) else { return String::new() };
+            Step::Apply {
+                gateway: who,
+                slice: place,
+                behind,
+                follows,
+                joins,
+                leaves,
+            } => {
+                let Some(_) = self.epochs.len().checked_sub(1 + behind) else {
+                    return String::new();
+                };
                 let gateway = gateway(GATEWAYS[*who]);
-                let entry = self.store.read_slice(&slice(*place), &gateway).await.unwrap().entry;
+                let entry = self
+                    .store
+                    .read_slice(&slice(*place), &gateway)
+                    .await
+                    .unwrap()
+                    .entry;
                 let follows = match follows {
                     Follows::Nothing => None,
                     Follows::Entry => entry.or(Some(1)),
@@ -410,7 +589,11 @@ impl Side {
                     [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 // Each second call calls its users fans.
-                let (joins, fans) = if number.is_multiple_of(2) { (joins, Vec::new()) } else { (Vec::new(), joins) };
+                let (joins, fans) = if number.is_multiple_of(2) {
+                    (joins, Vec::new())
+                } else {
+                    (Vec::new(), joins)
+                };
                 let call = Apply {
                     slice: slice(*place),
                     epoch,
@@ -437,39 +620,88 @@ impl Side {
                 let reply = self.store.apply(which.get(&self.sent)).await.unwrap();
                 self.applied(&reply)
             }
-            Step::Sweep { gateway: who, slice: place } => {
+            Step::Sweep {
+                gateway: who,
+                slice: place,
+            } => {
                 // All at once: whom a batch takes is chance.
-                let swept = self.store.sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100, 0).await.unwrap();
+                let swept = self
+                    .store
+                    .sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100, 0)
+                    .await
+                    .unwrap();
                 format!("{} {} {}", swept.released, swept.done, swept.size.card)
             }
             Step::Strays { slice: place } => {
                 let mut said = String::new();
                 for group in [Group::All, Group::Fans] {
-                    let page = self.store.strays(&slice(*place), group, 0, 100, Strays::Drop).await.unwrap();
-                    said += &format!("{} {} {} {:?} ", page.strays, page.size.card, page.held, page.next);
+                    let page = self
+                        .store
+                        .strays(&slice(*place), group, 0, 100, Strays::Drop)
+                        .await
+                        .unwrap();
+                    said += &format!(
+                        "{} {} {} {:?} ",
+                        page.strays, page.size.card, page.held, page.next
+                    );
                 }
                 said
             }
-            Step::Renew { gateway: who, held, burials } => self.renew(*who, *held, burials).await,
+            Step::Renew {
+                gateway: who,
+                held,
+                burials,
+            } => self.renew(*who, *held, burials).await,
             Step::End { gateway: who } => {
-                format!("{:?}", self.store.end_lease(&gateway(GATEWAYS[*who])).await.unwrap())
+                format!(
+                    "{:?}",
+                    self.store
+                        .end_lease(&gateway(GATEWAYS[*who]))
+                        .await
+                        .unwrap()
+                )
             }
-            Step::Check { gateway: who, wrong } => self.check(*who, *wrong).await,
+            Step::Check {
+                gateway: who,
+                wrong,
+            } => self.check(*who, *wrong).await,
         }
     }
 
     /// How all stands.
     async fn stands(&self) -> String {
-        let record = self.store.load_live(&live("42")).await.unwrap().map(|record| self.record(&record));
-        let listed = sorted(self.store.lives_page(None, 10).await.unwrap().into_iter().map(|listed| listed.live));
+        let record = self
+            .store
+            .load_live(&live("42"))
+            .await
+            .unwrap()
+            .map(|record| self.record(&record));
+        let listed = sorted(
+            self.store
+                .lives_page(None, 10)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|listed| listed.live),
+        );
         let mut all = vec![format!("{record:?}"), format!("{listed:?}")];
         for place in 0..SLICES as usize {
-            let reading = self.store.read_slice(&slice(place), &gateway("nobody")).await.unwrap();
+            let reading = self
+                .store
+                .read_slice(&slice(place), &gateway("nobody"))
+                .await
+                .unwrap();
             all.push(self.reading(&reading));
             all.push(format!("{:?}", fans(&self.store, &slice(place)).await));
-            all.push(format!("{:?}", members(&self.store, &slice(place), Group::All).await));
+            all.push(format!(
+                "{:?}",
+                members(&self.store, &slice(place), Group::All).await
+            ));
             for who in GATEWAYS {
-                all.push(format!("{:?}", held(&self.store, &slice(place), &gateway(who)).await));
+                all.push(format!(
+                    "{:?}",
+                    held(&self.store, &slice(place), &gateway(who)).await
+                ));
             }
         }
         all.join("\n")

@@ -1,6 +1,6 @@
-//! Histories of removals: bans, liftings, lost numbers, restorings, closes and openings, late calls of an older
-//! epoch. The memory store and the Redis store must give the same answer at every step. Bans are endless, so no answer
-//! hangs on the time.
+//! Histories of removals: bans, liftings, lost numbers, restorings, closes and openings, late calls
+//! of an older epoch. The memory store and the Redis store must give the same answer at every step.
+//! Bans are endless, so no answer hangs on the time.
 
 use std::sync::Arc;
 
@@ -87,28 +87,55 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             let record = finish_close(store, &id, of(0), LONG).await.unwrap();
             record.map_or_else(String::new, |record| record_said(&record))
         }
-        Step::Remove { user: n, ban, behind } => {
+        Step::Remove {
+            user: n,
+            ban,
+            behind,
+        } => {
             let (epoch, ban) = (of(*behind), ban.then_some(LONG));
-            let wish = RemoveUser { live: id.clone(), epoch, user: user(*n), ban, message: told() };
+            let wish = RemoveUser {
+                live: id.clone(),
+                epoch,
+                user: user(*n),
+                ban,
+                message: told(),
+            };
             match store.remove_user(&wish).await.unwrap() {
-                RemoveReply::Done { number, until, .. } => format!("done {number} {}", until.is_some()),
+                RemoveReply::Done { number, until, .. } => {
+                    format!("done {number} {}", until.is_some())
+                }
                 other => format!("{other:?}"),
             }
         }
         Step::Lift { user: n, behind } => {
-            let wish = LiftBan { live: id.clone(), epoch: of(*behind), user: user(*n), message: told() };
+            let wish = LiftBan {
+                live: id.clone(),
+                epoch: of(*behind),
+                user: user(*n),
+                message: told(),
+            };
             format!("{:?}", store.lift_ban(&wish).await.unwrap())
         }
         Step::Restore { users, behind } => {
             let bans: Vec<_> = users.iter().map(|n| (user(*n), LONG)).collect();
-            format!("{:?}", store.restore_bans(&id, of(*behind), &bans).await.unwrap())
+            format!(
+                "{:?}",
+                store.restore_bans(&id, of(*behind), &bans).await.unwrap()
+            )
         }
         Step::Since { number, behind } => changes(store, of(*behind), *number).await,
         Step::Keep { known, ahead } => {
-            let Some(record) = record else { return "no record".to_owned() };
+            let Some(record) = record else {
+                return "no record".to_owned();
+            };
             let removals = record.removals.saturating_add_signed(*known);
             let epoch = Epoch(record.epoch.0 + ahead);
-            let record = LiveRecord { removals, epoch, state: LiveState::Open, ..record };
+            let record = LiveRecord {
+                removals,
+                epoch,
+                state: LiveState::Open,
+                ..record
+            };
             match store.keep_live(&record, "").await.unwrap() {
                 Standing::Open { removals, .. } => format!("open {removals}"),
                 Standing::Rewritten => "rewritten".to_owned(),
@@ -116,15 +143,33 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             }
         }
     };
-    let mut bans: Vec<_> = store.bans_page(&id, None, 100).await.unwrap().into_iter().map(|ban| ban.user).collect();
+    let mut bans: Vec<_> = store
+        .bans_page(&id, None, 100)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|ban| ban.user)
+        .collect();
     bans.sort();
     let record = store.load_live(&id).await.unwrap();
-    let all = changes(store, Epoch(record.as_ref().map_or(0, |record| record.epoch.0)), 0).await;
-    format!("{said}; {:?}; {all}; {bans:?}", record.as_ref().map(record_said))
+    let all = changes(
+        store,
+        Epoch(record.as_ref().map_or(0, |record| record.epoch.0)),
+        0,
+    )
+    .await;
+    format!(
+        "{said}; {:?}; {all}; {bans:?}",
+        record.as_ref().map(record_said)
+    )
 }
 
 async fn changes(store: &Arc<dyn Store>, epoch: Epoch, since: u64) -> String {
-    let Some(read) = store.removals_since(&live("42"), epoch, since).await.unwrap() else {
+    let Some(read) = store
+        .removals_since(&live("42"), epoch, since)
+        .await
+        .unwrap()
+    else {
         return "over".to_owned();
     };
     let word = |kind| match kind {
@@ -132,19 +177,25 @@ async fn changes(store: &Arc<dyn Store>, epoch: Epoch, since: u64) -> String {
         ChangeKind::Removed(Some(_)) => "banned",
         ChangeKind::Lifted => "lifted",
     };
-    let each = read.changes.iter().map(|change| format!("{} {} {}", change.number, change.user, word(change.kind)));
+    let each = read
+        .changes
+        .iter()
+        .map(|change| format!("{} {} {}", change.number, change.user, word(change.kind)));
     format!("{} {:?}", read.last, each.collect::<Vec<_>>())
 }
 
 #[test]
 fn both_stores_agree_on_random_removals() {
-    agree_on(&prop::collection::vec(steps(), 1..40), &async |history, redis| {
-        redis.empty();
-        let model = memory();
-        for (at, step) in history.iter().enumerate() {
-            let (wanted, got) = (take(&model, step).await, take(&redis.store, step).await);
-            prop_assert_eq!(wanted, got, "after step {} of {:?}", at, history);
-        }
-        Ok(())
-    });
+    agree_on(
+        &prop::collection::vec(steps(), 1..40),
+        &async |history, redis| {
+            redis.empty();
+            let model = memory();
+            for (at, step) in history.iter().enumerate() {
+                let (wanted, got) = (take(&model, step).await, take(&redis.store, step).await);
+                prop_assert_eq!(wanted, got, "after step {} of {:?}", at, history);
+            }
+            Ok(())
+        },
+    );
 }

@@ -1,6 +1,7 @@
-//! Histories of one slice: three gateways, two epochs and more, calls that come late or twice or follow a wrong number,
-//! sweeps in batches, closes, lost data. The memory store, the Redis store and a naive model written here on its own
-//! must give the same answer at every step, and hold the same members at the end.
+//! Histories of one slice: three gateways, two epochs and more, calls that come late or twice or
+//! follow a wrong number, sweeps in batches, closes, lost data. The memory store, the Redis store
+//! and a naive model written here on its own must give the same answer at every step, and hold the
+//! same members at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -78,10 +79,22 @@ fn steps(loses_sets: bool) -> impl Strategy<Value = Step> {
     let call = (0..3_usize, behind(), follows(), some_users(), some_users());
     let call = call.prop_map(|(gateway, behind, follows, joins, leaves)| {
         let leaves = &leaves - &joins;
-        Step::Call { gateway, behind, follows, joins, leaves }
+        Step::Call {
+            gateway,
+            behind,
+            follows,
+            joins,
+            leaves,
+        }
     });
     let delayed = (0..3_usize, follows(), some_users());
-    let loss = move |lost| if loses_sets && lost { Step::LoseSet } else { Step::LoseData };
+    let loss = move |lost| {
+        if loses_sets && lost {
+            Step::LoseSet
+        } else {
+            Step::LoseData
+        }
+    };
     prop_oneof![
         14 => call,
         2 => any::<prop::sample::Index>().prop_map(|which| Step::Late { which }),
@@ -98,11 +111,30 @@ fn steps(loses_sets: bool) -> impl Strategy<Value = Step> {
 /// What an answer says, without its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
-    Done { card: usize, fans: usize, held: usize, held_fans: usize },
+    Done {
+        card: usize,
+        fans: usize,
+        held: usize,
+        held_fans: usize,
+    },
     Refused(ApplyReply),
-    Swept { released: usize, done: bool, card: usize },
-    Reading { card: usize, fence: Option<Fence>, entry: Option<u64>, held: usize, gateways: BTreeSet<String> },
-    Looked { card: usize, held: usize, strays: usize },
+    Swept {
+        released: usize,
+        done: bool,
+        card: usize,
+    },
+    Reading {
+        card: usize,
+        fence: Option<Fence>,
+        entry: Option<u64>,
+        held: usize,
+        gateways: BTreeSet<String>,
+    },
+    Looked {
+        card: usize,
+        held: usize,
+        strays: usize,
+    },
     Nothing,
 }
 
@@ -118,7 +150,8 @@ struct Model {
     missing: BTreeSet<UserId>,
     /// The same of fans.
     missing_fans: BTreeSet<UserId>,
-    /// How many came and did not leave. While members are missing, those who come are taken for them.
+    /// How many came and did not leave. While members are missing, those who come are taken for
+    /// them.
     counted: usize,
     /// The same of fans.
     counted_fans: usize,
@@ -126,11 +159,21 @@ struct Model {
 
 impl Model {
     fn union(&self) -> BTreeSet<UserId> {
-        self.held.values().flatten().filter(|user| !self.missing.contains(*user)).cloned().collect()
+        self.held
+            .values()
+            .flatten()
+            .filter(|user| !self.missing.contains(*user))
+            .cloned()
+            .collect()
     }
 
     fn fans(&self) -> BTreeSet<UserId> {
-        self.held_fans.values().flatten().filter(|user| !self.missing_fans.contains(*user)).cloned().collect()
+        self.held_fans
+            .values()
+            .flatten()
+            .filter(|user| !self.missing_fans.contains(*user))
+            .cloned()
+            .collect()
     }
 
     fn entry(&self, name: &str, epoch: u64) -> Option<u64> {
@@ -139,7 +182,10 @@ impl Model {
     }
 
     fn begins(&mut self, fence: Fence) {
-        *self = Self { fence: Some(fence), ..Self::default() };
+        *self = Self {
+            fence: Some(fence),
+            ..Self::default()
+        };
     }
 
     fn apply(&mut self, call: &Apply) -> Said {
@@ -154,14 +200,17 @@ impl Model {
         let known = self.entry(&me, call.epoch.0);
         match (known, call.follows) {
             (None, Some(_)) => return Said::Refused(ApplyReply::Unknown),
-            (Some(known), follows) if follows != Some(known) => return Said::Refused(ApplyReply::Old),
+            (Some(known), follows) if follows != Some(known) => {
+                return Said::Refused(ApplyReply::Old);
+            }
             _ => {}
         }
         if fenced < call.epoch.0 {
             self.begins(Fence::Open(call.epoch));
         }
         let before = self.there();
-        self.missing.retain(|user| !call.present().any(|there| there == user));
+        self.missing
+            .retain(|user| !call.present().any(|there| there == user));
         self.missing_fans.retain(|user| !call.fans.contains(user));
         self.entries.insert(me.clone(), call.number);
         let mine = self.held.entry(me.clone()).or_default();
@@ -174,7 +223,12 @@ impl Model {
         let held_fans = mine.len();
         self.forget_missing();
         self.count(&before);
-        Said::Done { card: self.counted, fans: self.counted_fans, held, held_fans }
+        Said::Done {
+            card: self.counted,
+            fans: self.counted_fans,
+            held,
+            held_fans,
+        }
     }
 
     /// The members and the fans.
@@ -204,7 +258,10 @@ impl Model {
 
 /// How many there are by the count, after a change.
 fn counted(counted: usize, before: &BTreeSet<UserId>, now: &BTreeSet<UserId>) -> usize {
-    let (came, left) = (now.difference(before).count(), before.difference(now).count());
+    let (came, left) = (
+        now.difference(before).count(),
+        before.difference(now).count(),
+    );
     let missing = counted.saturating_sub(before.len());
     (counted + came.saturating_sub(missing)).saturating_sub(left)
 }
@@ -218,12 +275,22 @@ struct Sent {
 }
 
 impl Sent {
-    fn call(&mut self, (from, behind): (usize, u64), follows: Option<u64>, users: [&BTreeSet<usize>; 2]) -> Apply {
+    fn call(
+        &mut self,
+        (from, behind): (usize, u64),
+        follows: Option<u64>,
+        users: [&BTreeSet<usize>; 2],
+    ) -> Apply {
         self.numbers[from] += 1;
-        let [joins, leaves]: [Vec<UserId>; 2] = users.map(|users| users.iter().map(|n| user(*n)).collect());
+        let [joins, leaves]: [Vec<UserId>; 2] =
+            users.map(|users| users.iter().map(|n| user(*n)).collect());
         let (epoch, number) = (Epoch(self.epoch.saturating_sub(behind)), self.numbers[from]);
         // Each third call calls its users no fans.
-        let (joins, fans) = if number.is_multiple_of(3) { (joins, Vec::new()) } else { (Vec::new(), joins) };
+        let (joins, fans) = if number.is_multiple_of(3) {
+            (joins, Vec::new())
+        } else {
+            (Vec::new(), joins)
+        };
         let call = Apply {
             slice: slice(),
             epoch,
@@ -265,16 +332,26 @@ impl Ask {
                 refused => Said::Refused(refused),
             },
             Self::Sweep(who, most) => {
-                let swept = store.sweep(&slice(), &gateway(GATEWAYS[*who]), *most, 0).await.unwrap();
+                let swept = store
+                    .sweep(&slice(), &gateway(GATEWAYS[*who]), *most, 0)
+                    .await
+                    .unwrap();
                 // Whom a batch takes is chance, and so is how many are left of two gateways'.
-                Said::Swept { released: swept.released as usize, done: swept.done, card: swept.size.card as usize }
+                Said::Swept {
+                    released: swept.released as usize,
+                    done: swept.done,
+                    card: swept.size.card as usize,
+                }
             }
             Self::Close(epoch) => {
                 store.close_slice(&slice(), Epoch(*epoch)).await.unwrap();
                 Said::Nothing
             }
             Self::Read(who) => {
-                let reading = store.read_slice(&slice(), &gateway(GATEWAYS[*who])).await.unwrap();
+                let reading = store
+                    .read_slice(&slice(), &gateway(GATEWAYS[*who]))
+                    .await
+                    .unwrap();
                 Said::Reading {
                     card: reading.size.card as usize,
                     fence: reading.fence,
@@ -284,9 +361,19 @@ impl Ask {
                 }
             }
             Self::Look => {
-                store.strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop).await.unwrap();
-                let page = store.strays(&slice(), Group::All, 0, 1_000, Strays::Drop).await.unwrap();
-                Said::Looked { card: page.size.card as usize, held: page.held as usize, strays: page.strays as usize }
+                store
+                    .strays(&slice(), Group::Fans, 0, 1_000, Strays::Drop)
+                    .await
+                    .unwrap();
+                let page = store
+                    .strays(&slice(), Group::All, 0, 1_000, Strays::Drop)
+                    .await
+                    .unwrap();
+                Said::Looked {
+                    card: page.size.card as usize,
+                    held: page.held as usize,
+                    strays: page.strays as usize,
+                }
             }
         }
     }
@@ -303,7 +390,11 @@ impl Ask {
                 let left: BTreeSet<UserId> = left.unwrap_or_default().into_iter().collect();
                 assert!(left.is_subset(&before) && left.len() == before.len() - released);
                 let done = left.is_empty();
-                model.held_fans.entry(name.to_owned()).or_default().retain(|user| left.contains(user));
+                model
+                    .held_fans
+                    .entry(name.to_owned())
+                    .or_default()
+                    .retain(|user| left.contains(user));
                 if done {
                     model.entries.remove(name);
                 } else {
@@ -311,7 +402,11 @@ impl Ask {
                 }
                 model.forget_missing();
                 model.count(&there);
-                Said::Swept { released, done, card: model.counted }
+                Said::Swept {
+                    released,
+                    done,
+                    card: model.counted,
+                }
             }
             Self::Close(epoch) => {
                 model.close(*epoch);
@@ -324,12 +419,21 @@ impl Ask {
                     fence: model.fence,
                     entry: model.entries.get(name).copied(),
                     held: model.held.get(name).map_or(0, BTreeSet::len),
-                    gateways: model.entries.keys().filter(|other| *other != name).cloned().collect(),
+                    gateways: model
+                        .entries
+                        .keys()
+                        .filter(|other| *other != name)
+                        .cloned()
+                        .collect(),
                 }
             }
             Self::Look => {
                 let held = model.held.values().map(BTreeSet::len).sum();
-                Said::Looked { card: model.counted, held, strays: 0 }
+                Said::Looked {
+                    card: model.counted,
+                    held,
+                    strays: 0,
+                }
             }
         }
     }
@@ -355,27 +459,60 @@ impl Side {
 
     async fn holds_what_the_model_holds(&self) -> Result<(), TestCaseError> {
         let union: Vec<UserId> = self.model.union().into_iter().collect();
-        prop_assert_eq!(&members(&self.store, &slice(), Group::All).await, &union, "{}'s members", self.name);
+        prop_assert_eq!(
+            &members(&self.store, &slice(), Group::All).await,
+            &union,
+            "{}'s members",
+            self.name
+        );
         let all_fans: Vec<UserId> = self.model.fans().into_iter().collect();
-        prop_assert_eq!(&fans(&self.store, &slice()).await, &all_fans, "{}'s fans", self.name);
+        prop_assert_eq!(
+            &fans(&self.store, &slice()).await,
+            &all_fans,
+            "{}'s fans",
+            self.name
+        );
         for who in GATEWAYS {
-            let expected: Vec<UserId> = self.model.held.get(who).into_iter().flatten().cloned().collect();
+            let expected: Vec<UserId> = self
+                .model
+                .held
+                .get(who)
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect();
             let there = held(&self.store, &slice(), &gateway(who)).await;
             prop_assert_eq!(there, expected, "{}, held by {}", self.name, who);
         }
         let fence = fence(&self.store, &slice()).await.unwrap();
-        prop_assert_eq!(fence, self.model.fence.map(Fence::epoch), "{}'s fence", self.name);
+        prop_assert_eq!(
+            fence,
+            self.model.fence.map(Fence::epoch),
+            "{}'s fence",
+            self.name
+        );
         Ok(())
     }
 }
 
 async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), TestCaseError> {
     redis.empty();
-    let mut sides = vec![Side { name: "redis", store: redis.store.clone(), model: Model::default() }];
+    let mut sides = vec![Side {
+        name: "redis",
+        store: redis.store.clone(),
+        model: Model::default(),
+    }];
     if with_memory {
-        sides.push(Side { name: "memory", store: memory(), model: Model::default() });
+        sides.push(Side {
+            name: "memory",
+            store: memory(),
+            model: Model::default(),
+        });
     }
-    let mut sent = Sent { epoch: 2, ..Sent::default() };
+    let mut sent = Sent {
+        epoch: 2,
+        ..Sent::default()
+    };
     for step in history {
         // Entries are the same on both sides, save after a sweep of a batch that was chance.
         let entry = |sides: &[Side], who: usize, epoch: u64, follows: Follows| {
@@ -387,11 +524,25 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
             }
         };
         let ask = match step {
-            Step::Call { gateway, behind, follows, joins, leaves } => {
+            Step::Call {
+                gateway,
+                behind,
+                follows,
+                joins,
+                leaves,
+            } => {
                 let follows = entry(&sides, *gateway, sent.epoch - behind, *follows);
-                Ask::Apply(Box::new(sent.call((*gateway, *behind), follows, [joins, leaves])))
+                Ask::Apply(Box::new(sent.call(
+                    (*gateway, *behind),
+                    follows,
+                    [joins, leaves],
+                )))
             }
-            Step::Delayed { gateway, follows, joins } => {
+            Step::Delayed {
+                gateway,
+                follows,
+                joins,
+            } => {
                 let follows = entry(&sides, *gateway, sent.epoch, *follows);
                 sent.call((*gateway, 0), follows, [joins, &BTreeSet::new()]);
                 continue;
@@ -417,7 +568,9 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
                 continue;
             }
             Step::LoseSet => {
-                redis.server.cli(&["DEL", "online-fans:42", "{online-fans:42}:viewers"]);
+                redis
+                    .server
+                    .cli(&["DEL", "online-fans:42", "{online-fans:42}:viewers"]);
                 let model = &mut sides[0].model;
                 model.missing = model.held.values().flatten().cloned().collect();
                 model.missing_fans = model.held_fans.values().flatten().cloned().collect();
@@ -425,7 +578,9 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
             }
         };
         for side in &mut sides {
-            side.takes(&ask).await.map_err(|failure| TestCaseError::fail(format!("at {step:?}: {failure}")))?;
+            side.takes(&ask)
+                .await
+                .map_err(|failure| TestCaseError::fail(format!("at {step:?}: {failure}")))?;
         }
     }
     for side in &sides {
@@ -436,10 +591,16 @@ async fn run(history: &[Step], redis: &Redis, with_memory: bool) -> Result<(), T
 
 #[test]
 fn memory_and_redis_agree_with_the_model_on_every_history() {
-    agree_on(&prop::collection::vec(steps(false), 1..60), &async |history, redis| run(&history, redis, true).await);
+    agree_on(
+        &prop::collection::vec(steps(false), 1..60),
+        &async |history, redis| run(&history, redis, true).await,
+    );
 }
 
 #[test]
 fn redis_that_loses_sets_agrees_with_the_model_on_every_history() {
-    agree_on(&prop::collection::vec(steps(true), 1..60), &async |history, redis| run(&history, redis, false).await);
+    agree_on(
+        &prop::collection::vec(steps(true), 1..60),
+        &async |history, redis| run(&history, redis, false).await,
+    );
 }

@@ -9,7 +9,8 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use super::order::{Crowd, Enter, live, streamer, user};
 use crate::entry::token;
 
-/// Of one source address; Linux has 28,232 ports for each, but searches long once half of them are taken.
+/// Of one source address; Linux has 28,232 ports for each, but searches long once half of them are
+/// taken.
 const SOCKETS_PER_SOURCE: usize = 8_000;
 /// EINPROGRESS, on Linux: the connection is on its way, as it was asked.
 const IN_PROGRESS: i32 = 115;
@@ -23,9 +24,18 @@ pub(super) fn dial(crowd: &Crowd, number: usize, position: usize) -> io::Result<
     // Generators count users from different numbers, so their sources differ as well.
     let source = (crowd.first / SOCKETS_PER_SOURCE + position / SOCKETS_PER_SOURCE) % 200;
     let odd = (number % 2) as u8;
-    raw.bind(&SocketAddr::from((Ipv4Addr::new(127, 1 + odd, crowd.block, 1 + source as u8), 0)).into())?;
+    raw.bind(
+        &SocketAddr::from((
+            Ipv4Addr::new(127, 1 + odd, crowd.block, 1 + source as u8),
+            0,
+        ))
+        .into(),
+    )?;
     match raw.connect(&crowd.server.into()) {
-        Err(error) if error.raw_os_error() != Some(IN_PROGRESS) && error.kind() != ErrorKind::WouldBlock => {
+        Err(error)
+            if error.raw_os_error() != Some(IN_PROGRESS)
+                && error.kind() != ErrorKind::WouldBlock =>
+        {
             return Err(error);
         }
         _ => {}
@@ -38,10 +48,21 @@ pub(super) fn request(crowd: &Crowd, number: usize) -> String {
     let (user, live_number) = (user(number), number % crowd.lives);
     // Rollcall reads the streamer off the live's record; the naive server is told.
     let place = format!("streamer_id={}", streamer(live_number));
-    let join = if crowd.enter == Enter::Joined { format!("&live_id={}", live(live_number)) } else { String::new() };
-    // A secret that cannot be read is noticed when the gateway is started with it; here the upgrade would be refused.
-    let token = crowd.secret.as_ref().and_then(|secret| token(secret, &user, "viewer").ok());
-    let who = token.map_or_else(|| format!("user_id={user}"), |token| format!("token={token}"));
+    let join = if crowd.enter == Enter::Joined {
+        format!("&live_id={}", live(live_number))
+    } else {
+        String::new()
+    };
+    // A secret that cannot be read is noticed when the gateway is started with it; here the upgrade
+    // would be refused.
+    let token = crowd
+        .secret
+        .as_ref()
+        .and_then(|secret| token(secret, &user, "viewer").ok());
+    let who = token.map_or_else(
+        || format!("user_id={user}"),
+        |token| format!("token={token}"),
+    );
     format!(
         "GET /ws?{who}&{place}{join} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",

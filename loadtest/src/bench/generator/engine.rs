@@ -1,7 +1,8 @@
-//! Thousands of WebSocket clients on one thread: an epoll loop over sockets that know just enough of the protocol.
+//! Thousands of WebSocket clients on one thread: an epoll loop over sockets that know just enough
+//! of the protocol.
 //!
-//! A generator that shares two cores with what it measures must cost little: no task per socket, no JSON, no copy.
-//! Frames are encoded once; of what comes back the kind is read off a fixed byte.
+//! A generator that shares two cores with what it measures must cost little: no task per socket, no
+//! JSON, no copy. Frames are encoded once; of what comes back the kind is read off a fixed byte.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -60,7 +61,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new() -> io::Result<Self> {
-        // With its id echoed, the answer is as long as the question. 4,096 bytes is the most a message may have.
+        // With its id echoed, the answer is as long as the question. 4,096 bytes is the most a
+        // message may have.
         let large = format!(r#"{{"type":"heartbeat","id":"{}"}}"#, "x".repeat(3_900));
         Ok(Self {
             poll: Poll::new()?,
@@ -126,11 +128,19 @@ impl Engine {
         let number = crowd.first + position;
         match dial(crowd, number, position).and_then(|mut stream| {
             let interest = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut stream, Token(position), interest)?;
+            self.poll
+                .registry()
+                .register(&mut stream, Token(position), interest)?;
             Ok(stream)
         }) {
             Ok(stream) => {
-                let socket = Socket { stream, number, stage: Stage::Connecting, rest: Vec::new(), asked: None };
+                let socket = Socket {
+                    stream,
+                    number,
+                    stage: Stage::Connecting,
+                    rest: Vec::new(),
+                    asked: None,
+                };
                 self.sockets.push(Some(socket));
             }
             Err(error) => {
@@ -174,7 +184,10 @@ impl Engine {
     pub(super) fn join(&mut self, position: usize) -> Option<usize> {
         let number = self.sockets.get(position)?.as_ref()?.number;
         let live = live(number % self.crowd.as_ref()?.lives);
-        let frame = frames::encode(TEXT, format!(r#"{{"type":"join","live_id":"{live}"}}"#).as_bytes());
+        let frame = frames::encode(
+            TEXT,
+            format!(r#"{{"type":"join","live_id":"{live}"}}"#).as_bytes(),
+        );
         self.write(position, &frame);
         Some(number)
     }
@@ -186,15 +199,20 @@ impl Engine {
     }
 
     fn ask(&mut self, position: usize, frame: &[u8]) {
-        let Some(Some(socket)) = self.sockets.get_mut(position) else { return };
+        let Some(Some(socket)) = self.sockets.get_mut(position) else {
+            return;
+        };
         socket.asked = Some(Instant::now());
         self.sent += 1;
         self.write(position, frame);
     }
 
-    /// Frames here are far smaller than a socket's buffer: one that does not fit means a server that reads nothing.
+    /// Frames here are far smaller than a socket's buffer: one that does not fit means a server
+    /// that reads nothing.
     fn write(&mut self, position: usize, frame: &[u8]) {
-        let Some(Some(socket)) = self.sockets.get_mut(position) else { return };
+        let Some(Some(socket)) = self.sockets.get_mut(position) else {
+            return;
+        };
         match socket.stream.write(frame) {
             Ok(written) if written == frame.len() => {}
             Ok(written) => self.lose(position, format!("only {written} bytes could be sent")),
@@ -203,10 +221,16 @@ impl Engine {
     }
 
     fn stirred(&mut self, position: usize, readable: bool, writable: bool) {
-        let Some(Some(socket)) = self.sockets.get_mut(position) else { return };
+        let Some(Some(socket)) = self.sockets.get_mut(position) else {
+            return;
+        };
         if writable && socket.stage == Stage::Connecting {
             socket.stage = Stage::Upgrading;
-            if let Some(request) = self.crowd.as_ref().map(|crowd| request(crowd, socket.number)) {
+            if let Some(request) = self
+                .crowd
+                .as_ref()
+                .map(|crowd| request(crowd, socket.number))
+            {
                 self.write(position, request.as_bytes());
             }
         }
@@ -220,7 +244,9 @@ impl Engine {
     /// Reads until nothing waits: the next edge comes with the next bytes.
     fn read(&mut self, position: usize, buffer: &mut [u8]) {
         loop {
-            let Some(Some(socket)) = self.sockets.get_mut(position) else { return };
+            let Some(Some(socket)) = self.sockets.get_mut(position) else {
+                return;
+            };
             match socket.stream.read(buffer) {
                 Ok(0) => return self.lose(position, "the server ended it".to_owned()),
                 Ok(read) => {
@@ -236,7 +262,9 @@ impl Engine {
     }
 
     fn heard(&mut self, position: usize, bytes: &[u8]) {
-        let Some(Some(socket)) = self.sockets.get_mut(position) else { return };
+        let Some(Some(socket)) = self.sockets.get_mut(position) else {
+            return;
+        };
         let mut whole = std::mem::take(&mut socket.rest);
         let mut bytes = bytes;
         if !whole.is_empty() {
@@ -265,7 +293,10 @@ impl Engine {
                     self.pong = pong;
                 }
                 CLOSE => {
-                    let code = frame.payload.get(..2).map(|code| u16::from_be_bytes([code[0], code[1]]));
+                    let code = frame
+                        .payload
+                        .get(..2)
+                        .map(|code| u16::from_be_bytes([code[0], code[1]]));
                     return self.lose(position, format!("closed with {code:?}"));
                 }
                 _ => {}
@@ -280,7 +311,9 @@ impl Engine {
     }
 
     fn told(&mut self, position: usize, text: &[u8]) {
-        let Some(Some(socket)) = self.sockets.get_mut(position) else { return };
+        let Some(Some(socket)) = self.sockets.get_mut(position) else {
+            return;
+        };
         match text.get(KIND_AT) {
             // heartbeat_ack, or the echo of a heartbeat
             Some(b'h') => {

@@ -30,7 +30,12 @@ pub(crate) fn encode(opcode: u8, payload: &[u8]) -> Vec<u8> {
         }
     }
     frame.extend(MASK);
-    frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    frame.extend(
+        payload
+            .iter()
+            .zip(MASK.iter().cycle())
+            .map(|(byte, mask)| byte ^ mask),
+    );
     frame
 }
 
@@ -38,12 +43,24 @@ pub(crate) fn encode(opcode: u8, payload: &[u8]) -> Vec<u8> {
 pub(crate) fn next(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
     let (&first, &second) = (bytes.first()?, bytes.get(1)?);
     let (head, length): (usize, usize) = match second & 0x7f {
-        126 => (4, u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?) as usize),
-        127 => (10, u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?) as usize),
+        126 => (
+            4,
+            u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?) as usize,
+        ),
+        127 => (
+            10,
+            u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?) as usize,
+        ),
         short => (2, short as usize),
     };
     let payload = bytes.get(head..head.checked_add(length)?)?;
-    Some((Frame { opcode: first & 0xf, payload }, head + length))
+    Some((
+        Frame {
+            opcode: first & 0xf,
+            payload,
+        },
+        head + length,
+    ))
 }
 
 #[cfg(test)]
@@ -57,7 +74,16 @@ mod tests {
         wire.extend(&long);
         wire.extend([0x89, 5, b'a']);
         let (hi, used) = next(&wire).unwrap();
-        assert_eq!((hi, used), (Frame { opcode: TEXT, payload: b"hi" }, 4));
+        assert_eq!(
+            (hi, used),
+            (
+                Frame {
+                    opcode: TEXT,
+                    payload: b"hi"
+                },
+                4
+            )
+        );
         let (frame, more) = next(&wire[used..]).unwrap();
         assert_eq!((frame.payload, more), (&long[..], 304));
         assert_eq!(next(&wire[used + more..]), None, "half a ping is none");
@@ -66,7 +92,10 @@ mod tests {
     #[test]
     fn an_encoded_frame_is_masked_and_has_its_length() {
         let short = encode(TEXT, b"ab");
-        assert_eq!(short, [0x81, 0x82, 0x5a, 0x3c, 0x96, 0xe1, b'a' ^ 0x5a, b'b' ^ 0x3c]);
+        assert_eq!(
+            short,
+            [0x81, 0x82, 0x5a, 0x3c, 0x96, 0xe1, b'a' ^ 0x5a, b'b' ^ 0x3c]
+        );
         let long = encode(TEXT, &[0; 4096]);
         assert_eq!(&long[..4], [0x81, 0x80 | 126, 16, 0]);
         assert_eq!(long.len(), 8 + 4096);

@@ -22,8 +22,8 @@ pub(crate) struct Crowd {
     pub(crate) per_second: Option<f64>,
     /// Most handshakes at one time.
     pub(crate) in_flight: usize,
-    /// The block of loopback addresses to connect from. Rounds use different ones, so that no round waits for the
-    /// ports of an earlier one.
+    /// The block of loopback addresses to connect from. Rounds use different ones, so that no round
+    /// waits for the ports of an earlier one.
     pub(crate) block: u8,
     /// The secret of the tokens that the server wants; `None`: it wants none.
     pub(crate) secret: Option<PathBuf>,
@@ -32,7 +32,17 @@ pub(crate) struct Crowd {
 impl Crowd {
     /// `count` viewers of one live, who connect to `server` as fast as it answers.
     pub(crate) fn new(server: SocketAddr, count: usize, enter: Enter, block: u8) -> Self {
-        Self { server, first: 0, count, lives: 1, enter, per_second: None, in_flight: 64, block, secret: None }
+        Self {
+            server,
+            first: 0,
+            count,
+            lives: 1,
+            enter,
+            per_second: None,
+            in_flight: 64,
+            block,
+            secret: None,
+        }
     }
 }
 
@@ -48,7 +58,11 @@ pub(crate) enum Enter {
 impl Enter {
     /// The bare server knows no lives.
     pub(crate) fn of(who: Who) -> Self {
-        if who == Who::Bare { Self::Upgraded } else { Self::Joined }
+        if who == Who::Bare {
+            Self::Upgraded
+        } else {
+            Self::Joined
+        }
     }
 }
 

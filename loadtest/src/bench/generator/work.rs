@@ -19,8 +19,17 @@ const NAP: Duration = Duration::from_millis(1);
 pub(crate) type JoinClock = Arc<Vec<AtomicU64>>;
 
 /// Carries out one order. The clock, if there is one, records when each join is sent.
-pub(crate) fn carry_out(engine: &mut Engine, order: Order, clock: Option<&JoinClock>) -> io::Result<Outcome> {
-    let (cpu, sent, answered, lost) = (cpu::this_thread(), engine.sent, engine.answered, engine.lost);
+pub(crate) fn carry_out(
+    engine: &mut Engine,
+    order: Order,
+    clock: Option<&JoinClock>,
+) -> io::Result<Outcome> {
+    let (cpu, sent, answered, lost) = (
+        cpu::this_thread(),
+        engine.sent,
+        engine.answered,
+        engine.lost,
+    );
     engine.latency = Default::default();
     engine.trouble = None;
     let began = Instant::now();
@@ -55,7 +64,11 @@ pub(crate) fn carry_out(engine: &mut Engine, order: Order, clock: Option<&JoinCl
     };
     let why = |done: bool| {
         let trouble = engine.trouble.clone();
-        if !done { Some(trouble.unwrap_or_else(|| "it took too long".to_owned())) } else { None }
+        if !done {
+            Some(trouble.unwrap_or_else(|| "it took too long".to_owned()))
+        } else {
+            None
+        }
     };
     let gave_up = why(done && outcome.lost == 0);
     if leaving {
@@ -65,15 +78,21 @@ pub(crate) fn carry_out(engine: &mut Engine, order: Order, clock: Option<&JoinCl
 }
 
 fn connect(engine: &mut Engine) -> io::Result<bool> {
-    let Some(crowd) = engine.crowd().cloned() else { return Ok(false) };
+    let Some(crowd) = engine.crowd().cloned() else {
+        return Ok(false);
+    };
     let began = Instant::now();
-    let slowest = crowd.per_second.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(crowd.count as f64 / rate));
+    let slowest = crowd.per_second.map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(crowd.count as f64 / rate)
+    });
     while engine.entered() + engine.lost < crowd.count {
         let due = match crowd.per_second {
             Some(rate) => (began.elapsed().as_secs_f64() * rate) as usize + 1,
             None => crowd.count,
         };
-        while engine.len() < due.min(crowd.count) && engine.len() - engine.entered() - engine.lost < crowd.in_flight {
+        while engine.len() < due.min(crowd.count)
+            && engine.len() - engine.entered() - engine.lost < crowd.in_flight
+        {
             engine.connect_next();
         }
         engine.turn(NAP)?;
@@ -116,7 +135,8 @@ fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
         }
         engine.turn(left)?;
     }
-    // What is still on its way is not followed by more; it is not waited for, or the seconds would be more than asked.
+    // What is still on its way is not followed by more; it is not waited for, or the seconds would
+    // be more than asked.
     engine.looping = false;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The figures of a run with the machine and the judged budgets. `--json` writes the document as it stands here.
+//! The figures of a run with the machine and the judged budgets. `--json` writes the document as it
+//! stands here.
 
 use serde::Serialize;
 
@@ -30,15 +31,42 @@ pub(crate) struct Report {
 
 impl Report {
     /// Judges the figures; with `whole`, budgets of rows that were not asked for are listed too.
-    pub(crate) async fn new(run: Figures, budgets: Vec<Budget>, quick: bool, whole: bool) -> anyhow::Result<Self> {
+    pub(crate) async fn new(
+        run: Figures,
+        budgets: Vec<Budget>,
+        quick: bool,
+        whole: bool,
+    ) -> anyhow::Result<Self> {
         let touched = |budget: &Budget| {
-            whole || run.not_run.contains_key(&budget.row) || run.figures.iter().any(|figure| figure.row == budget.row)
+            whole
+                || run.not_run.contains_key(&budget.row)
+                || run.figures.iter().any(|figure| figure.row == budget.row)
         };
-        let judge = |budget: Budget| Judged { found: budget.bounded(&run), verdict: budget.verdict(&run), budget };
+        let judge = |budget: Budget| Judged {
+            found: budget.bounded(&run),
+            verdict: budget.verdict(&run),
+            budget,
+        };
         let budgets = budgets.into_iter().filter(touched).map(judge).collect();
-        let redis = tokio::process::Command::new("redis-server").arg("--version").output().await;
-        let redis = redis.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        let redis = redis.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("absent").to_owned();
-        Ok(Self { version: env!("CARGO_PKG_VERSION"), machine: Machine::read(), redis, quick, budgets, run })
+        let redis = tokio::process::Command::new("redis-server")
+            .arg("--version")
+            .output()
+            .await;
+        let redis = redis
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default();
+        let redis = redis
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("v="))
+            .unwrap_or("absent")
+            .to_owned();
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            machine: Machine::read(),
+            redis,
+            quick,
+            budgets,
+            run,
+        })
     }
 }

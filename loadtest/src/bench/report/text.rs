@@ -16,9 +16,15 @@ pub(super) fn short(value: f64) -> String {
         size if !size.is_finite() => value.to_string(),
         size if size >= 10_000.0 => {
             let digits = format!("{value:.0}");
-            let (sign, digits) = digits.strip_prefix('-').map_or(("", &*digits), |rest| ("-", rest));
-            let groups: Vec<&str> =
-                digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+            let (sign, digits) = digits
+                .strip_prefix('-')
+                .map_or(("", &*digits), |rest| ("-", rest));
+            let groups: Vec<&str> = digits
+                .as_bytes()
+                .rchunks(3)
+                .rev()
+                .filter_map(|group| std::str::from_utf8(group).ok())
+                .collect();
             format!("{sign}{}", groups.join(","))
         }
         size if size >= 100.0 => format!("{value:.0}"),
@@ -33,12 +39,22 @@ fn spread(spread: Spread) -> String {
     if spread.min == spread.max {
         return short(spread.median);
     }
-    format!("{} ({}–{})", short(spread.median), short(spread.min), short(spread.max))
+    format!(
+        "{} ({}–{})",
+        short(spread.median),
+        short(spread.min),
+        short(spread.max)
+    )
 }
 
 /// A line for each budget that is broken or was not measured.
 pub(crate) fn broken_budgets(report: &Report) -> Vec<String> {
-    report.budgets.iter().filter(|judged| judged.verdict != Verdict::Kept).map(in_words).collect()
+    report
+        .budgets
+        .iter()
+        .filter(|judged| judged.verdict != Verdict::Kept)
+        .map(in_words)
+        .collect()
 }
 
 /// A budget and its verdict in one line.
@@ -49,9 +65,16 @@ pub(super) fn in_words(judged: &Judged) -> String {
         (_, Some(most)) => format!("≤ {}", short(most)),
         _ => String::new(),
     };
-    let of = budget.of.map_or(String::new(), |of| format!(" × {}", of.as_str()));
-    let found = judged.found.map_or("not measured".to_owned(), |found| format!("{}{of}", spread(found)));
-    format!("{}: {}: {found}, must be {bound}{of}", budget.row, budget.measure)
+    let of = budget
+        .of
+        .map_or(String::new(), |of| format!(" × {}", of.as_str()));
+    let found = judged.found.map_or("not measured".to_owned(), |found| {
+        format!("{}{of}", spread(found))
+    });
+    format!(
+        "{}: {}: {found}, must be {bound}{of}",
+        budget.row, budget.measure
+    )
 }
 
 pub(super) fn mark(verdict: Verdict) -> &'static str {
@@ -66,7 +89,9 @@ pub(super) fn mark(verdict: Verdict) -> &'static str {
 fn columns(report: &Report, row: &str, measure: &str) -> [String; 3] {
     CONTENDERS.map(|who| {
         let figure = report.run.find(row, measure, who);
-        figure.and_then(|figure| Spread::of(&figure.rounds)).map_or(String::new(), spread)
+        figure
+            .and_then(|figure| Spread::of(&figure.rounds))
+            .map_or(String::new(), spread)
     })
 }
 
@@ -74,7 +99,10 @@ fn columns(report: &Report, row: &str, measure: &str) -> [String; 3] {
 pub(super) fn lines(report: &Report) -> Vec<(&str, &str, &str)> {
     let mut lines: Vec<(&str, &str, &str)> = Vec::new();
     for figure in &report.run.figures {
-        if !lines.iter().any(|(row, measure, _)| *row == figure.row && *measure == figure.measure) {
+        if !lines
+            .iter()
+            .any(|(row, measure, _)| *row == figure.row && *measure == figure.measure)
+        {
             lines.push((&figure.row, &figure.measure, &figure.unit));
         }
     }
@@ -108,17 +136,32 @@ impl Display for Report {
             unit => format!("{measure}, {unit}"),
         };
         let lines = lines(self);
-        let width = lines.iter().map(|(_, measure, unit)| label(measure, unit).chars().count()).max().unwrap_or(0);
+        let width = lines
+            .iter()
+            .map(|(_, measure, unit)| label(measure, unit).chars().count())
+            .max()
+            .unwrap_or(0);
         let mut last = "";
         for (row, measure, unit) in lines {
             if row != last {
-                let what = rows::ALL.iter().find(|known| known.name == row).map_or("", |known| known.what);
+                let what = rows::ALL
+                    .iter()
+                    .find(|known| known.name == row)
+                    .map_or("", |known| known.what);
                 writeln!(out, "{row}: {what}")?;
-                writeln!(out, "  {:<width$} {:>30} {:>30} {:>30}", "", "rollcall", "bare", "naive")?;
+                writeln!(
+                    out,
+                    "  {:<width$} {:>30} {:>30} {:>30}",
+                    "", "rollcall", "bare", "naive"
+                )?;
                 last = row;
             }
             let [ours, bare, naive] = columns(self, row, measure);
-            writeln!(out, "  {:<width$} {ours:>30} {bare:>30} {naive:>30}", label(measure, unit))?;
+            writeln!(
+                out,
+                "  {:<width$} {ours:>30} {bare:>30} {naive:>30}",
+                label(measure, unit)
+            )?;
         }
         for (row, why) in &self.run.not_run {
             writeln!(out, "{row}: NOT MEASURED: {why}")?;
@@ -141,11 +184,40 @@ mod tests {
     #[test]
     fn figures_have_the_digits_they_need() {
         let shown = [153_000.4, 9_200.0, 68.04, 5.712, 0.005, 0.0, -12_345.0].map(short);
-        assert_eq!(shown, ["153,000", "9200", "68.0", "5.71", "0.00500", "0", "-12,345"]);
-        let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e-300, -0.25, -123_456_789.0].map(short);
-        assert_eq!(odd, ["NaN", "inf", "-inf", "0", "0", "-0.25000", "-123,456,789"]);
-        assert_eq!(spread(Spread { median: 2.0, min: 1.0, max: 3.0 }), "2.00 (1.00–3.00)");
-        assert_eq!(spread(Spread { median: 2.0, min: 2.0, max: 2.0 }), "2.00");
+        assert_eq!(
+            shown,
+            ["153,000", "9200", "68.0", "5.71", "0.00500", "0", "-12,345"]
+        );
+        let odd = [
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            -0.0,
+            1e-300,
+            -0.25,
+            -123_456_789.0,
+        ]
+        .map(short);
+        assert_eq!(
+            odd,
+            ["NaN", "inf", "-inf", "0", "0", "-0.25000", "-123,456,789"]
+        );
+        assert_eq!(
+            spread(Spread {
+                median: 2.0,
+                min: 1.0,
+                max: 3.0
+            }),
+            "2.00 (1.00–3.00)"
+        );
+        assert_eq!(
+            spread(Spread {
+                median: 2.0,
+                min: 2.0,
+                max: 2.0
+            }),
+            "2.00"
+        );
     }
 
     #[test]
@@ -153,17 +225,41 @@ mod tests {
         let machine = crate::proc_stats::Machine::read();
         let mut run = Figures::default();
         assert!(table(&machine, Figures::default()).contains("median"));
-        for (number, value) in [-1.0, 0.0, f64::MAX, f64::MIN, f64::NAN, f64::NEG_INFINITY].into_iter().enumerate() {
-            run.note("row", Who::Rollcall, (&format!("measure {number}"), "B"), value);
-            run.note("row", Who::Rollcall, (&format!("measure {number}"), "B"), -value);
+        for (number, value) in [-1.0, 0.0, f64::MAX, f64::MIN, f64::NAN, f64::NEG_INFINITY]
+            .into_iter()
+            .enumerate()
+        {
+            run.note(
+                "row",
+                Who::Rollcall,
+                (&format!("measure {number}"), "B"),
+                value,
+            );
+            run.note(
+                "row",
+                Who::Rollcall,
+                (&format!("measure {number}"), "B"),
+                -value,
+            );
         }
         let table = table(&machine, run);
-        assert!((0..6).all(|number| table.contains(&format!("measure {number}, B"))), "{table}");
+        assert!(
+            (0..6).all(|number| table.contains(&format!("measure {number}, B"))),
+            "{table}"
+        );
         assert!(table.contains("0 (-1.00–1.00)"), "{table}");
     }
 
     fn table(machine: &crate::proc_stats::Machine, run: Figures) -> String {
         let (machine, redis, budgets) = (machine.clone(), String::new(), Vec::new());
-        Report { version: "0", machine, redis, quick: true, budgets, run }.to_string()
+        Report {
+            version: "0",
+            machine,
+            redis,
+            quick: true,
+            budgets,
+            run,
+        }
+        .to_string()
     }
 }

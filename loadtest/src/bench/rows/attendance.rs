@@ -1,6 +1,7 @@
-//! Who came to all of seven lives of 100,000 fans, over HTTP, with sets and with bitmaps: how long an answer takes,
-//! whether it is exact, whether any call keeps Redis busy for long, and the memory of a fan and of a session. Sets have
-//! names, of which Redis keeps no compact form, and bitmaps have numbers without gaps.
+//! Who came to all of seven lives of 100,000 fans, over HTTP, with sets and with bitmaps: how long
+//! an answer takes, whether it is exact, whether any call keeps Redis busy for long, and the memory
+//! of a fan and of a session. Sets have names, of which Redis keeps no compact form, and bitmaps
+//! have numbers without gaps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use rollcall::base::secret::Secret;
 use rollcall::config::AttendanceForm;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, ApplyReply, Attendance, Attending, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL, SliceSize, Slices,
+    Apply, ApplyReply, Attendance, Attending, LiveEpoch, MAX_BATCH, SESSIONS_A_CALL, SliceSize,
+    Slices,
 };
 use serde_json::json;
 
@@ -48,7 +50,9 @@ fn came(n: usize, live: usize) -> bool {
 
 /// Those who came to each live, so many each.
 fn crowds(fans: usize) -> Vec<Vec<usize>> {
-    (0..LIVES).map(|live| (0..).filter(|n| came(*n, live)).take(fans).collect()).collect()
+    (0..LIVES)
+        .map(|live| (0..).filter(|n| came(*n, live)).take(fans).collect())
+        .collect()
 }
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -56,14 +60,41 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let crowds = crowds(fans);
     for form in [AttendanceForm::Set, AttendanceForm::Bitmap] {
         let redis = Redis::start().await?;
-        let ids = if form == AttendanceForm::Bitmap { "u32" } else { "text" };
-        let flags = ["--attendance", form.as_str(), "--last-seen-ids", ids, "--track-online", "off"];
+        let ids = if form == AttendanceForm::Bitmap {
+            "u32"
+        } else {
+            "text"
+        };
+        let flags = [
+            "--attendance",
+            form.as_str(),
+            "--last-seen-ids",
+            ids,
+            "--track-online",
+            "off",
+        ];
         let gateway = bench.programs.gateway_with(&redis, None, &flags).await?;
-        let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-        ensure!(store.fix_attendance_form(form).await? == form, "another form");
-        let asked = Asked { gateway: &gateway, redis: &redis, form, crowds: &crowds, times: bench.pick(60, 5) };
+        let store =
+            RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+        ensure!(
+            store.fix_attendance_form(form).await? == form,
+            "another form"
+        );
+        let asked = Asked {
+            gateway: &gateway,
+            redis: &redis,
+            form,
+            crowds: &crowds,
+            times: bench.pick(60, 5),
+        };
         let grown = asked.seed(&store).await?;
-        note(figures, form, "Redis memory of a fan of one live", "B", grown / (fans * LIVES) as f64);
+        note(
+            figures,
+            form,
+            "Redis memory of a fan of one live",
+            "B",
+            grown / (fans * LIVES) as f64,
+        );
         for which in [Attending::All, Attending::Any, Attending::Not] {
             asked.about(which, figures).await?;
         }
@@ -71,12 +102,26 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     sessions(fans, figures).await
 }
 
-fn note(figures: &mut Figures, form: AttendanceForm, measure: &str, unit: &'static str, value: f64) {
-    figures.note(NAME, Who::Rollcall, (&format!("{}: {measure}", form.as_str()), unit), value);
+fn note(
+    figures: &mut Figures,
+    form: AttendanceForm,
+    measure: &str,
+    unit: &'static str,
+    value: f64,
+) {
+    figures.note(
+        NAME,
+        Who::Rollcall,
+        (&format!("{}: {measure}", form.as_str()), unit),
+        value,
+    );
 }
 
 async fn slow_calls(redis: &Redis) -> anyhow::Result<f64> {
-    redis_does(redis, "SLOWLOG", &["LEN"]).await?.as_f64().context("a number of slow calls")
+    redis_does(redis, "SLOWLOG", &["LEN"])
+        .await?
+        .as_f64()
+        .context("a number of slow calls")
 }
 
 async fn redis_does(redis: &Redis, command: &'static str, words: &[&str]) -> anyhow::Result<Value> {
@@ -104,20 +149,30 @@ impl Asked<'_> {
         let before = used_memory(self.redis).await?;
         for (live, crowd) in self.crowds.iter().enumerate() {
             let body = json!({ "streamer_id": "7", "attendance": true });
-            let opened = self.gateway.call(Method::PUT, &format!("/v1/lives/l{live}"), Some(body)).await?;
+            let opened = self
+                .gateway
+                .call(Method::PUT, &format!("/v1/lives/l{live}"), Some(body))
+                .await?;
             let opened: serde_json::Value = serde_json::from_str(&opened)?;
             let epoch = Epoch(opened["epoch"].as_u64().context("an epoch")?);
-            let of = LiveEpoch { live: LiveId::parse(&format!("l{live}"))?, epoch };
+            let of = LiveEpoch {
+                live: LiveId::parse(&format!("l{live}"))?,
+                epoch,
+            };
             let here: Vec<UserId> = crowd.iter().map(|n| user(self.form, *n)).collect();
             for some in here.chunks(MAX_BATCH) {
-                ensure!(store.note_attendance(&of, some).await?.is_empty(), "fans were not noted");
+                ensure!(
+                    store.note_attendance(&of, some).await?.is_empty(),
+                    "fans were not noted"
+                );
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(used_memory(self.redis).await? - before)
     }
 
-    /// Reads the whole list once, which must be that of a model, and then asks for its first page again and again.
+    /// Reads the whole list once, which must be that of a model, and then asks for its first page
+    /// again and again.
     async fn about(&self, which: Attending, figures: &mut Figures) -> anyhow::Result<()> {
         let (op, what) = match which {
             Attending::All => ("all", "came to all seven"),
@@ -125,40 +180,79 @@ impl Asked<'_> {
             Attending::Not => ("not", "came to the first and no other"),
         };
         let lives: Vec<String> = (0..LIVES).map(|live| format!("l{live}")).collect();
-        let path = format!("/v1/attendance?op={op}&live_ids={}&limit=1000", lives.join(","));
-        let came: Vec<BTreeSet<usize>> = self.crowds.iter().map(|crowd| crowd.iter().copied().collect()).collect();
+        let path = format!(
+            "/v1/attendance?op={op}&live_ids={}&limit=1000",
+            lives.join(",")
+        );
+        let came: Vec<BTreeSet<usize>> = self
+            .crowds
+            .iter()
+            .map(|crowd| crowd.iter().copied().collect())
+            .collect();
         let everybody: BTreeSet<usize> = came.iter().flatten().copied().collect();
-        let takes = |n: &usize| which.takes(&came.iter().map(|crowd| crowd.contains(n)).collect::<Vec<_>>());
-        let expected = everybody.into_iter().filter(takes).map(|n| user(self.form, n).to_string());
+        let takes = |n: &usize| {
+            which.takes(
+                &came
+                    .iter()
+                    .map(|crowd| crowd.contains(n))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let expected = everybody
+            .into_iter()
+            .filter(takes)
+            .map(|n| user(self.form, n).to_string());
         let expected: BTreeSet<String> = expected.collect();
         let found = self.list(&path, expected.len()).await?;
-        ensure!(found == expected, "{what}: {} listed, of {}", found.len(), expected.len());
+        ensure!(
+            found == expected,
+            "{what}: {} listed, of {}",
+            found.len(),
+            expected.len()
+        );
         let (mut times, mut slow) = (Vec::with_capacity(self.times), f64::MAX);
         for _ in 0..self.times {
             watch_slow_calls(self.redis).await?;
             let began = Instant::now();
             self.gateway.call(Method::GET, &path, None).await?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
-            // Redis measures by the wall clock, and this machine does other things, too: a call that takes so long by
-            // itself does so every time.
+            // Redis measures by the wall clock, and this machine does other things, too: a call
+            // that takes so long by itself does so every time.
             slow = slow.min(slow_calls(self.redis).await?);
         }
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         note(figures, self.form, &format!("{what}: p50"), "ms", at(0.5));
         note(figures, self.form, &format!("{what}: p99"), "ms", at(0.99));
-        note(figures, self.form, &format!("{what}: calls over 5 ms in Redis"), "", slow);
+        note(
+            figures,
+            self.form,
+            &format!("{what}: calls over 5 ms in Redis"),
+            "",
+            slow,
+        );
         Ok(())
     }
 
     async fn list(&self, path: &str, count: usize) -> anyhow::Result<BTreeSet<String>> {
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
-            let page = self.gateway.call(Method::GET, &format!("{path}&cursor={cursor}"), None).await?;
+            let page = self
+                .gateway
+                .call(Method::GET, &format!("{path}&cursor={cursor}"), None)
+                .await?;
             let page: serde_json::Value = serde_json::from_str(&page)?;
-            ensure!(page["count"] == count, "counted {} of {count}", page["count"]);
+            ensure!(
+                page["count"] == count,
+                "counted {} of {count}",
+                page["count"]
+            );
             let items = page["items"].as_array().context("items")?;
-            all.extend(items.iter().filter_map(|item| item["user_id"].as_str().map(str::to_owned)));
+            all.extend(
+                items
+                    .iter()
+                    .filter_map(|item| item["user_id"].as_str().map(str::to_owned)),
+            );
             match page["cursor"].as_str() {
                 Some(next) => next.clone_into(&mut cursor),
                 None => break,
@@ -173,7 +267,8 @@ impl Asked<'_> {
 /// One session of each of these users, in two slices, and then a second one.
 async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
-    let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    let store =
+        RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
     let mut of_slice = vec![Vec::new(); 2];
     (0..users)
         .map(|n| user(AttendanceForm::Set, n))
@@ -197,11 +292,28 @@ async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_secs(1)).await;
         grown.push(used_memory(&redis).await? - before);
     }
-    let mut note = |measure: &str, unit, value| figures.note(NAME, Who::Rollcall, (measure, unit), value);
-    note("sessions: Redis memory of a user with one", "B", grown[0] / users as f64);
-    note("sessions: Redis memory of another one", "B", (grown[1] - grown[0]) / users as f64);
-    note("sessions: Redis CPU of a join or leave", "µs", cpu * 1e6 / (4 * users) as f64);
-    note("sessions: Redis CPU of a full call, of joins or of leaves", "ms", dearest * 1e3);
+    let mut note =
+        |measure: &str, unit, value| figures.note(NAME, Who::Rollcall, (measure, unit), value);
+    note(
+        "sessions: Redis memory of a user with one",
+        "B",
+        grown[0] / users as f64,
+    );
+    note(
+        "sessions: Redis memory of another one",
+        "B",
+        (grown[1] - grown[0]) / users as f64,
+    );
+    note(
+        "sessions: Redis CPU of a join or leave",
+        "µs",
+        cpu * 1e6 / (4 * users) as f64,
+    );
+    note(
+        "sessions: Redis CPU of a full call, of joins or of leaves",
+        "ms",
+        dearest * 1e3,
+    );
     Ok(())
 }
 
@@ -211,11 +323,19 @@ async fn change(
     (index, number): (u32, u64),
     (users, joins): (&[UserId], bool),
 ) -> anyhow::Result<()> {
-    let slice = SliceId { set: OnlineSet::Live(LiveId::parse("42")?), index, of: 2 };
+    let slice = SliceId {
+        set: OnlineSet::Live(LiveId::parse("42")?),
+        index,
+        of: 2,
+    };
     let gateway = GatewayId::parse("gw-a")?;
     let read = store.read_slice(&slice, &gateway).await?;
     let now = unix_now();
-    let (joins, leaves) = if joins { (users.to_vec(), Vec::new()) } else { (Vec::new(), users.to_vec()) };
+    let (joins, leaves) = if joins {
+        (users.to_vec(), Vec::new())
+    } else {
+        (Vec::new(), users.to_vec())
+    };
     let call = Apply {
         epoch: Epoch(7),
         gateway,
@@ -231,6 +351,9 @@ async fn change(
         fans: Vec::new(),
         leaves,
     };
-    ensure!(matches!(store.apply(&call).await?, ApplyReply::Done(_)), "a change was refused");
+    ensure!(
+        matches!(store.apply(&call).await?, ApplyReply::Done(_)),
+        "a change was refused"
+    );
     Ok(())
 }

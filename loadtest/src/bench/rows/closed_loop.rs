@@ -1,4 +1,5 @@
-//! How many heartbeats a second a server answers when each socket sends the next one as soon as it can.
+//! How many heartbeats a second a server answers when each socket sends the next one as soon as it
+//! can.
 
 use std::path::Path;
 
@@ -19,11 +20,25 @@ struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    async fn enter(who: Who, server: &'a Server, block: u8, secret: Option<&Path>) -> anyhow::Result<Self> {
+    async fn enter(
+        who: Who,
+        server: &'a Server,
+        block: u8,
+        secret: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let mut generator = Generator::start()?;
         let crowd = Crowd::new(server.addr, SOCKETS, Enter::of(who), block);
-        generator.carry_out(&Order::Connect(Crowd { secret: secret.map(Path::to_owned), ..crowd })).await?;
-        Ok(Self { who, server, generator })
+        generator
+            .carry_out(&Order::Connect(Crowd {
+                secret: secret.map(Path::to_owned),
+                ..crowd
+            }))
+            .await?;
+        Ok(Self {
+            who,
+            server,
+            generator,
+        })
     }
 
     async fn turn(&mut self, seconds: f64, figures: &mut Figures) -> anyhow::Result<()> {
@@ -31,10 +46,30 @@ impl<'a> Contender<'a> {
         let outcome = self.generator.carry_out(&Order::Loop { seconds }).await?;
         let cpu = self.server.cpu()? - before;
         let answered = outcome.answered as f64;
-        figures.note(NAME, self.who, ("heartbeats", "1/s"), answered / outcome.seconds);
-        figures.note(NAME, self.who, ("server CPU per heartbeat", "µs"), cpu * 1e6 / answered);
-        figures.note(NAME, self.who, ("generator CPU per heartbeat", "µs"), outcome.cpu_seconds * 1e6 / answered);
-        figures.note(NAME, self.who, ("ack latency p99", "ms"), outcome.latency.at(0.99) as f64 / 1e3);
+        figures.note(
+            NAME,
+            self.who,
+            ("heartbeats", "1/s"),
+            answered / outcome.seconds,
+        );
+        figures.note(
+            NAME,
+            self.who,
+            ("server CPU per heartbeat", "µs"),
+            cpu * 1e6 / answered,
+        );
+        figures.note(
+            NAME,
+            self.who,
+            ("generator CPU per heartbeat", "µs"),
+            outcome.cpu_seconds * 1e6 / answered,
+        );
+        figures.note(
+            NAME,
+            self.who,
+            ("ack latency p99", "ms"),
+            outcome.latency.at(0.99) as f64 / 1e3,
+        );
         Ok(())
     }
 }
@@ -45,7 +80,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         redis.follow(SOCKETS, 1).await?;
     }
     // No person sends a thousand heartbeats a second. The gateway counts them all the same.
-    let gateway = bench.programs.gateway_with(&ours, bench.secret(), &["--message-rate", "0"]).await?;
+    let gateway = bench
+        .programs
+        .gateway_with(&ours, bench.secret(), &["--message-rate", "0"])
+        .await?;
     let bare = bench.programs.bare().await?;
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(1, None).await?;
@@ -56,7 +94,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     ];
     let (warm_up, seconds) = (bench.pick(1.0, 0.1), bench.pick(3.0, 0.2));
     for contender in &mut contenders {
-        contender.generator.carry_out(&Order::Loop { seconds: warm_up }).await?;
+        contender
+            .generator
+            .carry_out(&Order::Loop { seconds: warm_up })
+            .await?;
     }
     for round in 0..bench.rounds {
         for step in 0..contenders.len() {

@@ -1,5 +1,6 @@
-//! Which friends are online: 1,000 followed, a million users online in one Redis, over HTTP. And how many users are
-//! online. How long an answer takes, how many calls it costs, and whether any call keeps Redis busy for long.
+//! Which friends are online: 1,000 followed, a million users online in one Redis, over HTTP. And
+//! how many users are online. How long an answer takes, how many calls it costs, and whether any
+//! call keeps Redis busy for long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,18 +33,34 @@ const SLOW: &str = "1000";
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
-    let gateway = bench.programs.gateway_with(&redis, None, &["--track-online", "on"]).await?;
+    let gateway = bench
+        .programs
+        .gateway_with(&redis, None, &["--track-online", "on"])
+        .await?;
     let users = bench.pick(1_000_000, 5_000);
-    let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    let store =
+        RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
     let _holder = Holder::start(&store, PLATFORM_EPOCH, users_by_slice(users)).await?;
     seed(&redis, &gateway, &store, users).await?;
     for _ in 0..bench.rounds.min(3) {
-        let asked = Asked { gateway: &gateway, redis: &redis, times: bench.pick(2_000, 50) };
+        let asked = Asked {
+            gateway: &gateway,
+            redis: &redis,
+            times: bench.pick(2_000, 50),
+        };
         let path = format!("/v1/users/{}/friends/online?limit=1000", user(0));
-        let is_whole = |text: &str| text.matches("user_id").count() == FRIENDS_ONLINE + FRIENDS_BEFORE;
-        asked.about(&path, is_whole).await?.note(figures, "friends of 1,000 followed");
+        let is_whole =
+            |text: &str| text.matches("user_id").count() == FRIENDS_ONLINE + FRIENDS_BEFORE;
+        asked
+            .about(&path, is_whole)
+            .await?
+            .note(figures, "friends of 1,000 followed");
         let everybody = format!("\"online\":{users},");
-        let count = asked.about("/v1/online/count?window_s=300", |text| text.contains(&everybody)).await?;
+        let count = asked
+            .about("/v1/online/count?window_s=300", |text| {
+                text.contains(&everybody)
+            })
+            .await?;
         count.note(figures, "users online, counted");
     }
     Ok(())
@@ -51,28 +68,77 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
 /// Users 0 to `users`, by their slices of the platform.
 fn users_by_slice(users: usize) -> Vec<(SliceId, Vec<UserId>)> {
-    let slice = |index| (SliceId { set: OnlineSet::Users, index, of: USERS_SLICES }, Vec::new());
+    let slice = |index| {
+        (
+            SliceId {
+                set: OnlineSet::Users,
+                index,
+                of: USERS_SLICES,
+            },
+            Vec::new(),
+        )
+    };
     let mut slices: Vec<_> = (1..=USERS_SLICES).map(slice).collect();
-    (0..users).map(user).for_each(|user| slices[user.slice_index(USERS_SLICES) as usize - 1].1.push(user));
+    (0..users).map(user).for_each(|user| {
+        slices[user.slice_index(USERS_SLICES) as usize - 1]
+            .1
+            .push(user)
+    });
     slices
 }
 
 /// Users 1 to `users` are online. User 0 follows some of them, and some who are not.
-async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize) -> anyhow::Result<()> {
+async fn seed(
+    redis: &Redis,
+    gateway: &Gateway,
+    store: &RedisStore,
+    users: usize,
+) -> anyhow::Result<()> {
     let now = unix_now();
-    let away = |n: usize| (user(users + n), if n < FRIENDS_BEFORE { now } else { now - 3_600_000 });
+    let away = |n: usize| {
+        (
+            user(users + n),
+            if n < FRIENDS_BEFORE {
+                now
+            } else {
+                now - 3_600_000
+            },
+        )
+    };
     let away: Vec<(UserId, u64)> = (0..users / 4).map(away).collect();
     for some in away.chunks(20_000) {
         store.note_seen(some, Duration::ZERO).await?;
     }
-    let followed: Vec<UserId> =
-        (1..=FRIENDS_ONLINE).map(user).chain(away.into_iter().map(|(user, _)| user)).take(FOLLOWED).collect();
-    let edges: Vec<(f64, String)> = followed.iter().map(|user| (1.0, user.to_string())).collect();
-    redis.client.zadd::<(), _, _>(format!("following:{}", user(0)), None, None, false, false, edges).await?;
+    let followed: Vec<UserId> = (1..=FRIENDS_ONLINE)
+        .map(user)
+        .chain(away.into_iter().map(|(user, _)| user))
+        .take(FOLLOWED)
+        .collect();
+    let edges: Vec<(f64, String)> = followed
+        .iter()
+        .map(|user| (1.0, user.to_string()))
+        .collect();
+    redis
+        .client
+        .zadd::<(), _, _>(
+            format!("following:{}", user(0)),
+            None,
+            None,
+            false,
+            false,
+            edges,
+        )
+        .await?;
 
-    let healthz: serde_json::Value = serde_json::from_str(&gateway.call(Method::GET, "/healthz", None).await?)?;
+    let healthz: serde_json::Value =
+        serde_json::from_str(&gateway.call(Method::GET, "/healthz", None).await?)?;
     let id = GatewayId::parse(healthz["gateway_id"].as_str().context("a gateway id")?)?;
-    seed_lives(redis, followed[..FRIENDS_ONLINE].iter().cloned(), &format!("{id} 42")).await
+    seed_lives(
+        redis,
+        followed[..FRIENDS_ONLINE].iter().cloned(),
+        &format!("{id} 42"),
+    )
+    .await
 }
 
 struct Asked<'a> {
@@ -93,17 +159,29 @@ impl Asked<'_> {
     /// Asks one question after the other.
     async fn about(&self, path: &str, is_right: impl Fn(&str) -> bool) -> anyhow::Result<Took> {
         let first = self.gateway.call(Method::GET, path, None).await?;
-        ensure!(is_right(&first), "a wrong answer to {path}: {}", first.get(..300).unwrap_or(&first));
-        self.redis_does("CONFIG", &["SET", "slowlog-log-slower-than", SLOW]).await?;
+        ensure!(
+            is_right(&first),
+            "a wrong answer to {path}: {}",
+            first.get(..300).unwrap_or(&first)
+        );
+        self.redis_does("CONFIG", &["SET", "slowlog-log-slower-than", SLOW])
+            .await?;
         self.redis_does("SLOWLOG", &["RESET"]).await?;
-        let (before, mut times) = (self.gateway.metric(CALLS).await?, Vec::with_capacity(self.times));
+        let (before, mut times) = (
+            self.gateway.metric(CALLS).await?,
+            Vec::with_capacity(self.times),
+        );
         for _ in 0..self.times {
             let began = Instant::now();
             self.gateway.call(Method::GET, path, None).await?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
         }
         let calls = (self.gateway.metric(CALLS).await? - before) / self.times as f64;
-        let slow = self.redis_does("SLOWLOG", &["LEN"]).await?.as_f64().context("a number of slow calls")?;
+        let slow = self
+            .redis_does("SLOWLOG", &["LEN"])
+            .await?
+            .as_f64()
+            .context("a number of slow calls")?;
         times.sort_by(f64::total_cmp);
         Ok(Took { times, calls, slow })
     }
@@ -118,11 +196,20 @@ impl Took {
     fn note(&self, figures: &mut Figures, what: &str) {
         let at = |share: f64| self.times[((self.times.len() - 1) as f64 * share) as usize];
         let mut note = |measure: &str, unit, value| {
-            figures.note(NAME, Who::Rollcall, (&format!("{what}: {measure}"), unit), value);
+            figures.note(
+                NAME,
+                Who::Rollcall,
+                (&format!("{what}: {measure}"), unit),
+                value,
+            );
         };
         note("p50", "ms", at(0.5));
         note("p99", "ms", at(0.99));
         note("calls to Redis", "", self.calls);
-        note("calls over 1 ms in Redis, of all", "", self.slow / (self.calls * self.times.len() as f64));
+        note(
+            "calls over 1 ms in Redis, of all",
+            "",
+            self.slow / (self.calls * self.times.len() as f64),
+        );
     }
 }

@@ -23,38 +23,68 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         }
         gateways[0].open(LIVES, None).await?;
         let empty = sum(&gateways, |gateway| gateway.server.rss())?;
-        let mut generators = (0..count).map(|_| Generator::start()).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut generators = (0..count)
+            .map(|_| Generator::start())
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let share = sockets / count;
         let crowd = |(place, gateway): (usize, &Gateway)| {
             let crowd = Crowd::new(gateway.server.addr, share, Enter::Joined, 180 + step as u8);
-            Order::Connect(Crowd { first: place * share, lives: LIVES, in_flight: 16, ..crowd })
+            Order::Connect(Crowd {
+                first: place * share,
+                lives: LIVES,
+                in_flight: 16,
+                ..crowd
+            })
         };
         let orders: Vec<Order> = gateways.iter().enumerate().map(crowd).collect();
         together(&mut generators, &orders).await?;
         tokio::time::sleep(bench.pick(Duration::from_secs(3), Duration::from_millis(300))).await;
 
         let full = sum(&gateways, |gateway| gateway.server.rss())?;
-        let (cpu, redis_cpu) = (sum(&gateways, |gateway| gateway.server.cpu())?, redis.server.cpu()?);
-        let (commands, messages) = (redis.commands().await?, metrics(&gateways, "rollcall_words_sent_total").await?);
+        let (cpu, redis_cpu) = (
+            sum(&gateways, |gateway| gateway.server.cpu())?,
+            redis.server.cpu()?,
+        );
+        let (commands, messages) = (
+            redis.commands().await?,
+            metrics(&gateways, "rollcall_words_sent_total").await?,
+        );
         let (every_s, seconds) = bench.pick((5.0, 15.0), (0.2, 0.4));
-        let outcome = together(&mut generators, &vec![Order::Pace { every_s, seconds }; count]).await?;
+        let outcome = together(
+            &mut generators,
+            &vec![Order::Pace { every_s, seconds }; count],
+        )
+        .await?;
         let per_second = |amount: f64| amount / outcome.seconds;
         let cpu = per_second(sum(&gateways, |gateway| gateway.server.cpu())? - cpu);
         let redis_cpu = per_second(redis.server.cpu()? - redis_cpu);
         let executed = redis.commands().await?.total_since(&commands);
         let messages = metrics(&gateways, "rollcall_words_sent_total").await? - messages;
 
-        let gateways = if count == 1 { "1 gateway".to_owned() } else { format!("{count} gateways") };
+        let gateways = if count == 1 {
+            "1 gateway".to_owned()
+        } else {
+            format!("{count} gateways")
+        };
         for (what, unit, value) in [
             ("RSS with nobody, all", "MiB", empty / f64::from(1 << 20)),
             ("RSS, all", "MiB", full / f64::from(1 << 20)),
             ("CPU, all", "cores", cpu),
             ("Redis CPU", "cores", redis_cpu),
-            ("Redis commands, inner ones too", "1/s", per_second(executed)),
+            (
+                "Redis commands, inner ones too",
+                "1/s",
+                per_second(executed),
+            ),
             ("messages between gateways", "1/s", per_second(messages)),
             ("ack p99", "ms", outcome.latency.at(0.99) as f64 / 1e3),
         ] {
-            figures.note(NAME, Who::Rollcall, (&format!("{gateways}: {what}"), unit), value);
+            figures.note(
+                NAME,
+                Who::Rollcall,
+                (&format!("{gateways}: {what}"), unit),
+                value,
+            );
         }
     }
     Ok(())

@@ -1,12 +1,14 @@
-//! Users whom the bench writes into slices through the store's ordinary calls, as a gateway does that holds them, so
-//! that they look as in production without their sockets.
+//! Users whom the bench writes into slices through the store's ordinary calls, as a gateway does
+//! that holds them, so that they look as in production without their sockets.
 
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use rollcall::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, SliceSize, Slices};
+use rollcall::store::{
+    Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, SliceSize, Slices,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Keeps its lease until it is dropped; the gateways bury it some time after.
@@ -28,7 +30,11 @@ impl Holder {
             for (number, users) in (1..).zip(users.chunks(MAX_BATCH)) {
                 let users = users.to_vec();
                 // Who is held in a live is a fan there.
-                let (joins, fans) = if slice.live().is_some() { (Vec::new(), users) } else { (users, Vec::new()) };
+                let (joins, fans) = if slice.live().is_some() {
+                    (Vec::new(), users)
+                } else {
+                    (users, Vec::new())
+                };
                 let call = Apply {
                     slice: slice.clone(),
                     epoch,
@@ -38,30 +44,52 @@ impl Holder {
                     known: SliceSize::default(),
                     uniques: false,
                     since: vec![1; fans.len()],
-                    lives: if slice.set == OnlineSet::Users { vec![Vec::new(); joins.len()] } else { Vec::new() },
+                    lives: if slice.set == OnlineSet::Users {
+                        vec![Vec::new(); joins.len()]
+                    } else {
+                        Vec::new()
+                    },
                     joins,
                     fans,
                     left: None,
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;
-                ensure!(matches!(reply, ApplyReply::Done(_)), "a slice refused its users: {reply:?}");
+                ensure!(
+                    matches!(reply, ApplyReply::Done(_)),
+                    "a slice refused its users: {reply:?}"
+                );
             }
         }
-        Ok(Self { _lease: AbortOnDropHandle::new(tokio::spawn(keep(store.clone(), gateway, lease))) })
+        Ok(Self {
+            _lease: AbortOnDropHandle::new(tokio::spawn(keep(store.clone(), gateway, lease))),
+        })
     }
 }
 
-async fn keep(store: RedisStore, gateway: GatewayId, mut lease: Option<Lease>) -> anyhow::Result<()> {
+async fn keep(
+    store: RedisStore,
+    gateway: GatewayId,
+    mut lease: Option<Lease>,
+) -> anyhow::Result<()> {
     loop {
         lease = Some(renew(&store, &gateway, lease).await?);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
-async fn renew(store: &RedisStore, gateway: &GatewayId, held: Option<Lease>) -> anyhow::Result<Lease> {
+async fn renew(
+    store: &RedisStore,
+    gateway: &GatewayId,
+    held: Option<Lease>,
+) -> anyhow::Result<Lease> {
     let number = held.map_or(0, |held| held.count) + 1;
-    let renewal = RenewLease { gateway: gateway.clone(), held, number, burials: Vec::new() };
+    let renewal = RenewLease {
+        gateway: gateway.clone(),
+        held,
+        number,
+        burials: Vec::new(),
+    };
     match store.renew_lease(&renewal).await? {
         LeaseReply::Renewed(leases) => Ok(leases.own),
         LeaseReply::Dead => bail!("the gateway that holds the users was buried"),

@@ -1,8 +1,9 @@
-//! A gateway inside this process: real sessions, rooms and flushes and a real redis-server, but sockets in memory. A
-//! million viewers fit, where file descriptors end at twenty thousand.
+//! A gateway inside this process: real sessions, rooms and flushes and a real redis-server, but
+//! sockets in memory. A million viewers fit, where file descriptors end at twenty thousand.
 //!
-//! The memory of the viewers is the growth of this process from the moment its sockets exist until all viewers have
-//! joined. The CPU time is that of this process without the thread that plays the clients.
+//! The memory of the viewers is the growth of this process from the moment its sockets exist until
+//! all viewers have joined. The CPU time is that of this process without the thread that plays the
+//! clients.
 
 mod four_calls;
 mod hosts;
@@ -95,7 +96,13 @@ impl InProcessGateway {
     async fn start(redis: String, crowd: &Crowd) -> anyhow::Result<Self> {
         let inner = gateway::start(config(redis, crowd)).await?;
         let (received, sockets, serving) = Default::default();
-        Ok(Self { inner, received, sockets, serving, lives: crowd.lives })
+        Ok(Self {
+            inner,
+            received,
+            sockets,
+            serving,
+            lives: crowd.lives,
+        })
     }
 
     async fn open(&self, number: usize, slices: Option<u32>) -> anyhow::Result<()> {
@@ -111,19 +118,40 @@ impl InProcessGateway {
     }
 
     fn make_sockets(&mut self, count: usize) {
-        self.sockets = Arc::new((0..count).map(|_| MemorySocket::new(&self.received)).collect());
+        self.sockets = Arc::new(
+            (0..count)
+                .map(|_| MemorySocket::new(&self.received))
+                .collect(),
+        );
     }
 
-    /// Lets these users join on the next free sockets, user n the live n mod `lives`, at most `at_once` at a time.
-    /// Gives up when the joins take too long since `began`.
-    async fn join(&self, users: impl IntoIterator<Item = usize>, at_once: u64, began: Instant) -> anyhow::Result<()> {
+    /// Lets these users join on the next free sockets, user n the live n mod `lives`, at most
+    /// `at_once` at a time. Gives up when the joins take too long since `began`.
+    async fn join(
+        &self,
+        users: impl IntoIterator<Item = usize>,
+        at_once: u64,
+        began: Instant,
+    ) -> anyhow::Result<()> {
         for number in users {
             let place = self.serving.load(Ordering::Acquire);
-            let socket = self.sockets.get(place).context("more viewers than sockets")?;
+            let socket = self
+                .sockets
+                .get(place)
+                .context("more viewers than sockets")?;
             let user = UserId::parse(&user(number))?;
-            let identity = Identity { user, role: Role::Viewer, counted: true };
-            let handshake =
-                Handshake { identity, claims: None, join: Some(live(number % self.lives)), watch: None, permit: None };
+            let identity = Identity {
+                user,
+                role: Role::Viewer,
+                counted: true,
+            };
+            let handshake = Handshake {
+                identity,
+                claims: None,
+                join: Some(live(number % self.lives)),
+                watch: None,
+                permit: None,
+            };
             tokio::spawn(self.inner.serve(socket.server_end(), handshake));
             self.serving.store(place + 1, Ordering::Release);
             while place as u64 + 1 > self.received.joined.load(Ordering::Relaxed) + at_once {
@@ -155,13 +183,22 @@ impl InProcessGateway {
         );
         let errors = self.received.errors.load(Ordering::Relaxed);
         let first = self.received.error.get();
-        ensure!(errors == 0, "{errors} viewers were refused: {}", first.map_or("", String::as_str));
+        ensure!(
+            errors == 0,
+            "{errors} viewers were refused: {}",
+            first.map_or("", String::as_str)
+        );
         let memory = own_rss()?;
-        ensure!(memory < MOST_MEMORY, "given up at {:.1} GiB", memory / (1_u64 << 30) as f64);
+        ensure!(
+            memory < MOST_MEMORY,
+            "given up at {:.1} GiB",
+            memory / (1_u64 << 30) as f64
+        );
         Ok(())
     }
 
-    /// Plays the clients: each viewer with a session sends a heartbeat at this interval, spread evenly.
+    /// Plays the clients: each viewer with a session sends a heartbeat at this interval, spread
+    /// evenly.
     fn beat(&self, every: Duration) -> Clients {
         let (sockets, serving) = (self.sockets.clone(), self.serving.clone());
         let stop = Arc::new(AtomicBool::new(false));
@@ -171,7 +208,8 @@ impl InProcessGateway {
             let began = Instant::now();
             let mut done = 0_u64;
             while !stopped.load(Ordering::Relaxed) {
-                let due = (began.elapsed().as_secs_f64() / every.as_secs_f64() * sockets.len() as f64) as u64;
+                let due = (began.elapsed().as_secs_f64() / every.as_secs_f64()
+                    * sockets.len() as f64) as u64;
                 for viewer in due_viewers(done..due, sockets.len()) {
                     if viewer < serving.load(Ordering::Acquire) {
                         sockets[viewer].beat();
@@ -182,7 +220,11 @@ impl InProcessGateway {
                 std::thread::sleep(TICK);
             }
         });
-        Clients { stop, cpu_nanos, thread: Some(thread) }
+        Clients {
+            stop,
+            cpu_nanos,
+            thread: Some(thread),
+        }
     }
 
     /// Ends all viewers and stops the gateway.

@@ -1,5 +1,5 @@
-//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second on a gateway with another live; and
-//! how fast a dashboard shows the first fan's join and the last fan's leave.
+//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second on a gateway
+//! with another live; and how fast a dashboard shows the first fan's join and the last fan's leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,8 @@ pub(super) const NAME: &str = "joins";
 const PER_SECOND: f64 = 2_000.0;
 const POLL: Duration = Duration::from_millis(2);
 const ASKED_AT_ONCE: usize = 1_000;
-/// After this time the throttle of counts is over, so that a dashboard hears of the next change at once.
+/// After this time the throttle of counts is over, so that a dashboard hears of the next change at
+/// once.
 const QUIET: Duration = Duration::from_millis(800);
 /// How long the neighbour stays in the live, and then away from it.
 const STAY: Duration = Duration::from_millis(100);
@@ -41,10 +42,18 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let (in_redis, clock) = one_crowd(&redis, &gateway, sockets, round).await?;
         let shown = dashboard.take();
         let on_dashboard = until_shown(&clock, &shown)?;
-        for (what, latency) in [("join to member in Redis", &in_redis), ("join to dashboard", &on_dashboard)] {
+        for (what, latency) in [
+            ("join to member in Redis", &in_redis),
+            ("join to dashboard", &on_dashboard),
+        ] {
             for (quantile, name) in [(0.5, "p50"), (0.99, "p99")] {
                 let measure = format!("{what}, {name}");
-                figures.note(NAME, Who::Rollcall, (&measure, "ms"), latency.at(quantile) as f64 / 1e3);
+                figures.note(
+                    NAME,
+                    Who::Rollcall,
+                    (&measure, "ms"),
+                    latency.at(quantile) as f64 / 1e3,
+                );
             }
         }
     }
@@ -56,14 +65,30 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         first.record(came);
         last.record(left);
     }
-    figures.note(NAME, Who::Rollcall, ("first fan to dashboard, max", "ms"), first.max() as f64 / 1e3);
-    figures.note(NAME, Who::Rollcall, ("last fan's leave to dashboard, max", "ms"), last.max() as f64 / 1e3);
-    figures.note(NAME, Who::Rollcall, ("0↔1 on the dashboard, max", "ms"), first.max().max(last.max()) as f64 / 1e3);
+    figures.note(
+        NAME,
+        Who::Rollcall,
+        ("first fan to dashboard, max", "ms"),
+        first.max() as f64 / 1e3,
+    );
+    figures.note(
+        NAME,
+        Who::Rollcall,
+        ("last fan's leave to dashboard, max", "ms"),
+        last.max() as f64 / 1e3,
+    );
+    figures.note(
+        NAME,
+        Who::Rollcall,
+        ("0↔1 on the dashboard, max", "ms"),
+        first.max().max(last.max()) as f64 / 1e3,
+    );
     Ok(())
 }
 
-/// A viewer who joins and leaves another live again and again until this is dropped. It keeps the flusher busy, as on
-/// any gateway with several lives, so that the crowd's first join does not decide when a flush begins.
+/// A viewer who joins and leaves another live again and again until this is dropped. It keeps the
+/// flusher busy, as on any gateway with several lives, so that the crowd's first join does not
+/// decide when a flush begins.
 struct Neighbour(tokio::task::JoinHandle<anyhow::Result<()>>);
 
 impl Neighbour {
@@ -71,7 +96,11 @@ impl Neighbour {
         let mut socket = socket(gateway.server.addr, &format!("user_id={user}")).await?;
         Ok(Self(tokio::spawn(async move {
             loop {
-                send(&mut socket, format!(r#"{{"type":"join","live_id":"{}"}}"#, live(1))).await?;
+                send(
+                    &mut socket,
+                    format!(r#"{{"type":"join","live_id":"{}"}}"#, live(1)),
+                )
+                .await?;
                 read_for(&mut socket, STAY).await;
                 send(&mut socket, r#"{"type":"leave"}"#.to_owned()).await?;
                 read_for(&mut socket, STAY).await;
@@ -91,8 +120,8 @@ impl Drop for Neighbour {
     }
 }
 
-/// Opens the sockets, then lets them join at the rate. Returns how long each took to become a member in Redis, and when
-/// each asked.
+/// Opens the sockets, then lets them join at the rate. Returns how long each took to become a
+/// member in Redis, and when each asked.
 async fn one_crowd(
     redis: &Redis,
     gateway: &Gateway,
@@ -100,8 +129,16 @@ async fn one_crowd(
     round: usize,
 ) -> anyhow::Result<(Latencies, JoinClock)> {
     let clock: JoinClock = Arc::new((0..sockets).map(|_| AtomicU64::new(0)).collect());
-    let (done, all_seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let crowd = Crowd::new(gateway.server.addr, sockets, Enter::Upgraded, 140 + round as u8);
+    let (done, all_seen) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let crowd = Crowd::new(
+        gateway.server.addr,
+        sockets,
+        Enter::Upgraded,
+        140 + round as u8,
+    );
     let generator = {
         let (clock, done, all_seen) = (clock.clone(), done.clone(), all_seen.clone());
         std::thread::spawn(move || {
@@ -114,17 +151,32 @@ async fn one_crowd(
     let mut latency = Latencies::default();
     let mut unseen: Vec<usize> = (0..sockets).collect();
     while !unseen.is_empty() {
-        ensure!(!done.load(Ordering::Acquire), "the crowd left before all were members: {} are missing", unseen.len());
-        let asked: Vec<usize> =
-            unseen.iter().copied().filter(|&n| clock[n].load(Ordering::Acquire) > 0).take(ASKED_AT_ONCE).collect();
+        ensure!(
+            !done.load(Ordering::Acquire),
+            "the crowd left before all were members: {} are missing",
+            unseen.len()
+        );
+        let asked: Vec<usize> = unseen
+            .iter()
+            .copied()
+            .filter(|&n| clock[n].load(Ordering::Acquire) > 0)
+            .take(ASKED_AT_ONCE)
+            .collect();
         if !asked.is_empty() {
             let names: Vec<String> = asked.iter().map(|&n| user(n)).collect();
             let joined: Vec<bool> = redis.client.smismember(&key, names).await?;
             let now = unix_micros();
             for (&number, _) in asked.iter().zip(&joined).filter(|(_, joined)| **joined) {
-                latency.record(Duration::from_micros(now.saturating_sub(clock[number].load(Ordering::Acquire))));
+                latency.record(Duration::from_micros(
+                    now.saturating_sub(clock[number].load(Ordering::Acquire)),
+                ));
             }
-            let seen: Vec<usize> = asked.iter().zip(joined).filter(|(_, joined)| *joined).map(|(&n, _)| n).collect();
+            let seen: Vec<usize> = asked
+                .iter()
+                .zip(joined)
+                .filter(|(_, joined)| *joined)
+                .map(|(&n, _)| n)
+                .collect();
             unseen.retain(|number| seen.binary_search(number).is_err());
         }
         tokio::time::sleep(POLL).await;
@@ -132,14 +184,24 @@ async fn one_crowd(
     all_seen.store(true, Ordering::Release);
     let joined = tokio::task::spawn_blocking(move || generator.join()).await?;
     let outcome = joined.ok().context("the generator's thread")??;
-    ensure!(outcome.sockets == sockets, "{} of {sockets} joined", outcome.sockets);
+    ensure!(
+        outcome.sockets == sockets,
+        "{} of {sockets} joined",
+        outcome.sockets
+    );
     Ok((latency, clock))
 }
 
 fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Result<Outcome> {
     let mut engine = Engine::new()?;
     carry_out(&mut engine, Order::Connect(crowd), None)?;
-    let mut joined = carry_out(&mut engine, Order::Join { per_second: PER_SECOND }, Some(clock))?;
+    let mut joined = carry_out(
+        &mut engine,
+        Order::Join {
+            per_second: PER_SECOND,
+        },
+        Some(clock),
+    )?;
     joined.sockets = engine.joined;
     // The dashboard gets its last message within twice its throttle.
     carry_out(&mut engine, Order::Rest { seconds: 1.5 }, None)?;
@@ -153,7 +215,8 @@ fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Resu
     Ok(joined)
 }
 
-/// A dashboard shows how many fans there are, not who: the k-th join is shown once the number is k or more.
+/// A dashboard shows how many fans there are, not who: the k-th join is shown once the number is k
+/// or more.
 fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> {
     let mut asked: Vec<u64> = clock.iter().map(|at| at.load(Ordering::Acquire)).collect();
     asked.sort_unstable();
@@ -166,24 +229,35 @@ fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> 
         {
             now = shown.next();
         }
-        let counts = now.with_context(|| format!("the dashboard never showed {} fans", position + 1))?;
+        let counts =
+            now.with_context(|| format!("the dashboard never showed {} fans", position + 1))?;
         latency.record(Duration::from_micros(counts.at.saturating_sub(*at)));
     }
     Ok(latency)
 }
 
-/// Lets one fan join an empty live and leave it again. Returns how long the dashboard took to show each.
-async fn come_and_go(gateway: &Gateway, dashboard: &DashboardLog) -> anyhow::Result<(Duration, Duration)> {
+/// Lets one fan join an empty live and leave it again. Returns how long the dashboard took to show
+/// each.
+async fn come_and_go(
+    gateway: &Gateway,
+    dashboard: &DashboardLog,
+) -> anyhow::Result<(Duration, Duration)> {
     let mut fan = socket(gateway.server.addr, &format!("user_id={}", user(0))).await?;
     tokio::time::sleep(QUIET).await;
     let asked = unix_micros();
-    send(&mut fan, format!(r#"{{"type":"join","live_id":"{}"}}"#, live(0))).await?;
+    send(
+        &mut fan,
+        format!(r#"{{"type":"join","live_id":"{}"}}"#, live(0)),
+    )
+    .await?;
     let came = dashboard.shows(1, 1).await?.saturating_sub(asked);
     tokio::time::sleep(QUIET).await;
     let asked = unix_micros();
     send(&mut fan, r#"{"type":"leave"}"#.to_owned()).await?;
     let left = dashboard.shows(0, 0).await?.saturating_sub(asked);
-    client::send_close(&mut fan).await.map_err(|failure| anyhow!("the fan cannot leave: {}", failure.kind))?;
+    client::send_close(&mut fan)
+        .await
+        .map_err(|failure| anyhow!("the fan cannot leave: {}", failure.kind))?;
     client::drain(&mut fan).await;
     Ok((Duration::from_micros(came), Duration::from_micros(left)))
 }
@@ -194,10 +268,27 @@ mod tests {
 
     #[test]
     fn a_join_is_shown_by_the_first_number_that_can_hold_it() {
-        let clock: JoinClock = Arc::new([1_000, 3_000, 2_000].into_iter().map(AtomicU64::new).collect());
-        let shown = |at, fans| Shown { at, viewers: fans, fans };
-        let latency = until_shown(&clock, &[shown(1_500, 1), shown(9_000, 2), shown(10_000, 3)]).unwrap();
-        assert_eq!((latency.count(), latency.max()), (3, 7_003), "three digits of 7,000");
+        let clock: JoinClock = Arc::new(
+            [1_000, 3_000, 2_000]
+                .into_iter()
+                .map(AtomicU64::new)
+                .collect(),
+        );
+        let shown = |at, fans| Shown {
+            at,
+            viewers: fans,
+            fans,
+        };
+        let latency = until_shown(
+            &clock,
+            &[shown(1_500, 1), shown(9_000, 2), shown(10_000, 3)],
+        )
+        .unwrap();
+        assert_eq!(
+            (latency.count(), latency.max()),
+            (3, 7_003),
+            "three digits of 7,000"
+        );
         assert!(until_shown(&clock, &[shown(1_500, 1), shown(9_000, 2)]).is_err());
     }
 }

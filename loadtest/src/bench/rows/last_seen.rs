@@ -1,5 +1,5 @@
-//! What Redis needs to know of a user: when the user was seen last, in both forms and in one plain sorted set, that the
-//! user is online, and in which live.
+//! What Redis needs to know of a user: when the user was seen last, in both forms and in one plain
+//! sorted set, that the user is online, and in which live.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,21 +27,42 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let users = bench.pick(1_000_000, 2_000);
     for _ in 0..bench.rounds.min(3) {
         let mut note = |who, what: &str, bytes: f64| {
-            figures.note(NAME, who, (&format!("{what}: Redis memory of a user"), "B"), bytes / users as f64);
+            figures.note(
+                NAME,
+                who,
+                (&format!("{what}: Redis memory of a user"), "B"),
+                bytes / users as f64,
+            );
         };
         for ids in [SeenIds::Text, SeenIds::U32] {
-            let grown = Filled::new(users).await?.grows(async |filled| filled.see(ids).await).await?;
-            note(Who::Rollcall, &format!("last seen, ids as {}", ids.as_str()), grown);
+            let grown = Filled::new(users)
+                .await?
+                .grows(async |filled| filled.see(ids).await)
+                .await?;
+            note(
+                Who::Rollcall,
+                &format!("last seen, ids as {}", ids.as_str()),
+                grown,
+            );
         }
-        let plain = Filled::new(users).await?.grows(async |filled| filled.plain().await).await?;
+        let plain = Filled::new(users)
+            .await?
+            .grows(async |filled| filled.plain().await)
+            .await?;
         note(Who::Naive, "last seen, one plain ZSET", plain);
         let online = Filled::new(users).await?;
-        let set = online.grows(async |it| seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await);
+        let set = online.grows(async |it| {
+            seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await
+        });
         note(Who::Rollcall, "online", set.await?);
         let held = |slice| format!("{{online-users_slice{slice}}}:held:gw-a");
-        let held = online.grows(async |it| seed_sets(&it.redis, it.users, held).await).await?;
+        let held = online
+            .grows(async |it| seed_sets(&it.redis, it.users, held).await)
+            .await?;
         note(Who::Rollcall, "online, held by a gateway", held);
-        let lives = online.grows(async |it| seed_lives(&it.redis, (0..it.users).map(user), LIVES).await).await?;
+        let lives = online
+            .grows(async |it| seed_lives(&it.redis, (0..it.users).map(user), LIVES).await)
+            .await?;
         note(Who::Rollcall, "in which live, on one gateway", lives);
     }
     Ok(())
@@ -57,8 +78,13 @@ struct Filled {
 impl Filled {
     async fn new(users: usize) -> anyhow::Result<Self> {
         let redis = Redis::start().await?;
-        let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-        Ok(Self { redis, store, users })
+        let store =
+            RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+        Ok(Self {
+            redis,
+            store,
+            users,
+        })
     }
 
     /// By how much the memory of Redis grows.
@@ -82,9 +108,14 @@ impl Filled {
 
     async fn plain(&self) -> anyhow::Result<()> {
         let now = unix_now();
-        let all: Vec<(f64, String)> = (0..self.users).map(|n| ((now - n as u64) as f64, user(n).to_string())).collect();
+        let all: Vec<(f64, String)> = (0..self.users)
+            .map(|n| ((now - n as u64) as f64, user(n).to_string()))
+            .collect();
         for some in all.chunks(MAX_BATCH) {
-            self.redis.client.zadd::<(), _, _>("plain", None, None, false, false, some.to_vec()).await?;
+            self.redis
+                .client
+                .zadd::<(), _, _>("plain", None, None, false, false, some.to_vec())
+                .await?;
         }
         Ok(())
     }

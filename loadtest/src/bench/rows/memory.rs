@@ -9,7 +9,8 @@ use crate::bench::settings::Bench;
 pub(super) const NAME: &str = "memory";
 const LIVES: usize = 10;
 const GENERATORS: usize = 2;
-/// These sockets come and go first, so that the one-time allocations of a server do not count as memory of sockets.
+/// These sockets come and go first, so that the one-time allocations of a server do not count as
+/// memory of sockets.
 const WARM_UP: usize = 200;
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -29,13 +30,25 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-async fn fill(bench: &Bench, figures: &mut Figures, (who, server): (Who, &Server), block: u8) -> anyhow::Result<()> {
+async fn fill(
+    bench: &Bench,
+    figures: &mut Figures,
+    (who, server): (Who, &Server),
+    block: u8,
+) -> anyhow::Result<()> {
     let sockets = bench.pick(18_000, 400);
-    let settle = Order::Rest { seconds: bench.pick(3.0, 0.1) };
+    let settle = Order::Rest {
+        seconds: bench.pick(3.0, 0.1),
+    };
     let mut generators = [Generator::start()?, Generator::start()?];
     let crowd = |generator: usize, all: usize| {
         let crowd = Crowd::new(server.addr, all / GENERATORS, Enter::of(who), block);
-        Order::Connect(Crowd { first: generator * crowd.count, lives: LIVES, in_flight: 32, ..crowd })
+        Order::Connect(Crowd {
+            first: generator * crowd.count,
+            lives: LIVES,
+            in_flight: 32,
+            ..crowd
+        })
     };
     let every = |order: &Order| vec![order.clone(); GENERATORS];
 
@@ -46,12 +59,28 @@ async fn fill(bench: &Bench, figures: &mut Figures, (who, server): (Who, &Server
     let entered = together(&mut generators, &[crowd(0, sockets), crowd(1, sockets)]).await?;
     together(&mut generators, &every(&settle)).await?;
     let idle = (server.rss()? - empty) / entered.sockets as f64;
-    together(&mut generators, &every(&Order::Large { per_second: 5_000.0 })).await?;
+    together(
+        &mut generators,
+        &every(&Order::Large {
+            per_second: 5_000.0,
+        }),
+    )
+    .await?;
     together(&mut generators, &every(&settle)).await?;
     let after = (server.rss()? - empty) / entered.sockets as f64;
     figures.note(NAME, who, ("RSS per idle socket", "B"), idle);
-    figures.note(NAME, who, ("RSS per socket after 4 KiB each way", "B"), after);
-    figures.note(NAME, who, ("after 4 KiB each way, of idle", ""), after / idle);
+    figures.note(
+        NAME,
+        who,
+        ("RSS per socket after 4 KiB each way", "B"),
+        after,
+    );
+    figures.note(
+        NAME,
+        who,
+        ("after 4 KiB each way, of idle", ""),
+        after / idle,
+    );
     together(&mut generators, &every(&Order::Leave)).await?;
     Ok(())
 }

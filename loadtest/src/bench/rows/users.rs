@@ -1,4 +1,5 @@
-//! What the rows about users of the whole platform share: user ids that fit four bytes, and a Redis full of users.
+//! What the rows about users of the whole platform share: user ids that fit four bytes, and a Redis
+//! full of users.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +22,17 @@ pub(super) fn user(n: usize) -> UserId {
 }
 
 /// Puts users 0 to `count` into the set that `key` names for their slice.
-pub(super) async fn seed_sets(redis: &Redis, count: usize, key: impl Fn(u32) -> String) -> anyhow::Result<()> {
+pub(super) async fn seed_sets(
+    redis: &Redis,
+    count: usize,
+    key: impl Fn(u32) -> String,
+) -> anyhow::Result<()> {
     let mut slices: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for user in (0..count).map(user) {
-        slices.entry(user.slice_index(USERS_SLICES)).or_default().push(user.to_string());
+        slices
+            .entry(user.slice_index(USERS_SLICES))
+            .or_default()
+            .push(user.to_string());
     }
     let calls = slices.into_iter().flat_map(|(slice, users)| {
         let key = key(slice);
@@ -32,15 +40,25 @@ pub(super) async fn seed_sets(redis: &Redis, count: usize, key: impl Fn(u32) -> 
         chunks.into_iter().map(move |users| (key.clone(), users))
     });
     let add = |(key, users)| redis.client.sadd::<(), _, _>(key, users);
-    stream::iter(calls.map(add)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    stream::iter(calls.map(add))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
     Ok(())
 }
 
 /// Notes of users who are online in which lives they are.
-pub(super) async fn seed_lives(redis: &Redis, users: impl Iterator<Item = UserId>, lives: &str) -> anyhow::Result<()> {
+pub(super) async fn seed_lives(
+    redis: &Redis,
+    users: impl Iterator<Item = UserId>,
+    lives: &str,
+) -> anyhow::Result<()> {
     let mut slices: BTreeMap<u32, Vec<(String, String)>> = BTreeMap::new();
     for user in users {
-        slices.entry(user.slice_index(USERS_SLICES)).or_default().push((user.to_string(), lives.to_owned()));
+        slices
+            .entry(user.slice_index(USERS_SLICES))
+            .or_default()
+            .push((user.to_string(), lives.to_owned()));
     }
     for (slice, users) in slices {
         let key = format!("{{online-users_slice{slice}}}:lives");
@@ -53,7 +71,12 @@ pub(super) async fn seed_lives(redis: &Redis, users: impl Iterator<Item = UserId
 
 /// Bytes that Redis uses.
 pub(super) async fn used_memory(redis: &Redis) -> anyhow::Result<f64> {
-    let said = InlineClient::connect(&Target::plain(redis.server.addr)).await?.ask("INFO memory").await?;
-    let used = said.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
+    let said = InlineClient::connect(&Target::plain(redis.server.addr))
+        .await?
+        .ask("INFO memory")
+        .await?;
+    let used = said
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
     used.context("INFO memory says no used_memory")
 }

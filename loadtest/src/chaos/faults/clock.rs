@@ -49,14 +49,23 @@ mod tests {
         let mut server = RedisServer::start_with_clock(library).await;
         let machine = RedisServer::start().await;
         let ahead = |server: &RedisServer| {
-            let [set, own] = [server, &machine].map(|redis| cli(redis, &["EVAL", "return redis.call('TIME')[1]", "0"]));
+            let [set, own] = [server, &machine]
+                .map(|redis| cli(redis, &["EVAL", "return redis.call('TIME')[1]", "0"]));
             set.parse::<i64>().unwrap() - own.parse::<i64>().unwrap()
         };
         for step in [0, 60, -60] {
             server.set_clock(step).await;
-            assert!((ahead(&server) - step).abs() <= 2, "{} instead of {step}", ahead(&server));
+            assert!(
+                (ahead(&server) - step).abs() <= 2,
+                "{} instead of {step}",
+                ahead(&server)
+            );
         }
         server.restart_empty().await;
-        assert!((ahead(&server) + 60).abs() <= 2, "{} after a restart", ahead(&server));
+        assert!(
+            (ahead(&server) + 60).abs() <= 2,
+            "{} after a restart",
+            ahead(&server)
+        );
     }
 }

@@ -19,7 +19,12 @@ fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
         let said = cli(node, &["ROLE"]);
         let mut lines = said.lines();
         // "master", its offset, then three lines a replica.
-        (lines.next() == Some("master")).then(|| (n, lines.skip(1).filter(|line| !line.trim().is_empty()).count() / 3))
+        (lines.next() == Some("master")).then(|| {
+            (
+                n,
+                lines.skip(1).filter(|line| !line.trim().is_empty()).count() / 3,
+            )
+        })
     };
     Ok(nodes.iter().enumerate().filter_map(role).collect())
 }
@@ -33,7 +38,11 @@ pub(super) struct MasterKill {
 
 impl MasterKill {
     pub(super) fn new(chance: f64) -> Self {
-        Self { chance, dead: None, promoted: Instant::now() }
+        Self {
+            chance,
+            dead: None,
+            promoted: Instant::now(),
+        }
     }
 }
 
@@ -41,7 +50,11 @@ impl MasterKill {
 impl Fault for MasterKill {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         let all = masters(testbed)?;
-        let with_replica: Vec<usize> = all.iter().filter(|(_, replicas)| *replicas > 0).map(|(n, _)| *n).collect();
+        let with_replica: Vec<usize> = all
+            .iter()
+            .filter(|(_, replicas)| *replicas > 0)
+            .map(|(n, _)| *n)
+            .collect();
         let at = (self.chance * with_replica.len() as f64) as usize;
         let victim = *with_replica.get(at).context("no master has a replica")?;
         testbed.state.trouble_for_all();
@@ -50,8 +63,15 @@ impl Fault for MasterKill {
         self.dead = Some(victim);
         let cluster = testbed.store.cluster()?;
         let promoted = || {
-            let alive = cluster.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
-            alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count() == all.len()
+            let alive = cluster
+                .nodes
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| *n != victim);
+            alive
+                .filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master"))
+                .count()
+                == all.len()
         };
         wait_until(promoted, "no replica took over").await?;
         self.promoted = Instant::now();
@@ -63,7 +83,10 @@ impl Fault for MasterKill {
         if let Some(dead) = self.dead {
             testbed.store.cluster()?.restart(dead).await;
         }
-        Ok(Mark { at: self.promoted, bound: testbed.state.timing.healed() })
+        Ok(Mark {
+            at: self.promoted,
+            bound: testbed.state.timing.healed(),
+        })
     }
 }
 
@@ -128,7 +151,11 @@ impl Fault for SlotMove {
             let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
             !said.contains("MOVED")
         };
-        let from = masters.iter().copied().find(serves).context("no master serves the slot")?;
+        let from = masters
+            .iter()
+            .copied()
+            .find(serves)
+            .context("no master serves the slot")?;
         let others: Vec<usize> = masters.into_iter().filter(|n| *n != from).collect();
         let to = others[(self.chance * others.len() as f64) as usize];
         testbed.state.trouble_for_all();
@@ -143,6 +170,9 @@ impl Fault for SlotMove {
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        Ok(Mark { at: Instant::now(), bound: Duration::from_secs(5).max(testbed.state.timing.refresh) })
+        Ok(Mark {
+            at: Instant::now(),
+            bound: Duration::from_secs(5).max(testbed.state.timing.refresh),
+        })
     }
 }

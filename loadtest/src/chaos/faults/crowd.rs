@@ -17,7 +17,10 @@ pub(super) struct Vanish {
 
 impl Vanish {
     pub(super) fn of(chance: f64) -> Self {
-        Self { chance, at: Instant::now() }
+        Self {
+            chance,
+            at: Instant::now(),
+        }
     }
 }
 
@@ -26,14 +29,26 @@ impl Fault for Vanish {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.at = Instant::now();
         let third = (self.chance * 3.0) as u32;
-        // Some times away are shorter than the timeout, so that a gateway does not notice, and some are longer.
-        let away = testbed.state.timing.timeout.mul_f64(0.3 + 1.4 * self.chance) + Duration::from_millis(100);
-        let _ = testbed.state.crowd_events.send(CrowdEvent::Vanish(third, away));
+        // Some times away are shorter than the timeout, so that a gateway does not notice, and some
+        // are longer.
+        let away = testbed
+            .state
+            .timing
+            .timeout
+            .mul_f64(0.3 + 1.4 * self.chance)
+            + Duration::from_millis(100);
+        let _ = testbed
+            .state
+            .crowd_events
+            .send(CrowdEvent::Vanish(third, away));
         Ok(())
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        Ok(Mark { at: self.at, bound: testbed.state.timing.vanished() })
+        Ok(Mark {
+            at: self.at,
+            bound: testbed.state.timing.vanished(),
+        })
     }
 }
 
@@ -45,7 +60,10 @@ pub(super) struct Storm {
 
 impl Storm {
     pub(super) fn on(victim: usize) -> Self {
-        Self { victim, at: Instant::now() }
+        Self {
+            victim,
+            at: Instant::now(),
+        }
     }
 }
 
@@ -53,11 +71,17 @@ impl Storm {
 impl Fault for Storm {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.at = Instant::now();
-        let _ = testbed.state.crowd_events.send(CrowdEvent::Storm(self.victim));
+        let _ = testbed
+            .state
+            .crowd_events
+            .send(CrowdEvent::Storm(self.victim));
         Ok(())
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        Ok(Mark { at: self.at, bound: testbed.state.timing.vanished() })
+        Ok(Mark {
+            at: self.at,
+            bound: testbed.state.timing.vanished(),
+        })
     }
 }

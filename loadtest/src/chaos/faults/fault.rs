@@ -22,7 +22,10 @@ pub(crate) struct Mark {
 impl Mark {
     /// The mark of a fault that has just ended and that gateways recover from by themselves.
     pub(crate) fn healed_from_now(testbed: &Testbed) -> Self {
-        Self { at: Instant::now(), bound: testbed.state.timing.healed() }
+        Self {
+            at: Instant::now(),
+            bound: testbed.state.timing.healed(),
+        }
     }
 }
 
@@ -44,7 +47,10 @@ pub(crate) trait Fault: Send {
 pub(super) async fn wait_until(done: impl Fn() -> bool, otherwise: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     while !done() {
-        ensure!(began.elapsed() <= DONE_WITHIN, "{otherwise} within {DONE_WITHIN:?}");
+        ensure!(
+            began.elapsed() <= DONE_WITHIN,
+            "{otherwise} within {DONE_WITHIN:?}"
+        );
         sleep(LOOK).await;
     }
     Ok(())

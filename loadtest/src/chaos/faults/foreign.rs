@@ -30,17 +30,27 @@ pub(super) struct Writes {
 impl Writes {
     /// The same number leads to the same choices, as far as the same keys are there.
     pub(super) fn by(chance: f64) -> Self {
-        Self { rng: StdRng::seed_from_u64(chance.to_bits()), keys: Vec::new(), at: Instant::now() }
+        Self {
+            rng: StdRng::seed_from_u64(chance.to_bits()),
+            keys: Vec::new(),
+            at: Instant::now(),
+        }
     }
 
-    /// A key of a random slice, of a live or of the users online; one of its sets in half of all cases.
+    /// A key of a random slice, of a live or of the users online; one of its sets in half of all
+    /// cases.
     fn some_key(&mut self, testbed: &Testbed) -> Option<(String, &'static [Meddling])> {
         let slice = self.some_slice(testbed)?;
         match self.rng.random_range(0..6) {
-            0 => Some((self.some_of(&held_keys(&testbed.store, &slice))?, Meddling::ALL)),
+            0 => Some((
+                self.some_of(&held_keys(&testbed.store, &slice))?,
+                Meddling::ALL,
+            )),
             1 => Some((format!("{{{slice}}}:gateways"), Meddling::OF_ENTRIES)),
             2 => Some((format!("{{{slice}}}:fence"), Meddling::OF_A_FENCE)),
-            3 if slice.starts_with("online-fans:") => Some((format!("{{{slice}}}:viewers"), Meddling::ALL)),
+            3 if slice.starts_with("online-fans:") => {
+                Some((format!("{{{slice}}}:viewers"), Meddling::ALL))
+            }
             _ => Some((slice, Meddling::ALL)),
         }
     }
@@ -67,9 +77,17 @@ impl Writes {
 fn send(store: &Store, command: &[String]) -> anyhow::Result<String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let said = store.on_masters(&words);
-    let answer = said.into_iter().find(|said| !said.contains("MOVED")).unwrap_or_default();
-    let is_refusal = ["ERR", "WRONGTYPE", "NOPERM", "CLUSTERDOWN"].iter().any(|word| answer.starts_with(word));
-    ensure!(!answer.is_empty() && !is_refusal, "Redis said {answer:?} to {command:?}");
+    let answer = said
+        .into_iter()
+        .find(|said| !said.contains("MOVED"))
+        .unwrap_or_default();
+    let is_refusal = ["ERR", "WRONGTYPE", "NOPERM", "CLUSTERDOWN"]
+        .iter()
+        .any(|word| answer.starts_with(word));
+    ensure!(
+        !answer.is_empty() && !is_refusal,
+        "Redis said {answer:?} to {command:?}"
+    );
     Ok(answer)
 }
 
@@ -78,14 +96,21 @@ impl Fault for Writes {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         let mut planned = Vec::new();
         while planned.len() < WRITES {
-            let Some((key, meddlings)) = self.some_key(testbed) else { continue };
-            let Some(meddling) = meddlings.choose(&mut self.rng) else { continue };
+            let Some((key, meddlings)) = self.some_key(testbed) else {
+                continue;
+            };
+            let Some(meddling) = meddlings.choose(&mut self.rng) else {
+                continue;
+            };
             if !self.keys.contains(&key) {
                 self.keys.push(key.clone());
                 planned.push((key, *meddling));
             }
         }
-        for (key, _) in planned.iter().filter(|(_, meddling)| *meddling == Meddling::RestoreOlder) {
+        for (key, _) in planned
+            .iter()
+            .filter(|(_, meddling)| *meddling == Meddling::RestoreOlder)
+        {
             send(&testbed.store, &back_up(key))?;
         }
         testbed.pass(OLDER).await?;
@@ -103,7 +128,10 @@ impl Fault for Writes {
             send(&testbed.store, &tidy(key))?;
         }
         testbed.state.all_well();
-        Ok(Mark { at: self.at, bound: testbed.state.timing.repaired() })
+        Ok(Mark {
+            at: self.at,
+            bound: testbed.state.timing.repaired(),
+        })
     }
 }
 
@@ -123,7 +151,9 @@ mod tests {
     }
 
     fn ask(store: &Store, words: &str) -> String {
-        store.on_masters(&words.split(' ').collect::<Vec<_>>()).concat()
+        store
+            .on_masters(&words.split(' ').collect::<Vec<_>>())
+            .concat()
     }
 
     fn meddle(store: &Store, meddling: Meddling, key: &str) -> String {
@@ -146,7 +176,10 @@ mod tests {
                 ask(&store, &format!("SADD {SLICE} u3"));
             }
             meddle(&store, meddling, SLICE);
-            let after = [ask(&store, &format!("TYPE {SLICE}")), ask(&store, &format!("SCARD {SLICE}"))];
+            let after = [
+                ask(&store, &format!("TYPE {SLICE}")),
+                ask(&store, &format!("SCARD {SLICE}")),
+            ];
             assert_eq!(after, [type_after, size_after], "{meddling:?}");
             send(&store, &tidy(SLICE)).unwrap();
             assert_eq!(ask(&store, "KEYS other:*"), "", "{meddling:?}");

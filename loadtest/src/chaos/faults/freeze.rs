@@ -11,8 +11,8 @@ use crate::chaos::keys;
 use crate::chaos::testbed::Testbed;
 use simulation::expectation::Live;
 
-/// After this time nothing in Redis names a gateway that the others had given up, because they check every live once a
-/// minute.
+/// After this time nothing in Redis names a gateway that the others had given up, because they
+/// check every live once a minute.
 const FORGOTTEN: Duration = Duration::from_secs(70);
 
 /// SIGSTOP for longer than the lease, then SIGCONT. Lives may close meanwhile.
@@ -53,14 +53,25 @@ pub(super) struct Long {
 
 impl Long {
     pub(super) fn of(victim: usize, hold: Duration) -> Self {
-        Self { freeze: Freeze { victim, hold, closes: None }, id: String::new(), thawed: Instant::now() }
+        Self {
+            freeze: Freeze {
+                victim,
+                hold,
+                closes: None,
+            },
+            id: String::new(),
+            thawed: Instant::now(),
+        }
     }
 }
 
 #[async_trait]
 impl Fault for Long {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        self.id = testbed.backend.gateway_id(testbed.state.endpoints[self.freeze.victim].target.address).await?;
+        self.id = testbed
+            .backend
+            .gateway_id(testbed.state.endpoints[self.freeze.victim].target.address)
+            .await?;
         self.freeze.begin(testbed).await
     }
 
@@ -71,12 +82,18 @@ impl Fault for Long {
     }
 
     async fn after(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
-        testbed.pass((self.thawed + FORGOTTEN).saturating_duration_since(Instant::now())).await?;
+        testbed
+            .pass((self.thawed + FORGOTTEN).saturating_duration_since(Instant::now()))
+            .await?;
         let named = keys::naming(&testbed.store, &self.id);
         if let Some(first) = named.first() {
             let (count, id) = (named.len(), &self.id);
-            let detail = format!("{FORGOTTEN:?} after the thaw {count} keys still name {id}; one of them: {first}");
-            testbed.state.broke(Broken::new(Promise::NotForgotten, detail).gateway(self.freeze.victim));
+            let detail = format!(
+                "{FORGOTTEN:?} after the thaw {count} keys still name {id}; one of them: {first}"
+            );
+            testbed
+                .state
+                .broke(Broken::new(Promise::NotForgotten, detail).gateway(self.freeze.victim));
         }
         Ok(())
     }

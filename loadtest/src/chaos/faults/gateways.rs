@@ -20,7 +20,10 @@ pub(super) struct Kill {
 
 impl Kill {
     pub(super) fn of(victim: usize) -> Self {
-        Self { victim, at: Instant::now() }
+        Self {
+            victim,
+            at: Instant::now(),
+        }
     }
 }
 
@@ -33,12 +36,16 @@ impl Fault for Kill {
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.start(self.victim).await?;
-        Ok(Mark { at: self.at, bound: testbed.state.timing.killed() })
+        Ok(Mark {
+            at: self.at,
+            bound: testbed.state.timing.killed(),
+        })
     }
 }
 
-/// kill -9 of all gateways. One starts again at once, the others a little later. A streamer who does not come back had
-/// opened a live over a socket; that live must close after the streamer timeout.
+/// kill -9 of all gateways. One starts again at once, the others a little later. A streamer who
+/// does not come back had opened a live over a socket; that live must close after the streamer
+/// timeout.
 pub(super) struct KillAll {
     first: usize,
     at: Instant,
@@ -50,7 +57,11 @@ const ORPHAN: &str = "orphan";
 
 impl KillAll {
     pub(super) fn but(first: usize) -> Self {
-        Self { first, at: Instant::now(), streamer: None }
+        Self {
+            first,
+            at: Instant::now(),
+            streamer: None,
+        }
     }
 }
 
@@ -71,7 +82,10 @@ impl Fault for KillAll {
         for gateway in (0..testbed.gateways.len()).filter(|gateway| *gateway != self.first) {
             testbed.start(gateway).await?;
         }
-        Ok(Mark { at: self.at, bound: testbed.state.timing.killed() })
+        Ok(Mark {
+            at: self.at,
+            bound: testbed.state.timing.killed(),
+        })
     }
 
     async fn after(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
@@ -79,8 +93,11 @@ impl Fault for KillAll {
         let bound = timing.streamer_timeout + timing.lease + timing.told();
         while testbed.backend.state(&testbed.up_but(None), ORPHAN).await? != "closed" {
             if self.at.elapsed() > bound {
-                let detail = format!("still open {bound:?} after the streamer's gateway was killed");
-                testbed.state.broke(Broken::new(Promise::TooSlow, detail).live(ORPHAN.to_owned()));
+                let detail =
+                    format!("still open {bound:?} after the streamer's gateway was killed");
+                testbed
+                    .state
+                    .broke(Broken::new(Promise::TooSlow, detail).live(ORPHAN.to_owned()));
                 return Ok(());
             }
             sleep(Duration::from_millis(250)).await;
@@ -93,7 +110,9 @@ async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket
     let failed = |failure: Failure| anyhow!("the streamer cannot open a live: {}", failure.kind);
     let target = &testbed.state.endpoints[gateway].target;
     let query = "user_id=orphan-s&role=streamer";
-    let mut socket = client::connect(target, None, query, CONNECT_WITHIN).await.map_err(failed)?;
+    let mut socket = client::connect(target, None, query, CONNECT_WITHIN)
+        .await
+        .map_err(failed)?;
     let open = format!(r#"{{"type":"open","live_id":"{ORPHAN}"}}"#);
     client::send(&mut socket, open).await.map_err(failed)?;
     loop {
@@ -112,7 +131,10 @@ pub(super) struct Drain {
 
 impl Drain {
     pub(super) fn of(victim: usize) -> Self {
-        Self { victim, at: Instant::now() }
+        Self {
+            victim,
+            at: Instant::now(),
+        }
     }
 }
 
@@ -126,6 +148,9 @@ impl Fault for Drain {
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.start(self.victim).await?;
-        Ok(Mark { at: self.at, bound: testbed.state.timing.moved() })
+        Ok(Mark {
+            at: self.at,
+            bound: testbed.state.timing.moved(),
+        })
     }
 }

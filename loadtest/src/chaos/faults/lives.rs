@@ -21,7 +21,9 @@ impl Fault for CloseReopen {
         for round in 0..2 {
             for live in self.lives {
                 testbed.close(live, None).await?;
-                testbed.pass(Duration::from_millis((400.0 * self.chance) as u64)).await?;
+                testbed
+                    .pass(Duration::from_millis((400.0 * self.chance) as u64))
+                    .await?;
                 let power = (live + round + (4.0 * self.chance) as usize) % 4;
                 testbed.open(live, 1 << power, None).await?;
                 testbed.pass(Duration::from_millis(500)).await?;

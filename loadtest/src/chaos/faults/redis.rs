@@ -62,7 +62,8 @@ impl Fault for Killed {
     }
 }
 
-/// Keeps the follow graph, which the platform owns. One script does it, so that no gateway can read in between.
+/// Keeps the follow graph, which the platform owns. One script does it, so that no gateway can read
+/// in between.
 const FLUSH: &str = "local kept = {} \
     for _, key in ipairs(redis.call('KEYS', 'follow*')) do kept[key] = redis.call('DUMP', key) end \
     redis.call('FLUSHALL') \
@@ -91,8 +92,13 @@ pub(super) struct ClientsKilled(pub(super) &'static str);
 impl Fault for ClientsKilled {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         testbed.state.trouble_for_all();
-        let killed = testbed.store.on_masters(&["CLIENT", "KILL", "TYPE", self.0]);
-        match killed.iter().any(|killed| killed.parse().is_ok_and(|count: u64| count > 0)) {
+        let killed = testbed
+            .store
+            .on_masters(&["CLIENT", "KILL", "TYPE", self.0]);
+        match killed
+            .iter()
+            .any(|killed| killed.parse().is_ok_and(|count: u64| count > 0))
+        {
             true => Ok(()),
             false => bail!("there were no {} connections to kill", self.0),
         }
@@ -110,11 +116,19 @@ pub(super) struct Full;
 impl Fault for Full {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         testbed.state.trouble_for_all();
-        expect_ok(&testbed.store.on_masters(&["CONFIG", "SET", "maxmemory", "1"]))
+        expect_ok(
+            &testbed
+                .store
+                .on_masters(&["CONFIG", "SET", "maxmemory", "1"]),
+        )
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        expect_ok(&testbed.store.on_masters(&["CONFIG", "SET", "maxmemory", "0"]))?;
+        expect_ok(
+            &testbed
+                .store
+                .on_masters(&["CONFIG", "SET", "maxmemory", "0"]),
+        )?;
         Ok(well(testbed))
     }
 }

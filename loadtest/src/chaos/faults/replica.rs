@@ -1,5 +1,6 @@
-//! A planned failover as managed services do it: the server behind the name of Redis becomes a replica, and the name
-//! leads to another server. Old connections stay open, and the server at their end now refuses writes.
+//! A planned failover as managed services do it: the server behind the name of Redis becomes a
+//! replica, and the name leads to another server. Old connections stay open, and the server at
+//! their end now refuses writes.
 
 use std::net::SocketAddr;
 
@@ -52,7 +53,8 @@ fn swap(master: &RedisServer, replica: &RedisServer) -> anyhow::Result<()> {
     follow(master, replica)
 }
 
-/// Makes the name lead to this server, for new connections and for the reader that compares Redis with the truth.
+/// Makes the name lead to this server, for new connections and for the reader that compares Redis
+/// with the truth.
 async fn lead(testbed: &Testbed, address: SocketAddr) -> anyhow::Result<()> {
     testbed.links.iter().for_each(|link| link.lead_to(address));
     testbed.reader.turn_to(address).await?;
@@ -61,7 +63,10 @@ async fn lead(testbed: &Testbed, address: SocketAddr) -> anyhow::Result<()> {
 }
 
 fn follow(replica: &RedisServer, master: &RedisServer) -> anyhow::Result<()> {
-    ok(replica, &["REPLICAOF", "127.0.0.1", &master.port().to_string()])
+    ok(
+        replica,
+        &["REPLICAOF", "127.0.0.1", &master.port().to_string()],
+    )
 }
 
 async fn in_sync(replica: &RedisServer) -> anyhow::Result<()> {
@@ -85,10 +90,15 @@ mod tests {
 
     /// Sends an inline command and returns the reply.
     async fn say(connection: &mut TcpStream, command: &str) -> String {
-        connection.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
+        connection
+            .write_all(format!("{command}\r\n").as_bytes())
+            .await
+            .unwrap();
         let mut said = vec![0; 256];
         let length = connection.read(&mut said).await.unwrap();
-        String::from_utf8_lossy(&said[..length]).trim_end().to_owned()
+        String::from_utf8_lossy(&said[..length])
+            .trim_end()
+            .to_owned()
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +113,11 @@ mod tests {
         swap(&first, &other).unwrap();
         link.lead_to(other.addr());
         let mut new = TcpStream::connect(link.addr()).await.unwrap();
-        assert!(say(&mut old, "SET key after").await.starts_with("-READONLY"));
+        assert!(
+            say(&mut old, "SET key after")
+                .await
+                .starts_with("-READONLY")
+        );
         assert_eq!(say(&mut new, "GET key").await, "$6\r\nbefore");
         assert_eq!(say(&mut new, "SET key after").await, "+OK");
     }

@@ -21,7 +21,10 @@ pub(super) struct Return {
 
 impl Return {
     pub(super) fn after_replacing(victim: usize) -> Self {
-        Self { victim, former: None }
+        Self {
+            victim,
+            former: None,
+        }
     }
 }
 
@@ -38,7 +41,10 @@ impl Fault for Return {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         let server = server(&mut testbed.store);
         let file = server.snapshot_file();
-        self.former = Some((file.clone(), std::fs::read(&file).context("the first snapshot")?));
+        self.former = Some((
+            file.clone(),
+            std::fs::read(&file).context("the first snapshot")?,
+        ));
         let said = cli(server, &["SAVE"]);
         ensure!(said == "OK", "Redis said {said:?} to SAVE");
         testbed.drain(self.victim).await?;
@@ -62,10 +68,16 @@ impl Fault for Return {
         if let Some((file, former)) = self.former.take() {
             std::fs::write(file, former).context("the first snapshot")?;
         }
-        // Whoever was there when the snapshot was taken may be in the sets for longer than after other faults.
+        // Whoever was there when the snapshot was taken may be in the sets for longer than after
+        // other faults.
         let timing = testbed.state.timing;
-        testbed.pass(timing.returned().saturating_sub(timing.healed())).await?;
+        testbed
+            .pass(timing.returned().saturating_sub(timing.healed()))
+            .await?;
         testbed.state.all_well();
-        Ok(Mark { at, bound: timing.returned() })
+        Ok(Mark {
+            at,
+            bound: timing.returned(),
+        })
     }
 }

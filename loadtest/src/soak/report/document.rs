@@ -96,10 +96,16 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn of(settings: Settings, measured: Measured, logs: String) -> Self {
-        let growth: Vec<Growth> = (0..settings.gateways).map(|gateway| growth(gateway, &settings, &measured)).collect();
+        let growth: Vec<Growth> = (0..settings.gateways)
+            .map(|gateway| growth(gateway, &settings, &measured))
+            .collect();
         let check = check(&growth, &measured);
-        let undecided = growth.iter().enumerate().filter(|(_, growth)| growth.verdict == Verdict::TooShortToTell);
-        let undecided = undecided.map(|(gateway, _)| format!("gateway {gateway}: growth of memory: too short to tell"));
+        let undecided = growth
+            .iter()
+            .enumerate()
+            .filter(|(_, growth)| growth.verdict == Verdict::TooShortToTell);
+        let undecided = undecided
+            .map(|(gateway, _)| format!("gateway {gateway}: growth of memory: too short to tell"));
         Self {
             version: env!("CARGO_PKG_VERSION"),
             machine: Machine::read(),
@@ -124,12 +130,26 @@ impl Report {
 }
 
 fn growth(gateway: usize, settings: &Settings, measured: &Measured) -> Growth {
-    let first = measured.samples.first().map_or(0.0, |sample| sample.seconds);
+    let first = measured
+        .samples
+        .first()
+        .map_or(0.0, |sample| sample.seconds);
     let began = measured.restarts.last().copied().unwrap_or(first);
-    let warm = measured.samples.iter().filter(|sample| sample.seconds - began >= settings.warm_up_seconds as f64);
-    let memory = warm.filter_map(|sample| Some((sample.seconds, sample.gateways.get(gateway)?.rss_bytes as f64)));
+    let warm = measured
+        .samples
+        .iter()
+        .filter(|sample| sample.seconds - began >= settings.warm_up_seconds as f64);
+    let memory = warm.filter_map(|sample| {
+        Some((
+            sample.seconds,
+            sample.gateways.get(gateway)?.rss_bytes as f64,
+        ))
+    });
     let slope = Slope::of(&memory.collect::<Vec<_>>());
-    Growth { verdict: slope.map_or(Verdict::TooShortToTell, |slope| slope.verdict(MOST_GROWTH)), slope }
+    Growth {
+        verdict: slope.map_or(Verdict::TooShortToTell, |slope| slope.verdict(MOST_GROWTH)),
+        slope,
+    }
 }
 
 fn check(growth: &[Growth], measured: &Measured) -> Check {
@@ -137,32 +157,75 @@ fn check(growth: &[Growth], measured: &Measured) -> Check {
     let mut fail_if = |fails: bool, why: String| failures.extend(fails.then_some(why));
     for (gateway, Growth { slope, verdict }) in growth.iter().enumerate() {
         let percent = slope.map_or(0.0, |slope| slope.percent_per_hour);
-        let grows = format!("gateway {gateway}: memory grows by {percent:.2} % per hour, not {MOST_GROWTH} %");
+        let grows = format!(
+            "gateway {gateway}: memory grows by {percent:.2} % per hour, not {MOST_GROWTH} %"
+        );
         fail_if(*verdict == Verdict::Grows, grows);
     }
     if !measured.is_down {
-        for (gateway, (before, after)) in measured.rest_before.iter().zip(&measured.rest_after).enumerate() {
-            for (what, before, after) in
-                [("open files", before.open_files, after.open_files), ("tasks", before.tasks, after.tasks)]
-            {
-                fail_if(after > before, format!("gateway {gateway}: {after} {what} at rest, {before} before"));
+        for (gateway, (before, after)) in measured
+            .rest_before
+            .iter()
+            .zip(&measured.rest_after)
+            .enumerate()
+        {
+            for (what, before, after) in [
+                ("open files", before.open_files, after.open_files),
+                ("tasks", before.tasks, after.tasks),
+            ] {
+                fail_if(
+                    after > before,
+                    format!("gateway {gateway}: {after} {what} at rest, {before} before"),
+                );
             }
         }
     }
     for (gateway, after) in measured.rest_after.iter().enumerate() {
-        let Figures { sockets, members, lives, .. } = after;
+        let Figures {
+            sockets,
+            members,
+            lives,
+            ..
+        } = after;
         let held = sockets + members + lives > 0;
-        fail_if(held, format!("gateway {gateway}: {sockets} sockets, {members} members, {lives} lives at rest"));
+        fail_if(
+            held,
+            format!(
+                "gateway {gateway}: {sockets} sockets, {members} members, {lives} lives at rest"
+            ),
+        );
     }
-    fail_if(measured.samples.is_empty() || measured.rest_before.is_empty(), "nothing was sampled".to_owned());
-    measured.leftovers.iter().for_each(|key| fail_if(true, format!("a leftover key: {key}")));
+    fail_if(
+        measured.samples.is_empty() || measured.rest_before.is_empty(),
+        "nothing was sampled".to_owned(),
+    );
+    measured
+        .leftovers
+        .iter()
+        .for_each(|key| fail_if(true, format!("a leftover key: {key}")));
     for (errand, outcomes) in &measured.ledger.errands {
-        fail_if(outcomes.wrong > 0, format!("{} of the errands {errand:?} went wrong", outcomes.wrong));
+        fail_if(
+            outcomes.wrong > 0,
+            format!("{} of the errands {errand:?} went wrong", outcomes.wrong),
+        );
     }
-    fail_if(measured.ledger.errands.values().all(|outcomes| outcomes.done == 0), "no errand was done".to_owned());
+    fail_if(
+        measured
+            .ledger
+            .errands
+            .values()
+            .all(|outcomes| outcomes.done == 0),
+        "no errand was done".to_owned(),
+    );
     for (promise, times) in &measured.broken_by_promise {
         fail_if(*times > 0, format!("{times} × {promise:?}"));
     }
-    measured.audit.iter().for_each(|broken| fail_if(true, format!("at rest, {}", broken.detail)));
-    Check { passed: failures.is_empty(), failures }
+    measured
+        .audit
+        .iter()
+        .for_each(|broken| fail_if(true, format!("at rest, {}", broken.detail)));
+    Check {
+        passed: failures.is_empty(),
+        failures,
+    }
 }

@@ -32,13 +32,26 @@ pub(crate) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
 pub(super) fn page(report: &Report) -> anyhow::Result<Page<'static>> {
     let verdict = |passed| if passed { "passed" } else { "failed" }.to_owned();
     let mut table = vec![[verdict(report.check.passed), "check".to_owned()]];
-    table.extend(report.check.failures.iter().map(|failure| ["failed".to_owned(), failure.clone()]));
-    table.extend(report.undecided.iter().map(|what| ["undecided".to_owned(), what.clone()]));
+    table.extend(
+        report
+            .check
+            .failures
+            .iter()
+            .map(|failure| ["failed".to_owned(), failure.clone()]),
+    );
+    table.extend(
+        report
+            .undecided
+            .iter()
+            .map(|what| ["undecided".to_owned(), what.clone()]),
+    );
     Ok(Page {
         title: "loadtest soak",
         machine: text::machine(report),
         table,
-        svg: draw(report).map_err(|error| anyhow!("{error}")).context("the plots")?,
+        svg: draw(report)
+            .map_err(|error| anyhow!("{error}"))
+            .context("the plots")?,
         text: report.to_string(),
     })
 }
@@ -50,21 +63,33 @@ fn panels(report: &Report) -> Vec<Panel> {
             .map(|gateway| line(report, |sample| sample.gateways.get(gateway).map(figure)))
             .collect(),
     };
-    let of_redis =
-        |name, figure: fn(&Sample) -> f64| Panel { name, lines: vec![line(report, |sample| Some(figure(sample)))] };
+    let of_redis = |name, figure: fn(&Sample) -> f64| Panel {
+        name,
+        lines: vec![line(report, |sample| Some(figure(sample)))],
+    };
     vec![
-        of_gateways("resident memory, MiB", |figures| figures.rss_bytes as f64 / MIB),
+        of_gateways("resident memory, MiB", |figures| {
+            figures.rss_bytes as f64 / MIB
+        }),
         of_gateways("sockets", |figures| figures.sockets as f64),
         of_gateways("tasks", |figures| figures.tasks as f64),
         of_gateways("open files", |figures| figures.open_files as f64),
-        of_redis("keys in Redis", |sample| sample.keys.values().sum::<u64>() as f64),
-        of_redis("memory of Redis, MiB", |sample| sample.redis_bytes as f64 / MIB),
+        of_redis("keys in Redis", |sample| {
+            sample.keys.values().sum::<u64>() as f64
+        }),
+        of_redis("memory of Redis, MiB", |sample| {
+            sample.redis_bytes as f64 / MIB
+        }),
     ]
 }
 
 /// Minutes and values.
 fn line(report: &Report, value: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
-    report.samples.iter().filter_map(|sample| Some((sample.seconds / 60.0, value(sample)?))).collect()
+    report
+        .samples
+        .iter()
+        .filter_map(|sample| Some((sample.seconds / 60.0, value(sample)?)))
+        .collect()
 }
 
 fn draw(report: &Report) -> Result<String, Box<dyn std::error::Error>> {
@@ -72,11 +97,20 @@ fn draw(report: &Report) -> Result<String, Box<dyn std::error::Error>> {
     let rows = panels.len().div_ceil(COLUMNS);
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, HEAD + PANEL * rows as u32)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, HEAD + PANEL * rows as u32))
+            .into_drawing_area();
         root.fill(&WHITE)?;
         let (head, body) = root.split_vertically(HEAD);
-        head.draw_text("loadtest soak", &("sans-serif", 20).into_text_style(&head), (12, 8))?;
-        head.draw_text(&text::machine(report), &("sans-serif", 13).into_text_style(&head), (12, 36))?;
+        head.draw_text(
+            "loadtest soak",
+            &("sans-serif", 20).into_text_style(&head),
+            (12, 8),
+        )?;
+        head.draw_text(
+            &text::machine(report),
+            &("sans-serif", 13).into_text_style(&head),
+            (12, 36),
+        )?;
         for (area, panel) in body.split_evenly((rows, COLUMNS)).iter().zip(&panels) {
             plot(area, panel)?;
         }
@@ -85,20 +119,34 @@ fn draw(report: &Report) -> Result<String, Box<dyn std::error::Error>> {
     Ok(svg)
 }
 
-fn plot(area: &DrawingArea<SVGBackend<'_>, Shift>, panel: &Panel) -> Result<(), Box<dyn std::error::Error>> {
+fn plot(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    panel: &Panel,
+) -> Result<(), Box<dyn std::error::Error>> {
     let points = || panel.lines.iter().flatten();
     // The plotting library panics on an axis without length.
     let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0_f64, f64::max);
-    let (minutes, height) = (most(&mut points().map(|point| point.0)), most(&mut points().map(|point| point.1)));
+    let (minutes, height) = (
+        most(&mut points().map(|point| point.0)),
+        most(&mut points().map(|point| point.1)),
+    );
     let mut chart = ChartBuilder::on(area)
         .caption(format!("{}, by minutes", panel.name), ("sans-serif", 13))
         .margin(8)
         .x_label_area_size(22)
         .y_label_area_size(56)
         .build_cartesian_2d(0.0..minutes, 0.0..height * 1.1)?;
-    chart.configure_mesh().x_labels(6).y_labels(5).light_line_style(WHITE).draw()?;
+    chart
+        .configure_mesh()
+        .x_labels(6)
+        .y_labels(5)
+        .light_line_style(WHITE)
+        .draw()?;
     for (number, line) in panel.lines.iter().enumerate() {
-        chart.draw_series(LineSeries::new(line.iter().copied(), &Palette99::pick(number)))?;
+        chart.draw_series(LineSeries::new(
+            line.iter().copied(),
+            &Palette99::pick(number),
+        ))?;
     }
     Ok(())
 }

@@ -9,10 +9,20 @@ use crate::soak::sampler::{Figures, Sample};
 use crate::soak::staff::{Ledger, Outcomes};
 
 fn measured() -> Measured {
-    let figures = Figures { rss_bytes: 50 << 20, open_files: 20, tasks: 30, sockets: 0, members: 0, lives: 0 };
+    let figures = Figures {
+        rss_bytes: 50 << 20,
+        open_files: 20,
+        tasks: 30,
+        sockets: 0,
+        members: 0,
+        lives: 0,
+    };
     let sample = |number: u64| Sample {
         seconds: number as f64 * 10.0,
-        gateways: vec![Figures { rss_bytes: (50 << 20) + number % 7 * 4_096, ..figures }],
+        gateways: vec![Figures {
+            rss_bytes: (50 << 20) + number % 7 * 4_096,
+            ..figures
+        }],
         redis_bytes: 1 << 20,
         keys: BTreeMap::from([("live:".to_owned(), 7)]),
     };
@@ -22,9 +32,22 @@ fn measured() -> Measured {
         rest_before: vec![figures],
         rest_after: vec![figures],
         is_down: true,
-        kept: BTreeMap::from([("live:".to_owned(), Kept { keys: 7, lifetime_seconds: Some(600) })]),
+        kept: BTreeMap::from([(
+            "live:".to_owned(),
+            Kept {
+                keys: 7,
+                lifetime_seconds: Some(600),
+            },
+        )]),
         ledger: Ledger {
-            errands: BTreeMap::from([("ban", Outcomes { done: 9, interrupted: 1, wrong: 0 })]),
+            errands: BTreeMap::from([(
+                "ban",
+                Outcomes {
+                    done: 9,
+                    interrupted: 1,
+                    wrong: 0,
+                },
+            )]),
             wrong: Vec::new(),
         },
         ..Measured::default()
@@ -32,7 +55,12 @@ fn measured() -> Measured {
 }
 
 fn judged(change: impl FnOnce(&mut Measured)) -> Report {
-    let settings = Settings { gateways: 1, hours: 1.0, warm_up_seconds: 600, ..Settings::default() };
+    let settings = Settings {
+        gateways: 1,
+        hours: 1.0,
+        warm_up_seconds: 600,
+        ..Settings::default()
+    };
     let mut measured = measured();
     change(&mut measured);
     Report::of(settings, measured, String::new())
@@ -48,10 +76,25 @@ fn each_kind_of_harm_fails_the_check() {
         |measured| measured.rest_after[0].sockets = 1,
         |measured| measured.leftovers.push("online-fans:42".to_owned()),
         |measured| {
-            measured.ledger.errands.insert("read", Outcomes { wrong: 1, ..Outcomes::default() }).map_or((), drop)
+            measured
+                .ledger
+                .errands
+                .insert(
+                    "read",
+                    Outcomes {
+                        wrong: 1,
+                        ..Outcomes::default()
+                    },
+                )
+                .map_or((), drop)
         },
         |measured| measured.ledger.errands.clear(),
-        |measured| measured.broken_by_promise.insert(Promise::Miss, 1).map_or((), drop),
+        |measured| {
+            measured
+                .broken_by_promise
+                .insert(Promise::Miss, 1)
+                .map_or((), drop)
+        },
         |measured| measured.audit.push(Broken::new(Promise::Drift, "a ghost")),
         |measured| {
             for sample in &mut measured.samples {
@@ -61,7 +104,10 @@ fn each_kind_of_harm_fails_the_check() {
     ];
     for (number, change) in bad.into_iter().enumerate() {
         let report = judged(change);
-        assert!(!report.check.passed && report.check.failures.len() == 1, "{number}: {report}");
+        assert!(
+            !report.check.passed && report.check.failures.len() == 1,
+            "{number}: {report}"
+        );
     }
 }
 
@@ -75,7 +121,15 @@ fn a_short_run_says_that_it_cannot_tell() {
 #[test]
 fn whatever_was_sampled_can_be_drawn() {
     let page = plots::page(&judged(|_| {})).unwrap();
-    assert!(page.svg.contains("tasks") && !page.svg.contains("NaN"), "{}", page.svg);
+    assert!(
+        page.svg.contains("tasks") && !page.svg.contains("NaN"),
+        "{}",
+        page.svg
+    );
     let empty = plots::page(&judged(|measured| *measured = Measured::default())).unwrap();
-    assert!(empty.html().contains("nothing was sampled"), "{}", empty.html());
+    assert!(
+        empty.html().contains("nothing was sampled"),
+        "{}",
+        empty.html()
+    );
 }

@@ -11,18 +11,44 @@ const MIB: f64 = (1 << 20) as f64;
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         writeln!(out, "machine    {}", machine(self))?;
-        let Settings { seed, hours, viewers, lives, gateways, warm_up_seconds, .. } = self.settings;
-        writeln!(out, "run        seed {seed}: {hours:.3} h, of which {warm_up_seconds} s are the warm-up")?;
+        let Settings {
+            seed,
+            hours,
+            viewers,
+            lives,
+            gateways,
+            warm_up_seconds,
+            ..
+        } = self.settings;
+        writeln!(
+            out,
+            "run        seed {seed}: {hours:.3} h, of which {warm_up_seconds} s are the warm-up"
+        )?;
         writeln!(
             out,
             "           {viewers} viewers, {lives} lives, {gateways} gateways, {} samples",
             self.samples.len()
         )?;
         if !self.restarts.is_empty() {
-            writeln!(out, "restarts   {} of all gateways, with everybody connected", self.restarts.len())?;
+            writeln!(
+                out,
+                "restarts   {} of all gateways, with everybody connected",
+                self.restarts.len()
+            )?;
         }
-        for (errand, Outcomes { done, interrupted, wrong }) in &self.ledger.errands {
-            writeln!(out, "errands    {errand:<8} {done:>7} done, {interrupted:>5} interrupted, {wrong:>3} wrong")?;
+        for (
+            errand,
+            Outcomes {
+                done,
+                interrupted,
+                wrong,
+            },
+        ) in &self.ledger.errands
+        {
+            writeln!(
+                out,
+                "errands    {errand:<8} {done:>7} done, {interrupted:>5} interrupted, {wrong:>3} wrong"
+            )?;
         }
         for gateway in 0..gateways {
             writeln!(out, "gateway {gateway}  {}", self.memory(gateway))?;
@@ -30,21 +56,58 @@ impl Display for Report {
         }
         if let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) {
             let keys = |keys: &std::collections::BTreeMap<String, u64>| keys.values().sum::<u64>();
-            let (from, to) = (first.redis_bytes as f64 / MIB, last.redis_bytes as f64 / MIB);
-            writeln!(out, "redis      {from:.1} to {to:.1} MiB, {} to {} keys", keys(&first.keys), keys(&last.keys))?;
+            let (from, to) = (
+                first.redis_bytes as f64 / MIB,
+                last.redis_bytes as f64 / MIB,
+            );
+            writeln!(
+                out,
+                "redis      {from:.1} to {to:.1} MiB, {} to {} keys",
+                keys(&first.keys),
+                keys(&last.keys)
+            )?;
         }
-        for (kind, Kept { keys, lifetime_seconds }) in &self.kept_keys {
-            let lifetime = lifetime_seconds.map_or("for good".to_owned(), |seconds| format!("for up to {seconds} s"));
+        for (
+            kind,
+            Kept {
+                keys,
+                lifetime_seconds,
+            },
+        ) in &self.kept_keys
+        {
+            let lifetime = lifetime_seconds.map_or("for good".to_owned(), |seconds| {
+                format!("for up to {seconds} s")
+            });
             writeln!(out, "kept       {keys:>6} × {kind} {lifetime}")?;
         }
-        writeln!(out, "generator  its timers were up to {} ms late", self.lag_ms)?;
+        writeln!(
+            out,
+            "generator  its timers were up to {} ms late",
+            self.lag_ms
+        )?;
         for broken in &self.broken {
             writeln!(out, "broken     {broken:?}")?;
         }
-        self.ledger.wrong.iter().try_for_each(|wrong| writeln!(out, "wrong      {wrong}"))?;
-        self.undecided.iter().try_for_each(|what| writeln!(out, "undecided  {what}"))?;
-        write!(out, "check      {}", if self.check.passed { "passed" } else { "failed" })?;
-        self.check.failures.iter().try_for_each(|failure| write!(out, "\n           {failure}"))
+        self.ledger
+            .wrong
+            .iter()
+            .try_for_each(|wrong| writeln!(out, "wrong      {wrong}"))?;
+        self.undecided
+            .iter()
+            .try_for_each(|what| writeln!(out, "undecided  {what}"))?;
+        write!(
+            out,
+            "check      {}",
+            if self.check.passed {
+                "passed"
+            } else {
+                "failed"
+            }
+        )?;
+        self.check
+            .failures
+            .iter()
+            .try_for_each(|failure| write!(out, "\n           {failure}"))
     }
 }
 
@@ -70,9 +133,15 @@ impl Report {
     }
 
     fn rest(&self, gateway: usize) -> String {
-        let sockets = self.samples.iter().filter_map(|sample| Some(sample.gateways.get(gateway)?.sockets)).max();
+        let sockets = self
+            .samples
+            .iter()
+            .filter_map(|sample| Some(sample.gateways.get(gateway)?.sockets))
+            .max();
         let (before, after) = (self.rest_before.get(gateway), self.rest_after.get(gateway));
-        let Some((before, after)) = before.zip(after) else { return "never at rest".to_owned() };
+        let Some((before, after)) = before.zip(after) else {
+            return "never at rest".to_owned();
+        };
         format!(
             "at rest before and after: {} and {} open files, {} and {} tasks; up to {} sockets between",
             before.open_files,
@@ -86,5 +155,8 @@ impl Report {
 
 pub(super) fn machine(report: &Report) -> String {
     let machine = &report.machine;
-    format!("{} cores, {}, Linux {}", machine.cores, machine.cpu_model, machine.kernel)
+    format!(
+        "{} cores, {}, Linux {}",
+        machine.cores, machine.cpu_model, machine.kernel
+    )
 }

@@ -29,8 +29,8 @@ impl Written {
     }
 }
 
-/// A change of a filter asks the subscriber of its own thread what it wants of each line, and the answer holds for all
-/// threads.
+/// A change of a filter asks the subscriber of its own thread what it wants of each line, and the
+/// answer holds for all threads.
 static ONE_AT_A_TIME: ReentrantMutex<()> = ReentrantMutex::new(());
 
 /// Runs `story` with a log of this filter.
@@ -42,13 +42,19 @@ fn with_log(text: &str, story: impl FnOnce(&Log, &Written)) {
         let written = written.clone();
         move || written.clone()
     };
-    let layer = fmt::layer().with_writer(make).with_ansi(false).with_filter(lines);
+    let layer = fmt::layer()
+        .with_writer(make)
+        .with_ansi(false)
+        .with_filter(lines);
     tracing::subscriber::with_default(Registry::default().with(layer), || story(&log, &written));
 }
 
 #[test]
 fn what_libraries_log_of_messages_is_left_out_whatever_the_filter_says() {
-    for asked in ["trace", "tungstenite::protocol=trace,hyper=debug,rollcall=trace,info"] {
+    for asked in [
+        "trace",
+        "tungstenite::protocol=trace,hyper=debug,rollcall=trace,info",
+    ] {
         with_log(asked, |_, written| {
             tracing::trace!(target: "tungstenite::protocol", "Received message secret");
             tracing::debug!(target: "hyper::proto", "secret");
@@ -57,7 +63,10 @@ fn what_libraries_log_of_messages_is_left_out_whatever_the_filter_says() {
             tracing::trace!(target: "rollcall::edge", "our own");
             let said = written.take();
             assert!(!said.contains("secret"), "{said}");
-            assert!(said.contains("a library's news") && said.contains("our own"), "{said}");
+            assert!(
+                said.contains("a library's news") && said.contains("our own"),
+                "{said}"
+            );
         });
     }
 }
@@ -70,10 +79,17 @@ fn the_filter_changes_while_the_process_runs_and_a_wrong_one_changes_nothing() {
         assert_eq!(written.take(), "");
         log.change("warn,rollcall::sync=debug", None).unwrap();
         let said = written.take();
-        assert!(said.contains("the log filter was changed"), "a filter that hides it hides it not: {said}");
+        assert!(
+            said.contains("the log filter was changed"),
+            "a filter that hides it hides it not: {said}"
+        );
         news();
         assert!(written.take().contains("news of the flusher"));
-        assert_eq!(::log::max_level(), ::log::LevelFilter::Info, "libraries make lines that are never written");
+        assert_eq!(
+            ::log::max_level(),
+            ::log::LevelFilter::Info,
+            "libraries make lines that are never written"
+        );
         assert!(log.change("inof", None).is_err());
         assert_eq!(log.now().filter, "warn,rollcall::sync=debug");
         log.change("off", None).unwrap();
@@ -96,7 +112,14 @@ async fn the_filter_of_the_start_comes_back_by_itself() {
     };
     assert_eq!(filter_after(590).await, "debug");
     assert_eq!(filter_after(15).await, "info");
-    assert_eq!(log.now(), Logged { filter: "info".to_owned(), at_start: "info".to_owned(), left: None });
+    assert_eq!(
+        log.now(),
+        Logged {
+            filter: "info".to_owned(),
+            at_start: "info".to_owned(),
+            left: None
+        }
+    );
     // A change with no end stays.
     log.change("debug", None).unwrap();
     assert_eq!(filter_after(100_000).await, "debug");
@@ -104,22 +127,38 @@ async fn the_filter_of_the_start_comes_back_by_itself() {
 
 #[test]
 fn one_socket_can_be_followed() {
-    with_log("info,[socket{session_id=abc-00000001}]=debug", |_, written| {
-        for session in ["abc-00000001", "abc-00000002"] {
-            let span = tracing::error_span!(target: "rollcall::session", "socket", session_id = %session);
-            span.in_scope(|| tracing::debug!(target: "rollcall::session", "of {session}"));
-        }
-        let said = written.take();
-        assert!(said.contains("of abc-00000001") && !said.contains("of abc-00000002"), "{said}");
-        // An id is an id, also one that is a number, or has a dot, or is the end of another one.
-        for (id, hit) in [("42", true), ("u.1", true), ("142", false), ("421", false), ("ux1", false)] {
-            with_log("info,[socket{user_id=42}]=debug,[socket{user_id=u.1}]=debug", |_, written| {
-                let span = tracing::error_span!(target: "rollcall::session", "socket", user_id = %id);
-                span.in_scope(|| tracing::debug!(target: "rollcall::session", "here"));
-                assert_eq!(written.take().contains("here"), hit, "{id}");
-            });
-        }
-    });
+    with_log(
+        "info,[socket{session_id=abc-00000001}]=debug",
+        |_, written| {
+            for session in ["abc-00000001", "abc-00000002"] {
+                let span = tracing::error_span!(target: "rollcall::session", "socket", session_id = %session);
+                span.in_scope(|| tracing::debug!(target: "rollcall::session", "of {session}"));
+            }
+            let said = written.take();
+            assert!(
+                said.contains("of abc-00000001") && !said.contains("of abc-00000002"),
+                "{said}"
+            );
+            // An id is an id, also one that is a number, or has a dot, or is the end of another
+            // one.
+            for (id, hit) in [
+                ("42", true),
+                ("u.1", true),
+                ("142", false),
+                ("421", false),
+                ("ux1", false),
+            ] {
+                with_log(
+                    "info,[socket{user_id=42}]=debug,[socket{user_id=u.1}]=debug",
+                    |_, written| {
+                        let span = tracing::error_span!(target: "rollcall::session", "socket", user_id = %id);
+                        span.in_scope(|| tracing::debug!(target: "rollcall::session", "here"));
+                        assert_eq!(written.take().contains("here"), hit, "{id}");
+                    },
+                );
+            }
+        },
+    );
 }
 
 #[test]
@@ -132,10 +171,16 @@ fn a_flood_is_sampled_and_the_lines_left_out_are_counted() {
         let said = written.take();
         let kept = said.lines().filter(|line| line.contains("flood")).count();
         assert!((10..=100).contains(&kept), "{kept} of 1000 lines");
-        assert!(said.contains("another line"), "each line in the source is limited by itself");
+        assert!(
+            said.contains("another line"),
+            "each line in the source is limited by itself"
+        );
         log.sampler.report();
         let said = written.take();
-        assert!(said.contains(&format!("left_out={}", 1_000 - kept)), "{said}");
+        assert!(
+            said.contains(&format!("left_out={}", 1_000 - kept)),
+            "{said}"
+        );
         assert!(said.contains("log/tests.rs"), "{said}");
         log.sampler.report();
         assert_eq!(written.take(), "", "told once");

@@ -1,4 +1,5 @@
-//! Who may call which route: every cell of the table of permissions, and that a refused call reads nothing.
+//! Who may call which route: every cell of the table of permissions, and that a refused call reads
+//! nothing.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ enum Streamer {
 }
 use Streamer::{Nothing, OwnLives};
 
-/// Each route that asks for credentials; what a streamer may do with it; the scope that a key needs.
+/// Each route that asks for credentials; what a streamer may do with it; the scope that a key
+/// needs.
 const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/lives", Nothing, "read"),
     ("POST /v1/lives/query", Nothing, "read"),
@@ -47,11 +49,27 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     (PAST_LIVES, OwnLives, "read"),
     ("GET /v1/attendance", Nothing, "read"),
     ("GET /v1/lives/{live_id}/fans/{user_id}", OwnLives, "read"),
-    ("DELETE /v1/lives/{live_id}/viewers/{user_id}", OwnLives, "moderate"),
+    (
+        "DELETE /v1/lives/{live_id}/viewers/{user_id}",
+        OwnLives,
+        "moderate",
+    ),
     ("GET /v1/lives/{live_id}/bans", OwnLives, "moderate"),
-    ("DELETE /v1/lives/{live_id}/bans/{user_id}", OwnLives, "moderate"),
-    ("PUT /v1/users/{user_id}/following/{streamer_id}", Nothing, "write"),
-    ("DELETE /v1/users/{user_id}/following/{streamer_id}", Nothing, "write"),
+    (
+        "DELETE /v1/lives/{live_id}/bans/{user_id}",
+        OwnLives,
+        "moderate",
+    ),
+    (
+        "PUT /v1/users/{user_id}/following/{streamer_id}",
+        Nothing,
+        "write",
+    ),
+    (
+        "DELETE /v1/users/{user_id}/following/{streamer_id}",
+        Nothing,
+        "write",
+    ),
     ("GET /v1/users/{user_id}/following", Nothing, "read"),
     ("GET /v1/users/{user_id}/followers", Nothing, "read"),
     ("POST /v1/users", Nothing, "write"),
@@ -62,17 +80,37 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/users/{user_id}/home", Nothing, "read"),
     ("GET /v1/users/{user_id}/profile", Nothing, "read"),
     ("POST /v1/users/{user_id}/statuses", Nothing, "write"),
-    ("DELETE /v1/users/{user_id}/statuses/{status_id}", Nothing, "write"),
-    ("PUT /v1/users/{user_id}/lists/{list}/{member}", Nothing, "write"),
-    ("DELETE /v1/users/{user_id}/lists/{list}/{member}", Nothing, "write"),
-    ("GET /v1/users/{user_id}/lists/{list}/timeline", Nothing, "read"),
+    (
+        "DELETE /v1/users/{user_id}/statuses/{status_id}",
+        Nothing,
+        "write",
+    ),
+    (
+        "PUT /v1/users/{user_id}/lists/{list}/{member}",
+        Nothing,
+        "write",
+    ),
+    (
+        "DELETE /v1/users/{user_id}/lists/{list}/{member}",
+        Nothing,
+        "write",
+    ),
+    (
+        "GET /v1/users/{user_id}/lists/{list}/timeline",
+        Nothing,
+        "read",
+    ),
     ("GET /v1/online/count", Nothing, "read"),
     ("GET /v1/online", Nothing, "read"),
     ("DELETE /v1/online", Nothing, "write"),
     ("POST /v1/online/query", Nothing, "read"),
     ("POST /v1/online/seen", Nothing, "write"),
     ("GET /v1/gateway/slices", Nothing, "read"),
-    ("GET /v1/gateway/lives/{live_id}/viewers/{user_id}", Nothing, "read"),
+    (
+        "GET /v1/gateway/lives/{live_id}/viewers/{user_id}",
+        Nothing,
+        "read",
+    ),
     ("GET /v1/gateway/log", Nothing, "read"),
     ("PUT /v1/gateway/log", Nothing, "moderate"),
     (RELOAD, Nothing, "moderate"),
@@ -100,9 +138,15 @@ fn file(text: &str) -> NamedTempFile {
     file
 }
 
-/// A gateway with `--auth jwt` and a key for each scope, whose text is the scope; it holds live 42 of streamer `s1`.
+/// A gateway with `--auth jwt` and a key for each scope, whose text is the scope; it holds live 42
+/// of streamer `s1`.
 pub(super) async fn guarded(http_rate: u32) -> World {
-    let line = |scope: &&str| format!("{scope} {scope} {}\n", HEXLOWER.encode(&Sha256::digest(scope)));
+    let line = |scope: &&str| {
+        format!(
+            "{scope} {scope} {}\n",
+            HEXLOWER.encode(&Sha256::digest(scope))
+        )
+    };
     let keys = file(&SCOPES.iter().map(line).collect::<String>());
     let secret = file(std::str::from_utf8(SECRET).unwrap());
     let config = Config {
@@ -118,7 +162,9 @@ pub(super) async fn guarded(http_rate: u32) -> World {
         ..Verifiers::default()
     };
     let world = World::verified_by(&config, verifiers, Arc::new(FaultyStore::new()));
-    call(&world.router, "PUT /v1/lives/{live_id}", Some("write")).await.is(201);
+    call(&world.router, "PUT /v1/lives/{live_id}", Some("write"))
+        .await
+        .is(201);
     world
 }
 
@@ -126,7 +172,12 @@ pub(super) async fn guarded(http_rate: u32) -> World {
 pub(super) fn token(mut claims: Value) -> String {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     claims["exp"] = claims["exp"].as_u64().unwrap_or(now + 60).into();
-    encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET)).unwrap()
+    encode(
+        &Header::default(),
+        &claims,
+        &EncodingKey::from_secret(SECRET),
+    )
+    .unwrap()
 }
 
 fn of(user: &str, role: &str) -> String {
@@ -141,8 +192,14 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
         "GET /v1/attendance" => "/v1/attendance?live_ids=42",
         _ => path,
     };
-    let path = path.replace("{live_id}", "42").replace("{user_id}", "u1").replace("{streamer_id}", "s1");
-    let path = path.replace("{list}", "cooks").replace("{member}", "s1").replace("{status_id}", "u1~none");
+    let path = path
+        .replace("{live_id}", "42")
+        .replace("{user_id}", "u1")
+        .replace("{streamer_id}", "s1");
+    let path = path
+        .replace("{list}", "cooks")
+        .replace("{member}", "s1")
+        .replace("{status_id}", "u1~none");
     let mut request = Request::builder().method(method).uri(path);
     if let Some(credentials) = credentials {
         request = request.header("authorization", format!("Bearer {credentials}"));
@@ -150,7 +207,10 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     match body_of(route) {
         Some(body) => {
             let body = Body::from(body.to_string());
-            request.header("content-type", "application/json").body(body).unwrap()
+            request
+                .header("content-type", "application/json")
+                .body(body)
+                .unwrap()
         }
         None => request.body(Body::empty()).unwrap(),
     }
@@ -163,14 +223,17 @@ fn body_of(route: &str) -> Option<Value> {
         "PUT /v1/lives/{live_id}/info" => json!({"pinned": "hi"}),
         "POST /v1/lives/query" => json!({"live_ids": ["42"]}),
         "POST /v1/online/query" | "POST /v1/online/seen" => json!({"user_ids": ["u1"]}),
-        "POST /v1/users" | "PUT /v1/users/{user_id}" => json!({"login": path_login(route), "name": "Ann"}),
+        "POST /v1/users" | "PUT /v1/users/{user_id}" => {
+            json!({"login": path_login(route), "name": "Ann"})
+        }
         "POST /v1/users/{user_id}/statuses" => json!({"text": "hi"}),
         "PUT /v1/gateway/log" => json!({"filter": "off"}),
         _ => return None,
     })
 }
 
-/// A login for the request of a route: another one for each, because they may be sent to one gateway.
+/// A login for the request of a route: another one for each, because they may be sent to one
+/// gateway.
 fn path_login(route: &str) -> String {
     route.chars().filter(char::is_ascii_alphanumeric).collect()
 }
@@ -183,23 +246,42 @@ async fn call(router: &Router, route: &str, credentials: Option<&str>) -> Answer
 async fn may(route: &str, credentials: &str) {
     let world = guarded(0).await;
     // Who announces something must have a profile.
-    call(&world.router, "PUT /v1/users/{user_id}", Some("write")).await.is(201);
+    call(&world.router, "PUT /v1/users/{user_id}", Some("write"))
+        .await
+        .is(201);
     let answer = call(&world.router, route, Some(credentials)).await;
-    assert!(is_let_through(route, &answer), "{route} with {credentials}: {answer:?}");
+    assert!(
+        is_let_through(route, &answer),
+        "{route} with {credentials}: {answer:?}"
+    );
 }
 
-/// Whether the caller may do it: there is no announcement to delete, and there are no files to read.
+/// Whether the caller may do it: there is no announcement to delete, and there are no files to
+/// read.
 fn is_let_through(route: &str, answer: &Answer) -> bool {
     let deletes = route == "DELETE /v1/users/{user_id}/statuses/{status_id}";
-    answer.status.is_success() || deletes && answer.status == 404 || route == RELOAD && answer.status == 409
+    answer.status.is_success()
+        || deletes && answer.status == 404
+        || route == RELOAD && answer.status == 409
 }
 
 /// A call is refused, before anything is read.
 async fn may_not(world: &World, route: &str, credentials: Option<&str>, status: u16) {
     let before = world.store.calls.load(Ordering::SeqCst);
     let answer = call(&world.router, route, credentials).await;
-    answer.is_problem(status, if status == 401 { "unauthorized" } else { "forbidden" });
-    assert_eq!(world.store.calls.load(Ordering::SeqCst), before, "{route} with {credentials:?} read the store");
+    answer.is_problem(
+        status,
+        if status == 401 {
+            "unauthorized"
+        } else {
+            "forbidden"
+        },
+    );
+    assert_eq!(
+        world.store.calls.load(Ordering::SeqCst),
+        before,
+        "{route} with {credentials:?} read the store"
+    );
 }
 
 #[tokio::test]
@@ -207,7 +289,11 @@ async fn every_key_does_what_its_scope_says_and_no_more() {
     let world = guarded(0).await;
     for (route, _, scope) in GUARDED {
         for key in SCOPES {
-            if key == *scope { may(route, key).await } else { may_not(&world, route, Some(key), 403).await }
+            if key == *scope {
+                may(route, key).await
+            } else {
+                may_not(&world, route, Some(key), 403).await
+            }
         }
     }
 }
@@ -230,10 +316,13 @@ async fn a_token_of_an_invisible_streamer_opens_a_live_that_is_in_no_feed() {
     let world = guarded(0).await;
     for (streamer, invisible, shown) in [("s2", true, 0), ("s3", false, 1)] {
         let bearer = token(json!({"sub": streamer, "role": "streamer", "invisible": invisible}));
-        let open = Request::put(format!("/v1/lives/of-{streamer}")).header("content-type", "application/json");
+        let open = Request::put(format!("/v1/lives/of-{streamer}"))
+            .header("content-type", "application/json");
         let open = open.header("authorization", format!("Bearer {bearer}"));
         let body = Body::from(json!({"streamer_id": streamer}).to_string());
-        answer(&world.router, open.body(body).unwrap()).await.is(201);
+        answer(&world.router, open.body(body).unwrap())
+            .await
+            .is(201);
         let own = request(&format!("GET /v1/users/{streamer}/profile"), Some("read"));
         let own = answer(&world.router, own).await.is(200);
         assert_eq!(own["items"].as_array().unwrap().len(), shown, "{own}");
@@ -243,26 +332,46 @@ async fn a_token_of_an_invisible_streamer_opens_a_live_that_is_in_no_feed() {
 /// Opens a live with a streamer's token.
 async fn opens(world: &World, live: &str, more: Value) -> Answer {
     let mut body = json!({"streamer_id": "s2"});
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let request = Request::put(format!("/v1/lives/{live}")).header("content-type", "application/json");
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let request =
+        Request::put(format!("/v1/lives/{live}")).header("content-type", "application/json");
     let request = request.header("authorization", format!("Bearer {}", of("s2", "streamer")));
-    answer(&world.router, request.body(Body::from(body.to_string())).unwrap()).await
+    answer(
+        &world.router,
+        request.body(Body::from(body.to_string())).unwrap(),
+    )
+    .await
 }
 
 #[tokio::test]
 async fn a_streamers_token_switches_no_attendance_on() {
     let world = guarded(0).await;
-    opens(&world, "50", json!({"attendance": true})).await.is_problem(403, "forbidden");
-    opens(&world, "50", json!({"attendance": false})).await.is(201);
-    opens(&world, "50", json!({"attendance": true})).await.is_problem(403, "forbidden");
-    assert_eq!(opens(&world, "50", json!({"attendance": null})).await.is(200)["attendance"], false);
+    opens(&world, "50", json!({"attendance": true}))
+        .await
+        .is_problem(403, "forbidden");
+    opens(&world, "50", json!({"attendance": false}))
+        .await
+        .is(201);
+    opens(&world, "50", json!({"attendance": true}))
+        .await
+        .is_problem(403, "forbidden");
+    assert_eq!(
+        opens(&world, "50", json!({"attendance": null}))
+            .await
+            .is(200)["attendance"],
+        false
+    );
 }
 
 #[tokio::test]
 async fn a_streamers_token_opens_so_many_lives() {
     let world = guarded(0).await;
     for live in 0..20 {
-        opens(&world, &format!("s2-{live}"), json!({})).await.is(201);
+        opens(&world, &format!("s2-{live}"), json!({}))
+            .await
+            .is(201);
     }
     let refused = opens(&world, "s2-20", json!({})).await;
     refused.is_problem(429, "rate_limited");
@@ -276,20 +385,40 @@ async fn a_streamers_token_opens_so_many_lives() {
 #[tokio::test]
 async fn another_streamers_live_is_out_of_reach() {
     let world = guarded(0).await;
-    let live = call(&world.router, "GET /v1/lives/{live_id}", Some("read")).await.is(200);
-    for (route, ..) in GUARDED.iter().filter(|(_, streamer, _)| *streamer == OwnLives) {
-        call(&world.router, route, Some(&of("s2", "streamer"))).await.is_problem(403, "forbidden");
+    let live = call(&world.router, "GET /v1/lives/{live_id}", Some("read"))
+        .await
+        .is(200);
+    for (route, ..) in GUARDED
+        .iter()
+        .filter(|(_, streamer, _)| *streamer == OwnLives)
+    {
+        call(&world.router, route, Some(&of("s2", "streamer")))
+            .await
+            .is_problem(403, "forbidden");
         // The streamer's own name does not help a token that is for other lives.
         let elsewhere = token(json!({"sub": "s1", "role": "streamer", "lives": ["43", "44"]}));
         may_not(&world, route, Some(&elsewhere), 403).await;
         if *route != PAST_LIVES {
-            may(route, &token(json!({"sub": "s1", "role": "streamer", "lives": ["43", "42"]}))).await;
+            may(
+                route,
+                &token(json!({"sub": "s1", "role": "streamer", "lives": ["43", "42"]})),
+            )
+            .await;
         }
     }
-    assert_eq!(call(&world.router, "GET /v1/lives/{live_id}", Some("read")).await.is(200), live);
+    assert_eq!(
+        call(&world.router, "GET /v1/lives/{live_id}", Some("read"))
+            .await
+            .is(200),
+        live
+    );
     let unknown = |path| answer(&world.router, request(path, Some(&of("s1", "streamer"))));
-    unknown("DELETE /v1/lives/never").await.is_problem(404, "live_not_found");
-    unknown("GET /v1/lives/%7B42%7D").await.is_problem(400, "invalid_id");
+    unknown("DELETE /v1/lives/never")
+        .await
+        .is_problem(404, "live_not_found");
+    unknown("GET /v1/lives/%7B42%7D")
+        .await
+        .is_problem(400, "invalid_id");
 }
 
 #[tokio::test]
@@ -313,18 +442,33 @@ async fn every_token_says_that_its_own_user_is_there_and_no_key_does() {
         json!({"sub": "u3", "role": "streamer"}),
         json!({"sub": "u4", "role": "viewer", "count": false}),
     ] {
-        assert_eq!(call(&world.router, BEAT, Some(&token(claims))).await.status, 204);
+        assert_eq!(
+            call(&world.router, BEAT, Some(&token(claims))).await.status,
+            204
+        );
     }
     // A name in the query is not believed.
-    let other = Request::post("/v1/beat?user_id=u5").header("authorization", format!("Bearer {}", of("u1", "viewer")));
-    assert_eq!(answer(&world.router, other.body(Body::empty()).unwrap()).await.status, 204);
+    let other = Request::post("/v1/beat?user_id=u5")
+        .header("authorization", format!("Bearer {}", of("u1", "viewer")));
+    assert_eq!(
+        answer(&world.router, other.body(Body::empty()).unwrap())
+            .await
+            .status,
+        204
+    );
     for key in SCOPES {
         may_not(&world, BEAT, Some(key), 403).await;
     }
     may_not(&world, BEAT, None, 401).await;
-    let seen = answer(&world.router, request("GET /v1/online", Some("read"))).await.is(200);
-    let mut seen: Vec<&str> =
-        seen["items"].as_array().unwrap().iter().map(|it| it["user_id"].as_str().unwrap()).collect();
+    let seen = answer(&world.router, request("GET /v1/online", Some("read")))
+        .await
+        .is(200);
+    let mut seen: Vec<&str> = seen["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["user_id"].as_str().unwrap())
+        .collect();
     seen.sort_unstable();
     assert_eq!(seen, ["u1", "u2", "u3"]);
 }
@@ -352,7 +496,10 @@ async fn credentials_that_are_not_good_open_nothing() {
         may_not(&world, "GET /v1/lives", Some(credentials), 401).await;
     }
     for scheme in ["Basic read", "read", "Bearerread", "bearer"] {
-        let request = Request::get("/v1/lives").header("authorization", scheme).body(Body::empty()).unwrap();
+        let request = Request::get("/v1/lives")
+            .header("authorization", scheme)
+            .body(Body::empty())
+            .unwrap();
         let answer = answer(&world.router, request).await;
         answer.is_problem(401, "unauthorized");
         assert!(answer.header("www-authenticate").starts_with("Bearer"));
@@ -371,10 +518,21 @@ async fn every_route_of_the_document_is_guarded_or_known_to_be_open() {
             let known = OPEN.contains(&route.as_str()) || route == BEAT;
             assert!(guarded.is_some() != known, "who may call {route}?");
             if let Some((_, streamer, scope)) = guarded {
-                let roles = if *streamer == OwnLives { json!(["streamer", "service"]) } else { json!(["service"]) };
-                assert_eq!(operation["security"], json!([{"api_key": [scope]}, {"token": roles}]), "{route}");
+                let roles = if *streamer == OwnLives {
+                    json!(["streamer", "service"])
+                } else {
+                    json!(["service"])
+                };
+                assert_eq!(
+                    operation["security"],
+                    json!([{"api_key": [scope]}, {"token": roles}]),
+                    "{route}"
+                );
                 for status in ["401", "403", "429"] {
-                    assert!(operation["responses"][status].is_object(), "{status} of {route}");
+                    assert!(
+                        operation["responses"][status].is_object(),
+                        "{status} of {route}"
+                    );
                 }
             }
             routes.push(route);
@@ -384,7 +542,10 @@ async fn every_route_of_the_document_is_guarded_or_known_to_be_open() {
     let beat = &document["paths"]["/v1/beat"]["post"]["security"];
     assert_eq!(*beat, json!([{"token": ["viewer", "streamer", "service"]}]));
     for scheme in ["api_key", "token"] {
-        assert_eq!(document["components"]["securitySchemes"][scheme]["scheme"], "bearer");
+        assert_eq!(
+            document["components"]["securitySchemes"][scheme]["scheme"],
+            "bearer"
+        );
     }
 }
 
@@ -396,8 +557,13 @@ async fn what_is_open_asks_for_nothing() {
     }
     // With `--auth off` everything is.
     let world = World::with(&Config::default());
-    call(&world.router, "PUT /v1/lives/{live_id}", None).await.is(201);
-    for (route, ..) in GUARDED.iter().filter(|(route, ..)| !route.starts_with("DELETE /v1/lives/{live_id}")) {
+    call(&world.router, "PUT /v1/lives/{live_id}", None)
+        .await
+        .is(201);
+    for (route, ..) in GUARDED
+        .iter()
+        .filter(|(route, ..)| !route.starts_with("DELETE /v1/lives/{live_id}"))
+    {
         let answer = call(&world.router, route, None).await;
         assert!(is_let_through(route, &answer), "{route}: {answer:?}");
     }
@@ -408,16 +574,35 @@ async fn beside_an_internal_port_the_public_one_takes_tokens_only() {
     let world = guarded(0).await;
     let (outside, inside) = (public(&world.app, true), admin(&world.app));
     let service = of("back-end", "service");
-    for (route, ..) in GUARDED.iter().filter(|(route, ..)| *route != "GET /metrics" && route.starts_with("GET")) {
-        call(&outside, route, Some("read")).await.is_problem(401, "unauthorized");
-        call(&outside, route, Some("moderate")).await.is_problem(401, "unauthorized");
-        call(&inside, route, None).await.is_problem(401, "unauthorized");
+    for (route, ..) in GUARDED
+        .iter()
+        .filter(|(route, ..)| *route != "GET /metrics" && route.starts_with("GET"))
+    {
+        call(&outside, route, Some("read"))
+            .await
+            .is_problem(401, "unauthorized");
+        call(&outside, route, Some("moderate"))
+            .await
+            .is_problem(401, "unauthorized");
+        call(&inside, route, None)
+            .await
+            .is_problem(401, "unauthorized");
         for (port, caller) in [(&outside, &service), (&inside, &service)] {
-            assert!(call(port, route, Some(caller)).await.status.is_success(), "{route}");
+            assert!(
+                call(port, route, Some(caller)).await.status.is_success(),
+                "{route}"
+            );
         }
     }
-    assert!(call(&inside, "GET /v1/lives", Some("read")).await.status.is_success());
-    call(&outside, "GET /metrics", Some(&service)).await.is_problem(404, "not_found");
+    assert!(
+        call(&inside, "GET /v1/lives", Some("read"))
+            .await
+            .status
+            .is_success()
+    );
+    call(&outside, "GET /metrics", Some(&service))
+        .await
+        .is_problem(404, "not_found");
     assert_eq!(call(&inside, "GET /metrics", None).await.status, 200);
 }
 
@@ -427,19 +612,40 @@ async fn a_streamer_whose_request_takes_long_to_arrive_cannot_act_on_the_next_on
     let (s1, url) = (of("s1", "streamer"), "/v1/lives/42/viewers/u1");
     let (late, arrives) = tokio::sync::oneshot::channel::<&str>();
     let first = futures_util::stream::iter([Ok::<_, std::io::Error>("{\"ban_s\":")]);
-    let body = Body::from_stream(first.chain(futures_util::stream::once(async { Ok(arrives.await.unwrap()) })));
+    let body = Body::from_stream(first.chain(futures_util::stream::once(async {
+        Ok(arrives.await.unwrap())
+    })));
     let head = Request::delete(url).header("authorization", format!("Bearer {s1}"));
-    let request = head.header("content-type", "application/json").body(body).unwrap();
+    let request = head
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap();
     let router = world.router.clone();
     let banning = tokio::spawn(async move { answer(&router, request).await });
-    tokio::time::timeout(std::time::Duration::from_millis(200), std::future::pending::<()>()).await.unwrap_err();
-    call(&world.router, "DELETE /v1/lives/{live_id}", Some("write")).await.is(200);
+    tokio::time::timeout(
+        std::time::Duration::from_millis(200),
+        std::future::pending::<()>(),
+    )
+    .await
+    .unwrap_err();
+    call(&world.router, "DELETE /v1/lives/{live_id}", Some("write"))
+        .await
+        .is(200);
     let next = Request::put("/v1/lives/42").header("authorization", "Bearer write");
-    let next = next.header("content-type", "application/json").body(Body::from(r#"{"streamer_id":"s2"}"#)).unwrap();
+    let next = next
+        .header("content-type", "application/json")
+        .body(Body::from(r#"{"streamer_id":"s2"}"#))
+        .unwrap();
     answer(&world.router, next).await.is(201);
     late.send("600}").unwrap();
     banning.await.unwrap().is_problem(409, "live_not_open");
-    let bans = call(&world.router, "GET /v1/lives/{live_id}/bans", Some("moderate")).await.is(200);
+    let bans = call(
+        &world.router,
+        "GET /v1/lives/{live_id}/bans",
+        Some("moderate"),
+    )
+    .await
+    .is(200);
     assert_eq!(bans["items"], json!([]));
 }
 
@@ -447,11 +653,19 @@ async fn a_streamer_whose_request_takes_long_to_arrive_cannot_act_on_the_next_on
 async fn a_live_that_a_streamer_opens_over_http_is_as_one_opened_over_the_socket() {
     let world = guarded(0).await;
     let open = |live: &str, body: &str| {
-        let request = Request::put(format!("/v1/lives/{live}")).header("content-type", "application/json");
+        let request =
+            Request::put(format!("/v1/lives/{live}")).header("content-type", "application/json");
         let request = request.header("authorization", format!("Bearer {}", of("s1", "streamer")));
         request.body(Body::from(body.to_owned())).unwrap()
     };
-    let opened = answer(&world.router, open("43", r#"{"streamer_id":"s1"}"#)).await.is(201);
+    let opened = answer(&world.router, open("43", r#"{"streamer_id":"s1"}"#))
+        .await
+        .is(201);
     assert_eq!(opened["opened_by"], "streamer");
-    answer(&world.router, open("44", r#"{"streamer_id":"s1","slices":256}"#)).await.is_problem(403, "forbidden");
+    answer(
+        &world.router,
+        open("44", r#"{"streamer_id":"s1","slices":256}"#),
+    )
+    .await
+    .is_problem(403, "forbidden");
 }

@@ -11,23 +11,47 @@ use crate::testing::conn;
 async fn following_is_seen_from_both_ends_newest_first() {
     let world = World::new();
     for streamer in ["s1", "s2", "s3", "mail%40example.org:x"] {
-        let state = world.put(&format!("/v1/users/u1/following/{streamer}"), "").await.is(200);
-        assert_eq!((&state["following"], &state["changed"]), (&true.into(), &true.into()));
+        let state = world
+            .put(&format!("/v1/users/u1/following/{streamer}"), "")
+            .await
+            .is(200);
+        assert_eq!(
+            (&state["following"], &state["changed"]),
+            (&true.into(), &true.into())
+        );
         tokio::time::advance(Duration::from_millis(1)).await;
     }
     world.put("/v1/users/u2/following/s1", "").await.is(200);
-    assert_eq!(world.put("/v1/users/u1/following/s1", "").await.is(200)["changed"], false);
+    assert_eq!(
+        world.put("/v1/users/u1/following/s1", "").await.is(200)["changed"],
+        false
+    );
 
     let following = world.pages("/v1/users/u1/following", 3, "user_id").await;
-    assert_eq!(following, [vec!["mail@example.org:x", "s3", "s2"], vec!["s1"]]);
-    assert_eq!(world.pages("/v1/users/s1/followers", 1, "user_id").await, [["u2"], ["u1"]]);
+    assert_eq!(
+        following,
+        [vec!["mail@example.org:x", "s3", "s2"], vec!["s1"]]
+    );
+    assert_eq!(
+        world.pages("/v1/users/s1/followers", 1, "user_id").await,
+        [["u2"], ["u1"]]
+    );
     let page = world.get("/v1/users/s3/followers").await.is(200);
     assert!(page["items"][0]["followed_at"].is_u64() && page["cursor"].is_null());
 
     let state = world.delete("/v1/users/u1/following/s1").await.is(200);
-    assert_eq!((&state["following"], &state["changed"]), (&false.into(), &true.into()));
-    assert_eq!(world.delete("/v1/users/u1/following/s1").await.is(200)["changed"], false);
-    assert_eq!(world.pages("/v1/users/s1/followers", 10, "user_id").await, [["u2"]]);
+    assert_eq!(
+        (&state["following"], &state["changed"]),
+        (&false.into(), &true.into())
+    );
+    assert_eq!(
+        world.delete("/v1/users/u1/following/s1").await.is(200)["changed"],
+        false
+    );
+    assert_eq!(
+        world.pages("/v1/users/s1/followers", 10, "user_id").await,
+        [["u2"]]
+    );
 }
 
 #[tokio::test]
@@ -38,8 +62,18 @@ async fn a_follow_that_the_store_may_have_taken_is_told() {
     room.join(&conn("u1"), Rate::per_second(0), (0, 0)).unwrap();
     assert_eq!(room.take_unchecked(0).len(), 1);
     world.store.breaks();
-    world.put("/v1/users/u1/following/s1", "").await.is_problem(503, "store_unavailable");
-    assert_eq!(room.take_unchecked(0).len(), 1, "it is asked again whether the user is a fan");
-    world.delete("/v1/users/u1/following/s1").await.is_problem(503, "store_unavailable");
+    world
+        .put("/v1/users/u1/following/s1", "")
+        .await
+        .is_problem(503, "store_unavailable");
+    assert_eq!(
+        room.take_unchecked(0).len(),
+        1,
+        "it is asked again whether the user is a fan"
+    );
+    world
+        .delete("/v1/users/u1/following/s1")
+        .await
+        .is_problem(503, "store_unavailable");
     assert_eq!(room.take_unchecked(0).len(), 1);
 }

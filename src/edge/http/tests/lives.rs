@@ -10,89 +10,173 @@ use super::world::World;
 async fn a_close_that_names_its_opening_closes_no_later_one() {
     let world = World::new();
     world.opens("42", 1).await;
-    let first = world.get("/v1/lives/42").await.is(200)["epoch"].as_u64().unwrap();
+    let first = world.get("/v1/lives/42").await.is(200)["epoch"]
+        .as_u64()
+        .unwrap();
     let close_first = format!("/v1/lives/42?epoch={first}");
     for _ in 0..2 {
         assert_eq!(world.delete(&close_first).await.is(200)["state"], "closed");
     }
     world.opens("42", 1).await;
-    world.delete(&close_first).await.is_problem(409, "live_not_open");
+    world
+        .delete(&close_first)
+        .await
+        .is_problem(409, "live_not_open");
     let second = world.get("/v1/lives/42").await.is(200);
     assert_eq!(second["state"], "open");
     let close_second = format!("/v1/lives/42?epoch={}", second["epoch"]);
     assert_eq!(world.delete(&close_second).await.is(200)["state"], "closed");
-    world.delete("/v1/lives/42?epoch=last").await.is_problem(400, "invalid_query");
+    world
+        .delete("/v1/lives/42?epoch=last")
+        .await
+        .is_problem(400, "invalid_query");
 }
 
 #[tokio::test]
 async fn a_back_end_opens_and_closes_a_live() {
     let world = World::new();
-    world.get("/v1/lives/42").await.is_problem(404, "live_not_found");
-    world.delete("/v1/lives/42").await.is_problem(404, "live_not_found");
+    world
+        .get("/v1/lives/42")
+        .await
+        .is_problem(404, "live_not_found");
+    world
+        .delete("/v1/lives/42")
+        .await
+        .is_problem(404, "live_not_found");
 
-    let opened = world.put("/v1/lives/42", r#"{"streamer_id":"s1","slices":8}"#).await;
+    let opened = world
+        .put("/v1/lives/42", r#"{"streamer_id":"s1","slices":8}"#)
+        .await;
     assert_eq!(opened.header("location"), "/v1/lives/42");
     let live = opened.is(201);
-    assert_eq!((&live["state"], &live["slices"]), (&"open".into(), &8.into()));
+    assert_eq!(
+        (&live["state"], &live["slices"]),
+        (&"open".into(), &8.into())
+    );
     let epoch = live["epoch"].as_u64().unwrap();
-    assert!(epoch >= live["opened_at"].as_u64().unwrap() / 1_000, "an epoch is at least the time in seconds: {live}");
-    assert_eq!((&live["live_id"], &live["streamer_id"]), (&"42".into(), &"s1".into()));
+    assert!(
+        epoch >= live["opened_at"].as_u64().unwrap() / 1_000,
+        "an epoch is at least the time in seconds: {live}"
+    );
+    assert_eq!(
+        (&live["live_id"], &live["streamer_id"]),
+        (&"42".into(), &"s1".into())
+    );
     assert!(live["reason"].is_null());
 
-    let again = world.put("/v1/lives/42", r#"{"streamer_id":"s1","slices":4,"attendance":false}"#).await.is(200);
-    assert_eq!((&again["slices"], &again["epoch"]), (&8.into(), &epoch.into()));
-    world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is_problem(409, "live_owned");
+    let again = world
+        .put(
+            "/v1/lives/42",
+            r#"{"streamer_id":"s1","slices":4,"attendance":false}"#,
+        )
+        .await
+        .is(200);
+    assert_eq!(
+        (&again["slices"], &again["epoch"]),
+        (&8.into(), &epoch.into())
+    );
+    world
+        .put("/v1/lives/42", r#"{"streamer_id":"s2"}"#)
+        .await
+        .is_problem(409, "live_owned");
 
     let now = world.get("/v1/lives/42").await.is(200);
-    assert_eq!((&now["viewers"], &now["fans"], &now["opened_by"]), (&0.into(), &0.into(), &"service".into()));
+    assert_eq!(
+        (&now["viewers"], &now["fans"], &now["opened_by"]),
+        (&0.into(), &0.into(), &"service".into())
+    );
 
     let closed = world.delete("/v1/lives/42").await.is(200);
-    assert_eq!((&closed["state"], &closed["reason"]), (&"closed".into(), &"requested".into()));
+    assert_eq!(
+        (&closed["state"], &closed["reason"]),
+        (&"closed".into(), &"requested".into())
+    );
     assert!(closed["duration_ms"].is_u64());
     assert_eq!(world.delete("/v1/lives/42").await.is(200), closed);
     assert_eq!(world.get("/v1/lives/42").await.is(200)["state"], "closed");
 
-    let reopened = world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is(201);
+    let reopened = world
+        .put("/v1/lives/42", r#"{"streamer_id":"s2"}"#)
+        .await
+        .is(201);
     assert!(reopened["epoch"].as_u64().unwrap() > epoch, "{reopened}");
 }
 
 #[tokio::test]
 async fn a_thousand_lives_with_the_longest_ids_are_asked_about_at_once() {
     let world = World::new();
-    let many = |n: usize| json!({"live_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string();
+    let many = |n: usize| {
+        json!({"live_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string()
+    };
     let answer = world.post("/v1/lives/query", &many(1_000)).await.is(200);
     assert_eq!(answer["unknown"].as_array().unwrap().len(), 1_000);
-    world.post("/v1/lives/query", &many(1_001)).await.is_problem(400, "bad_message");
-    world.post("/v1/lives/query", &many(2_000)).await.is_problem(413, "body_too_large");
+    world
+        .post("/v1/lives/query", &many(1_001))
+        .await
+        .is_problem(400, "bad_message");
+    world
+        .post("/v1/lives/query", &many(2_000))
+        .await
+        .is_problem(413, "body_too_large");
 }
 
 #[tokio::test]
 async fn a_live_keeps_what_it_opened_with_of_attendance() {
     let world = World::new();
-    for (live, given, kept) in
-        [("a", ",\"attendance\":true", true), ("b", ",\"attendance\":false", false), ("c", "", false)]
-    {
-        let opened =
-            world.put(&format!("/v1/lives/{live}"), &format!(r#"{{"streamer_id":"s1"{given}}}"#)).await.is(201);
+    for (live, given, kept) in [
+        ("a", ",\"attendance\":true", true),
+        ("b", ",\"attendance\":false", false),
+        ("c", "", false),
+    ] {
+        let opened = world
+            .put(
+                &format!("/v1/lives/{live}"),
+                &format!(r#"{{"streamer_id":"s1"{given}}}"#),
+            )
+            .await
+            .is(201);
         assert_eq!(opened["attendance"], kept, "{live}");
     }
-    for path in ["/v1/lives/b/sessions", "/v1/attendance?live_ids=a,b", "/v1/attendance?live_ids=a@7"] {
+    for path in [
+        "/v1/lives/b/sessions",
+        "/v1/attendance?live_ids=a,b",
+        "/v1/attendance?live_ids=a@7",
+    ] {
         world.get(path).await.is_problem(409, "not_available");
     }
     for path in ["/v1/lives/x/sessions", "/v1/attendance?live_ids=a,x"] {
         world.get(path).await.is_problem(404, "live_not_found");
     }
     for query in ["", "live_ids=a&streamer_id=s1", "live_ids=a&from=2&to=1"] {
-        assert_eq!(world.get(&format!("/v1/attendance?{query}")).await.is(200)["count"], 0, "{query}");
+        assert_eq!(
+            world.get(&format!("/v1/attendance?{query}")).await.is(200)["count"],
+            0,
+            "{query}"
+        );
     }
     for query in ["streamer_id=s1&days=9", "live_ids=a@"] {
-        world.get(&format!("/v1/attendance?{query}")).await.is_problem(400, "invalid_query");
+        world
+            .get(&format!("/v1/attendance?{query}"))
+            .await
+            .is_problem(400, "invalid_query");
     }
     let many = vec!["a"; 65].join(",");
-    world.get(&format!("/v1/attendance?live_ids={many}")).await.is_problem(400, "invalid_query");
-    world.get("/v1/attendance?live_ids=a,").await.is_problem(400, "invalid_id");
-    world.get("/v1/attendance?live_ids=a&cursor=w~1").await.is_problem(400, "invalid_cursor");
-    world.get("/v1/lives/a/sessions?cursor=s~1~2").await.is_problem(400, "invalid_cursor");
+    world
+        .get(&format!("/v1/attendance?live_ids={many}"))
+        .await
+        .is_problem(400, "invalid_query");
+    world
+        .get("/v1/attendance?live_ids=a,")
+        .await
+        .is_problem(400, "invalid_id");
+    world
+        .get("/v1/attendance?live_ids=a&cursor=w~1")
+        .await
+        .is_problem(400, "invalid_cursor");
+    world
+        .get("/v1/lives/a/sessions?cursor=s~1~2")
+        .await
+        .is_problem(400, "invalid_cursor");
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,9 +187,18 @@ async fn open_lives_are_listed_oldest_first() {
         world.opens(live, 1).await;
         tokio::time::advance(Duration::from_millis(1)).await;
     }
-    assert_eq!(world.pages("/v1/lives", 2, "live_id").await, [vec!["c", "a"], vec!["e", "b"], vec!["d"]]);
-    assert_eq!(world.pages("/v1/lives", 5, "live_id").await, [["c", "a", "e", "b", "d"]]);
+    assert_eq!(
+        world.pages("/v1/lives", 2, "live_id").await,
+        [vec!["c", "a"], vec!["e", "b"], vec!["d"]]
+    );
+    assert_eq!(
+        world.pages("/v1/lives", 5, "live_id").await,
+        [["c", "a", "e", "b", "d"]]
+    );
     // The store's list still names it; its record says that it is closed.
     world.delete("/v1/lives/a").await.is(200);
-    assert_eq!(world.pages("/v1/lives", 2, "live_id").await, [vec!["c"], vec!["e", "b"], vec!["d"]]);
+    assert_eq!(
+        world.pages("/v1/lives", 2, "live_id").await,
+        [vec!["c"], vec!["e", "b"], vec!["d"]]
+    );
 }

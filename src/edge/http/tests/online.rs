@@ -14,13 +14,19 @@ impl World {
     /// Users who were seen so many seconds ago.
     async fn saw(&self, users: &[(&str, u64)]) {
         let at = |ago: u64| unix_now() - ago * 1_000;
-        let seen: Vec<_> = users.iter().map(|(name, ago)| (UserId::parse(name).unwrap(), at(*ago))).collect();
+        let seen: Vec<_> = users
+            .iter()
+            .map(|(name, ago)| (UserId::parse(name).unwrap(), at(*ago)))
+            .collect();
         self.store.note_seen(&seen, Duration::ZERO).await.unwrap();
     }
 
     async fn count(&self, query: &str) -> (u64, bool) {
         let count = self.get(&format!("/v1/online/count{query}")).await.is(200);
-        (count["count"].as_u64().unwrap(), count["exact"].as_bool().unwrap())
+        (
+            count["count"].as_u64().unwrap(),
+            count["exact"].as_bool().unwrap(),
+        )
     }
 }
 
@@ -28,24 +34,62 @@ impl World {
 async fn a_beat_is_a_sign_of_life_and_a_wrong_one_is_refused() {
     let world = World::new();
     assert_eq!(world.post("/v1/beat?user_id=u1", "").await.status, 204);
-    assert_eq!(world.post("/v1/online/seen", r#"{"user_ids":["u2","u3","u2"]}"#).await.status, 204);
-    assert_eq!(world.post("/v1/online/seen", r#"{"user_ids":[]}"#).await.status, 204);
+    assert_eq!(
+        world
+            .post("/v1/online/seen", r#"{"user_ids":["u2","u3","u2"]}"#)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        world
+            .post("/v1/online/seen", r#"{"user_ids":[]}"#)
+            .await
+            .status,
+        204
+    );
     assert_eq!(world.count("?window_s=60").await, (3, true));
-    world.post("/v1/beat", "").await.is_problem(400, "invalid_id");
-    world.post("/v1/beat?user_id=%7B", "").await.is_problem(400, "invalid_id");
+    world
+        .post("/v1/beat", "")
+        .await
+        .is_problem(400, "invalid_id");
+    world
+        .post("/v1/beat?user_id=%7B", "")
+        .await
+        .is_problem(400, "invalid_id");
     for path in ["/v1/online/seen", "/v1/online/query"] {
         let refused = world.post(path, r#"{"user_ids":["u1","a b"]}"#).await;
         refused.is_problem(400, "invalid_id");
         assert_eq!(refused.json()["pointer"], "/user_ids/1");
     }
-    world.post("/v1/online/seen", r#"{"user_ids":[7]}"#).await.is_problem(400, "bad_message");
-    let many = |n: usize| json!({"user_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string();
-    assert_eq!(world.post("/v1/online/seen", &many(1_000)).await.status, 204);
-    world.post("/v1/online/seen", &many(1_001)).await.is_problem(400, "bad_message");
-    world.post("/v1/online/query", &many(1_001)).await.is_problem(400, "bad_message");
-    world.post("/v1/online/query", &many(2_000)).await.is_problem(413, "body_too_large");
+    world
+        .post("/v1/online/seen", r#"{"user_ids":[7]}"#)
+        .await
+        .is_problem(400, "bad_message");
+    let many = |n: usize| {
+        json!({"user_ids": (0..n).map(|i| format!("{i:064}")).collect::<Vec<_>>()}).to_string()
+    };
+    assert_eq!(
+        world.post("/v1/online/seen", &many(1_000)).await.status,
+        204
+    );
+    world
+        .post("/v1/online/seen", &many(1_001))
+        .await
+        .is_problem(400, "bad_message");
+    world
+        .post("/v1/online/query", &many(1_001))
+        .await
+        .is_problem(400, "bad_message");
+    world
+        .post("/v1/online/query", &many(2_000))
+        .await
+        .is_problem(413, "body_too_large");
     world.store.breaks();
-    world.post("/v1/beat?user_id=u9", "").await.is_problem(503, "store_unavailable");
+    world
+        .post("/v1/beat?user_id=u9", "")
+        .await
+        .is_problem(503, "store_unavailable");
     // A gateway that has just written a user has nothing to write.
     assert_eq!(world.post("/v1/beat?user_id=u1", "").await.status, 204);
 }
@@ -53,97 +97,243 @@ async fn a_beat_is_a_sign_of_life_and_a_wrong_one_is_refused() {
 #[tokio::test]
 async fn a_count_says_where_it_cannot_be_exact() {
     let world = World::new();
-    world.saw(&[("u1", 5), ("u2", 100), ("u3", 1_000), ("u4", 31 * 86_400)]).await;
+    world
+        .saw(&[("u1", 5), ("u2", 100), ("u3", 1_000), ("u4", 31 * 86_400)])
+        .await;
     let ago = |seconds: u64| unix_now() - seconds * 1_000;
     assert_eq!(world.count("").await, (4, true));
     assert_eq!(world.count("?window_s=300").await, (2, true));
-    assert_eq!(world.count("?window_s=2678500").await, (4, false), "longer than users are remembered");
+    assert_eq!(
+        world.count("?window_s=2678500").await,
+        (4, false),
+        "longer than users are remembered"
+    );
     assert_eq!(world.count(&format!("?from={}", ago(300))).await, (2, true));
-    assert_eq!(world.count(&format!("?from={}&to={}", ago(2_000), ago(50))).await, (2, false));
-    assert_eq!(world.count(&format!("?from={}&to={}", ago(2_000), unix_now() + 9_000)).await, (3, true));
-    assert_eq!(world.count("?from=0").await, (4, false), "longer than users are remembered");
-    assert_eq!(world.count(&format!("?window_s=2000&from={}", ago(300))).await, (2, true), "the later one counts");
-    assert_eq!(world.count(&format!("?window_s=50&from={}", ago(300))).await, (1, true));
-    assert_eq!(world.count(&format!("?window_s=2000&to={}", ago(50))).await, (2, false));
-    for empty in ["?from=2&to=1".to_owned(), format!("?window_s=50&to={}", ago(60))] {
+    assert_eq!(
+        world
+            .count(&format!("?from={}&to={}", ago(2_000), ago(50)))
+            .await,
+        (2, false)
+    );
+    assert_eq!(
+        world
+            .count(&format!("?from={}&to={}", ago(2_000), unix_now() + 9_000))
+            .await,
+        (3, true)
+    );
+    assert_eq!(
+        world.count("?from=0").await,
+        (4, false),
+        "longer than users are remembered"
+    );
+    assert_eq!(
+        world
+            .count(&format!("?window_s=2000&from={}", ago(300)))
+            .await,
+        (2, true),
+        "the later one counts"
+    );
+    assert_eq!(
+        world
+            .count(&format!("?window_s=50&from={}", ago(300)))
+            .await,
+        (1, true)
+    );
+    assert_eq!(
+        world.count(&format!("?window_s=2000&to={}", ago(50))).await,
+        (2, false)
+    );
+    for empty in [
+        "?from=2&to=1".to_owned(),
+        format!("?window_s=50&to={}", ago(60)),
+    ] {
         assert_eq!(world.count(&empty).await, (0, true), "{empty}");
     }
     assert_eq!(world.count("?to=9007199254740991").await, (4, true));
-    for wrong in ["?window_s=-1", "?window_s=x", "?window_s=9007199254740992", "?from=18446744073709551615", "?to=1.5"]
-    {
-        world.get(&format!("/v1/online/count{wrong}")).await.is_problem(400, "invalid_query");
+    for wrong in [
+        "?window_s=-1",
+        "?window_s=x",
+        "?window_s=9007199254740992",
+        "?from=18446744073709551615",
+        "?to=1.5",
+    ] {
+        world
+            .get(&format!("/v1/online/count{wrong}"))
+            .await
+            .is_problem(400, "invalid_query");
     }
 }
 
 #[tokio::test]
 async fn users_are_listed_by_time_and_forgotten_by_age() {
     let world = World::new();
-    world.saw(&[("u1", 5), ("u2", 100), ("u3", 1_000), ("u4", 2_000)]).await;
-    assert_eq!(world.pages("/v1/online", 3, "user_id").await, [vec!["u4", "u3", "u2"], vec!["u1"]]);
+    world
+        .saw(&[("u1", 5), ("u2", 100), ("u3", 1_000), ("u4", 2_000)])
+        .await;
+    assert_eq!(
+        world.pages("/v1/online", 3, "user_id").await,
+        [vec!["u4", "u3", "u2"], vec!["u1"]]
+    );
     let from = unix_now() - 1_500_000;
-    let page = world.get(&format!("/v1/online?from={from}&to={}", unix_now() - 50_000)).await.is(200);
+    let page = world
+        .get(&format!(
+            "/v1/online?from={from}&to={}",
+            unix_now() - 50_000
+        ))
+        .await
+        .is(200);
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     assert!(page["items"][0]["last_seen"].as_u64().unwrap() >= from && page["cursor"].is_null());
-    world.get("/v1/online?cursor=x").await.is_problem(400, "invalid_cursor");
-    assert_eq!(world.get("/v1/online?from=2&to=1").await.is(200), json!({"items": [], "cursor": null}));
-    for wrong in ["?from=9007199254740992", "?to=18446744073709551615", "?to=x"] {
-        world.get(&format!("/v1/online{wrong}")).await.is_problem(400, "invalid_query");
+    world
+        .get("/v1/online?cursor=x")
+        .await
+        .is_problem(400, "invalid_cursor");
+    assert_eq!(
+        world.get("/v1/online?from=2&to=1").await.is(200),
+        json!({"items": [], "cursor": null})
+    );
+    for wrong in [
+        "?from=9007199254740992",
+        "?to=18446744073709551615",
+        "?to=x",
+    ] {
+        world
+            .get(&format!("/v1/online{wrong}"))
+            .await
+            .is_problem(400, "invalid_query");
     }
     for wrong in ["9007199254740992", "-1", "x", ""] {
-        world.delete(&format!("/v1/online?older_than_s={wrong}")).await.is_problem(400, "invalid_query");
+        world
+            .delete(&format!("/v1/online?older_than_s={wrong}"))
+            .await
+            .is_problem(400, "invalid_query");
     }
-    assert_eq!(world.delete("/v1/online?older_than_s=500").await.is(200), json!({"count": 2, "more": false}));
-    assert_eq!(world.delete("/v1/online?older_than_s=500").await.is(200)["count"], 0);
+    assert_eq!(
+        world.delete("/v1/online?older_than_s=500").await.is(200),
+        json!({"count": 2, "more": false})
+    );
+    assert_eq!(
+        world.delete("/v1/online?older_than_s=500").await.is(200)["count"],
+        0
+    );
     assert_eq!(world.count("").await.0, 2);
-    world.delete("/v1/online").await.is_problem(400, "invalid_query");
+    world
+        .delete("/v1/online")
+        .await
+        .is_problem(400, "invalid_query");
 }
 
 #[tokio::test]
 async fn a_question_is_answered_in_its_order() {
     let world = World::new();
     world.saw(&[("u1", 5)]).await;
-    let answer = world.post("/v1/online/query", r#"{"user_ids":["u2","u1"]}"#).await.is(200);
+    let answer = world
+        .post("/v1/online/query", r#"{"user_ids":["u2","u1"]}"#)
+        .await
+        .is(200);
     let items = &answer["items"];
-    assert_eq!(items[0], json!({"user_id": "u2", "online": false, "last_seen": null, "live_id": null}));
-    assert_eq!((&items[1]["user_id"], &items[1]["online"]), (&json!("u1"), &json!(false)));
-    assert!(items[1]["last_seen"].as_u64().unwrap() <= unix_now() - 5_000 && answer["cursor"].is_null());
+    assert_eq!(
+        items[0],
+        json!({"user_id": "u2", "online": false, "last_seen": null, "live_id": null})
+    );
+    assert_eq!(
+        (&items[1]["user_id"], &items[1]["online"]),
+        (&json!("u1"), &json!(false))
+    );
+    assert!(
+        items[1]["last_seen"].as_u64().unwrap() <= unix_now() - 5_000 && answer["cursor"].is_null()
+    );
 }
 
 #[tokio::test]
 async fn friends_are_paged_from_the_latest_on() {
     let world = World::new();
-    world.saw(&[("f1", 5), ("f2", 100), ("f3", 400), ("f4", 700)]).await;
+    world
+        .saw(&[("f1", 5), ("f2", 100), ("f3", 400), ("f4", 700)])
+        .await;
     for friend in ["f1", "f2", "f3", "f4", "f5"] {
-        world.put(&format!("/v1/users/u1/following/{friend}"), "").await.is(200);
+        world
+            .put(&format!("/v1/users/u1/following/{friend}"), "")
+            .await
+            .is(200);
     }
     world.put("/v1/users/f2/following/u1", "").await.is(200);
     let path = "/v1/users/u1/friends/online";
-    assert_eq!(world.pages(path, 2, "user_id").await, [vec!["f1", "f2"], vec!["f3"]]);
-    let page = world.get(&format!("{path}?window_s=1000&limit=10")).await.is(200);
-    assert_eq!((page["items"].as_array().unwrap().len(), &page["partial"]), (4, &json!(false)));
+    assert_eq!(
+        world.pages(path, 2, "user_id").await,
+        [vec!["f1", "f2"], vec!["f3"]]
+    );
+    let page = world
+        .get(&format!("{path}?window_s=1000&limit=10"))
+        .await
+        .is(200);
+    assert_eq!(
+        (page["items"].as_array().unwrap().len(), &page["partial"]),
+        (4, &json!(false))
+    );
     let page = world.get(&format!("{path}?of=mutual")).await.is(200);
-    assert_eq!((page["items"].as_array().unwrap().len(), &page["items"][0]["user_id"]), (1, &json!("f2")));
-    world.get(&format!("{path}?window_s=9007199254740992")).await.is_problem(400, "invalid_query");
-    world.get(&format!("{path}?of=all")).await.is_problem(400, "invalid_query");
-    world.get(&format!("{path}?cursor=f~1")).await.is_problem(400, "invalid_cursor");
+    assert_eq!(
+        (
+            page["items"].as_array().unwrap().len(),
+            &page["items"][0]["user_id"]
+        ),
+        (1, &json!("f2"))
+    );
+    world
+        .get(&format!("{path}?window_s=9007199254740992"))
+        .await
+        .is_problem(400, "invalid_query");
+    world
+        .get(&format!("{path}?of=all"))
+        .await
+        .is_problem(400, "invalid_query");
+    world
+        .get(&format!("{path}?cursor=f~1"))
+        .await
+        .is_problem(400, "invalid_cursor");
 }
 
 #[tokio::test]
 async fn with_ids_of_four_bytes_another_id_is_refused() {
-    let world = World::with(&Config { last_seen_ids: SeenIds::U32, ..Config::default() });
+    let world = World::with(&Config {
+        last_seen_ids: SeenIds::U32,
+        ..Config::default()
+    });
     assert_eq!(world.post("/v1/beat?user_id=7", "").await.status, 204);
-    world.post("/v1/beat?user_id=u7", "").await.is_problem(400, "invalid_id");
-    world.post("/v1/online/seen", r#"{"user_ids":["7","007"]}"#).await.is_problem(400, "invalid_id");
+    world
+        .post("/v1/beat?user_id=u7", "")
+        .await
+        .is_problem(400, "invalid_id");
+    world
+        .post("/v1/online/seen", r#"{"user_ids":["7","007"]}"#)
+        .await
+        .is_problem(400, "invalid_id");
 }
 
 #[tokio::test]
 async fn a_gateway_that_does_not_track_users_says_so() {
-    let world = World::with(&Config { track_online: false, ..Config::default() });
-    for path in ["/v1/online/count", "/v1/online", "/v1/users/u1/friends/online"] {
+    let world = World::with(&Config {
+        track_online: false,
+        ..Config::default()
+    });
+    for path in [
+        "/v1/online/count",
+        "/v1/online",
+        "/v1/users/u1/friends/online",
+    ] {
         world.get(path).await.is_problem(409, "not_available");
     }
-    world.post("/v1/online/query", r#"{"user_ids":["u1"]}"#).await.is_problem(409, "not_available");
-    world.post("/v1/online/seen", r#"{"user_ids":["u1"]}"#).await.is_problem(409, "not_available");
+    world
+        .post("/v1/online/query", r#"{"user_ids":["u1"]}"#)
+        .await
+        .is_problem(409, "not_available");
+    world
+        .post("/v1/online/seen", r#"{"user_ids":["u1"]}"#)
+        .await
+        .is_problem(409, "not_available");
     let user = world.get("/v1/users/u1").await.is(200);
-    assert_eq!((&user["online"], &user["last_seen"], &user["live_id"]), (&json!(null), &json!(null), &json!(null)));
+    assert_eq!(
+        (&user["online"], &user["last_seen"], &user["live_id"]),
+        (&json!(null), &json!(null), &json!(null))
+    );
 }

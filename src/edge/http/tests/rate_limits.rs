@@ -14,7 +14,9 @@ use crate::edge::client_address::ClientAddress;
 const RATE: u32 = 1;
 
 fn from(address: &str, mut request: Request<Body>) -> Request<Body> {
-    request.extensions_mut().insert(ClientAddress::Peer(address.parse::<IpAddr>().unwrap()));
+    request
+        .extensions_mut()
+        .insert(ClientAddress::Peer(address.parse::<IpAddr>().unwrap()));
     request
 }
 
@@ -32,18 +34,27 @@ fn is_limited(answer: &Answer) {
 fn limited(world: &World, why: &str) -> u64 {
     let text = world.app.metrics.render().unwrap();
     let line = format!("rollcall_http_limited_total{{why=\"{why}\"}} ");
-    text.lines().find_map(|text| text.strip_prefix(&line)?.parse().ok()).unwrap_or(0)
+    text.lines()
+        .find_map(|text| text.strip_prefix(&line)?.parse().ok())
+        .unwrap_or(0)
 }
 
 #[tokio::test]
 async fn a_key_has_a_budget_wherever_it_is_used() {
     let world = guarded(RATE).await;
     for address in ["192.0.2.1", "127.0.0.1"] {
-        assert_eq!(ask(&world, address, "GET /v1/lives", Some("read")).await.status, 200);
+        assert_eq!(
+            ask(&world, address, "GET /v1/lives", Some("read"))
+                .await
+                .status,
+            200
+        );
     }
     is_limited(&ask(&world, "192.0.2.2", "GET /v1/lives", Some("read")).await);
     // Another key has its own, although it lacks the scope.
-    ask(&world, "192.0.2.2", "GET /v1/lives", Some("moderate")).await.is_problem(403, "forbidden");
+    ask(&world, "192.0.2.2", "GET /v1/lives", Some("moderate"))
+        .await
+        .is_problem(403, "forbidden");
     assert_eq!((limited(&world, "key"), limited(&world, "address")), (1, 0));
 }
 
@@ -52,19 +63,31 @@ async fn a_user_has_a_budget_whatever_the_token() {
     let world = guarded(RATE).await;
     let tokens = [1, 2, 3].map(|n| token(json!({"sub": "back-end", "role": "service", "n": n})));
     for token in &tokens[..2] {
-        assert_eq!(ask(&world, "127.0.0.1", "GET /v1/lives", Some(token)).await.status, 200);
+        assert_eq!(
+            ask(&world, "127.0.0.1", "GET /v1/lives", Some(token))
+                .await
+                .status,
+            200
+        );
     }
     is_limited(&ask(&world, "127.0.0.1", "GET /v1/lives", Some(&tokens[2])).await);
     assert_eq!(limited(&world, "user"), 1);
     let other = token(json!({"sub": "other", "role": "service"}));
-    assert_eq!(ask(&world, "127.0.0.1", "GET /v1/lives", Some(&other)).await.status, 200);
+    assert_eq!(
+        ask(&world, "127.0.0.1", "GET /v1/lives", Some(&other))
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test]
 async fn guesses_are_limited_by_address() {
     let world = guarded(RATE).await;
     for guess in ["k1", "a.b.c"] {
-        ask(&world, "192.0.2.1", "GET /v1/lives", Some(guess)).await.is_problem(401, "unauthorized");
+        ask(&world, "192.0.2.1", "GET /v1/lives", Some(guess))
+            .await
+            .is_problem(401, "unauthorized");
     }
     // A good token does not help: whether one is good is not told any more.
     let good = token(json!({"sub": "back-end", "role": "service"}));
@@ -73,9 +96,20 @@ async fn guesses_are_limited_by_address() {
     }
     is_limited(&ask(&world, "::ffff:192.0.2.1", "GET /openapi.json", None).await);
     assert_eq!(limited(&world, "address"), 4);
-    // A back end beside the guesser, and another address, are not disturbed. Probes are not counted.
-    assert_eq!(ask(&world, "192.0.2.1", "GET /v1/lives", Some("read")).await.status, 200);
-    assert_eq!(ask(&world, "192.0.2.2", "GET /v1/lives", Some(&good)).await.status, 200);
+    // A back end beside the guesser, and another address, are not disturbed. Probes are not
+    // counted.
+    assert_eq!(
+        ask(&world, "192.0.2.1", "GET /v1/lives", Some("read"))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        ask(&world, "192.0.2.2", "GET /v1/lives", Some(&good))
+            .await
+            .status,
+        200
+    );
     for probe in ["GET /healthz", "GET /readyz"] {
         assert_eq!(ask(&world, "192.0.2.1", probe, None).await.status, 200);
     }
@@ -103,21 +137,36 @@ async fn bad_tokens_for_a_socket_are_limited_by_address_and_good_ones_are_not() 
         // In these tests no connection can become a WebSocket.
         let let_in = if path == "/ws" { 426 } else { 204 };
         for n in 0..5 {
-            assert_eq!(knocks(&world, "192.0.2.1", path, &good(n)).await.status, let_in, "{path}");
+            assert_eq!(
+                knocks(&world, "192.0.2.1", path, &good(n)).await.status,
+                let_in,
+                "{path}"
+            );
         }
         for guess in ["a.b.c", "k1"] {
-            knocks(&world, "192.0.2.1", path, guess).await.is_problem(401, "unauthorized");
+            knocks(&world, "192.0.2.1", path, guess)
+                .await
+                .is_problem(401, "unauthorized");
         }
         is_limited(&knocks(&world, "192.0.2.1", path, "a.b.d").await);
         // Whether this one is good is not looked at.
         is_limited(&knocks(&world, "192.0.2.1", path, &good(9)).await);
         assert_eq!(limited(&world, "address"), 2);
-        assert_eq!(knocks(&world, "192.0.2.2", path, &good(0)).await.status, let_in);
+        assert_eq!(
+            knocks(&world, "192.0.2.2", path, &good(0)).await.status,
+            let_in
+        );
         for _ in 0..5 {
-            knocks(&world, "127.0.0.1", path, "a.b.c").await.is_problem(401, "unauthorized");
+            knocks(&world, "127.0.0.1", path, "a.b.c")
+                .await
+                .is_problem(401, "unauthorized");
         }
         tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
-        assert_eq!(knocks(&world, "192.0.2.1", path, &good(9)).await.status, let_in, "the budget is filled again");
+        assert_eq!(
+            knocks(&world, "192.0.2.1", path, &good(9)).await.status,
+            let_in,
+            "the budget is filled again"
+        );
     }
 }
 
@@ -128,22 +177,35 @@ async fn addresses_of_one_ipv6_network_share_a_budget() {
         assert_eq!(ask(&world, address, "GET /", None).await.status, 200);
     }
     is_limited(&ask(&world, "2001:db8::ffff:3", "GET /", None).await);
-    assert_eq!(ask(&world, "2001:db8:0:1::1", "GET /", None).await.status, 200);
+    assert_eq!(
+        ask(&world, "2001:db8:0:1::1", "GET /", None).await.status,
+        200
+    );
 }
 
 #[tokio::test]
 async fn loopback_addresses_are_exempt() {
-    let (on, off) = (guarded(RATE).await, World::with(&Config { http_rate: RATE, ..Config::default() }));
+    let (on, off) = (
+        guarded(RATE).await,
+        World::with(&Config {
+            http_rate: RATE,
+            ..Config::default()
+        }),
+    );
     for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
         for _ in 0..5 {
-            ask(&on, address, "GET /v1/lives", Some("guess")).await.is_problem(401, "unauthorized");
+            ask(&on, address, "GET /v1/lives", Some("guess"))
+                .await
+                .is_problem(401, "unauthorized");
             assert_eq!(ask(&off, address, "GET /v1/lives", None).await.status, 200);
         }
     }
     // A proxy on this machine is not, if it does not say whom it serves.
     let through_proxy = || {
         let mut request = request("GET /v1/lives", None);
-        request.extensions_mut().insert(ClientAddress::Forwarded(IpAddr::from([127, 0, 0, 1])));
+        request
+            .extensions_mut()
+            .insert(ClientAddress::Forwarded(IpAddr::from([127, 0, 0, 1])));
         answer(&off.router, request)
     };
     for _ in 0..2 {
@@ -152,7 +214,10 @@ async fn loopback_addresses_are_exempt() {
     is_limited(&through_proxy().await);
     // With `--auth off` too, other addresses are not: a proxy on this machine may name them.
     for _ in 0..2 {
-        assert_eq!(ask(&off, "192.0.2.1", "GET /v1/lives", None).await.status, 200);
+        assert_eq!(
+            ask(&off, "192.0.2.1", "GET /v1/lives", None).await.status,
+            200
+        );
     }
     is_limited(&ask(&off, "192.0.2.1", "GET /v1/lives", None).await);
 }
@@ -161,7 +226,12 @@ async fn loopback_addresses_are_exempt() {
 async fn without_a_rate_there_is_no_limit() {
     let world = guarded(0).await;
     for _ in 0..50 {
-        assert_eq!(ask(&world, "192.0.2.1", "GET /v1/lives", Some("read")).await.status, 200);
+        assert_eq!(
+            ask(&world, "192.0.2.1", "GET /v1/lives", Some("read"))
+                .await
+                .status,
+            200
+        );
         assert_eq!(ask(&world, "192.0.2.1", "GET /", None).await.status, 200);
     }
 }

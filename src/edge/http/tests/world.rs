@@ -38,7 +38,11 @@ impl Answer {
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}")).to_str().unwrap()
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name} in {self:?}"))
+            .to_str()
+            .unwrap()
     }
 
     /// A 2xx with this status; its body.
@@ -57,7 +61,10 @@ impl Answer {
         assert_eq!(body["type"], format!("urn:rollcall:problem:{code}"));
         assert_eq!(body["request_id"], self.header("x-request-id"), "{body}");
         for field in ["title", "detail"] {
-            assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{field} in {body}");
+            assert!(
+                body[field].as_str().is_some_and(|text| !text.is_empty()),
+                "{field} in {body}"
+            );
         }
     }
 }
@@ -75,9 +82,17 @@ impl World {
         Self::verified_by(config, Verifiers::default(), store)
     }
 
-    pub(crate) fn verified_by(config: &Config, verifiers: Verifiers, store: Arc<FaultyStore>) -> Self {
+    pub(crate) fn verified_by(
+        config: &Config,
+        verifiers: Verifiers,
+        store: Arc<FaultyStore>,
+    ) -> Self {
         let app = testing::app_with(config, verifiers, store.clone());
-        Self { router: routes::public(&app, config.admin_listen.is_some()), app, store }
+        Self {
+            router: routes::public(&app, config.admin_listen.is_some()),
+            app,
+            store,
+        }
     }
 
     pub(crate) async fn sends(&self, request: Request<Body>) -> Answer {
@@ -85,21 +100,25 @@ impl World {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
-        self.sends(Request::get(path).body(Body::empty()).unwrap()).await
+        self.sends(Request::get(path).body(Body::empty()).unwrap())
+            .await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Answer {
-        self.sends(Request::delete(path).body(Body::empty()).unwrap()).await
+        self.sends(Request::delete(path).body(Body::empty()).unwrap())
+            .await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
         let request = Request::put(path).header("content-type", "application/json");
-        self.sends(request.body(Body::from(body.to_owned())).unwrap()).await
+        self.sends(request.body(Body::from(body.to_owned())).unwrap())
+            .await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
-        self.sends(request.body(Body::from(body.to_owned())).unwrap()).await
+        self.sends(request.body(Body::from(body.to_owned())).unwrap())
+            .await
     }
 
     pub(crate) async fn opens(&self, live: &str, slices: u32) {
@@ -111,10 +130,18 @@ impl World {
     pub(crate) async fn pages(&self, path: &str, limit: usize, field: &str) -> Vec<Vec<String>> {
         let (mut pages, mut cursor) = (Vec::new(), String::new());
         loop {
-            let page = self.get(&format!("{path}?limit={limit}&cursor={cursor}")).await.is(200);
+            let page = self
+                .get(&format!("{path}?limit={limit}&cursor={cursor}"))
+                .await
+                .is(200);
             let items = page["items"].as_array().unwrap();
             assert!(items.len() <= limit, "{page}");
-            pages.push(items.iter().map(|item| item[field].as_str().unwrap().to_owned()).collect());
+            pages.push(
+                items
+                    .iter()
+                    .map(|item| item[field].as_str().unwrap().to_owned())
+                    .collect(),
+            );
             match page["cursor"].as_str() {
                 Some(next) => next.clone_into(&mut cursor),
                 None => return pages,
@@ -125,15 +152,32 @@ impl World {
 
 /// Asks a router, as a client on this machine through the listener.
 pub(crate) async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
-    request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
-    request.extensions_mut().get_or_insert(ClientAddress::Peer(Ipv4Addr::LOCALHOST.into()));
+    request
+        .headers_mut()
+        .entry(header::HOST)
+        .or_insert(HeaderValue::from_static("localhost"));
+    request
+        .extensions_mut()
+        .get_or_insert(ClientAddress::Peer(Ipv4Addr::LOCALHOST.into()));
     let is_head = request.method() == Method::HEAD;
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, 1 << 20).await.unwrap();
     assert!(parts.headers.contains_key("x-request-id"), "{parts:?}");
-    if let Some(length) = parts.headers.get(header::CONTENT_LENGTH).filter(|_| !is_head) {
-        assert_eq!(length.to_str().unwrap(), bytes.len().to_string(), "{parts:?}");
+    if let Some(length) = parts
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .filter(|_| !is_head)
+    {
+        assert_eq!(
+            length.to_str().unwrap(),
+            bytes.len().to_string(),
+            "{parts:?}"
+        );
     }
-    Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+    Answer {
+        status: parts.status,
+        headers: parts.headers,
+        text: String::from_utf8(bytes.to_vec()).unwrap(),
+    }
 }

@@ -1,5 +1,5 @@
-//! The checks that a socket must pass before it waits for its turn. An upgrade and a client that asks first pass the
-//! same ones, in the same order.
+//! The checks that a socket must pass before it waits for its turn. An upgrade and a client that
+//! asks first pass the same ones, in the same order.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::edge::http::problem::{Kind, Problem};
 use crate::edge::http::rate_limits::Payer;
 use crate::edge::http::state::AppState;
 
-/// What the query asks the session to do first. The session checks it, because it can answer over the socket.
+/// What the query asks the session to do first. The session checks it, because it can answer over
+/// the socket.
 #[derive(Deserialize)]
 pub(super) struct FirstRequests {
     pub(super) live_id: Option<String>,
@@ -43,49 +44,90 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(why: &'static str, kind: Kind, detail: &'static str) -> Self {
-        Self { why, problem: Problem::new(kind, detail) }
+        Self {
+            why,
+            problem: Problem::new(kind, detail),
+        }
     }
 
     pub(super) fn crowded(seconds: u64) -> Self {
         let detail = "many clients connect now; connect again after Retry-After";
-        Self { why: "crowded", problem: Problem::later(Kind::Crowded, seconds, detail) }
+        Self {
+            why: "crowded",
+            problem: Problem::later(Kind::Crowded, seconds, detail),
+        }
     }
 
     pub(super) fn full(seconds: u64) -> Self {
         let detail = "there is no room for another socket; connect to another gateway";
-        Self { why: "full", problem: Problem::later(Kind::Full, seconds, detail) }
+        Self {
+            why: "full",
+            problem: Problem::later(Kind::Full, seconds, detail),
+        }
     }
 
     fn too_many_sockets() -> Self {
         let detail = "your address has as many sockets as one address may have; close some, or try again later";
-        // Nobody knows when one of them will end; the delay only keeps clients from returning in step.
+        // Nobody knows when one of them will end; the delay only keeps clients from returning in
+        // step.
         let seconds = rand::random_range(queue::MAX_RETRY / 2..=queue::MAX_RETRY);
-        Self { why: "too_many_sockets", problem: Problem::later(Kind::TooManySockets, seconds, detail) }
+        Self {
+            why: "too_many_sockets",
+            problem: Problem::later(Kind::TooManySockets, seconds, detail),
+        }
     }
 }
 
 impl Candidate {
     pub(super) async fn check(state: &AppState, parts: &Parts) -> Result<Self, Refusal> {
-        if state.browsers.origin(&parts.headers, browsers::scheme(&parts.extensions)) == Origin::Forbidden {
-            return Err(Refusal { why: "forbidden_origin", problem: browsers::forbidden() });
+        if state
+            .browsers
+            .origin(&parts.headers, browsers::scheme(&parts.extensions))
+            == Origin::Forbidden
+        {
+            return Err(Refusal {
+                why: "forbidden_origin",
+                problem: browsers::forbidden(),
+            });
         }
         check_draining(state)?;
         let (identity, claims) = identify(state, parts).await?;
-        let first: FirstRequests =
-            from_query(&parts.uri).map_err(|error| Refusal { why: "bad_query", problem: Problem::of_query(&error) })?;
+        let first: FirstRequests = from_query(&parts.uri).map_err(|error| Refusal {
+            why: "bad_query",
+            problem: Problem::of_query(&error),
+        })?;
         let Some(address) = parts.extensions.get::<ClientAddress>().copied() else {
-            return Err(Refusal::new("not_upgradable", Kind::Internal, "the client's address is not known"));
+            return Err(Refusal::new(
+                "not_upgradable",
+                Kind::Internal,
+                "the client's address is not known",
+            ));
         };
-        let address = state.admission.addresses.admit(address).map_err(|_| Refusal::too_many_sockets())?;
-        Ok(Self { identity, claims, first, address })
+        let address = state
+            .admission
+            .addresses
+            .admit(address)
+            .map_err(|_| Refusal::too_many_sockets())?;
+        Ok(Self {
+            identity,
+            claims,
+            first,
+            address,
+        })
     }
 }
 
-/// Who the client is. A token that is not good costs its address a request; once the address has none left, no token
-/// of it is checked. A good token costs its user a request, and its address nothing: a crowd behind one address may
-/// come back at once.
-async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
-    let limited = |problem| Refusal { why: "rate_limited", problem };
+/// Who the client is. A token that is not good costs its address a request; once the address has
+/// none left, no token of it is checked. A good token costs its user a request, and its address
+/// nothing: a crowd behind one address may come back at once.
+async fn identify(
+    state: &AppState,
+    parts: &Parts,
+) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
+    let limited = |problem| Refusal {
+        why: "rate_limited",
+        problem,
+    };
     let payer = Payer::address(&parts.extensions).filter(|_| state.tokens.is_some());
     let bill = bill::of(&parts.extensions);
     if let Err(spent) = state.rate_limits.look(payer.as_ref()) {
@@ -95,13 +137,16 @@ async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<A
     match authenticate(state.tokens.as_deref(), parts).await {
         Ok((identity, claims)) => {
             // One user's token must not take the whole rate of handshakes.
-            let user = claims.as_ref().map(|claims| Payer::User(claims.user.clone()));
+            let user = claims
+                .as_ref()
+                .map(|claims| Payer::User(claims.user.clone()));
             if user.is_some() {
                 bill.settle_by_caller();
             }
             state.rate_limits.take(user).map_err(limited)?;
             if !state.online.ids.fits(&identity.user) {
-                let detail = "with last-seen-ids u32, a user id must be a decimal number below 2^32";
+                let detail =
+                    "with last-seen-ids u32, a user id must be a decimal number below 2^32";
                 return Err(Refusal::new("unauthorized", Kind::InvalidUser, detail));
             }
             Ok((identity, claims))
@@ -112,14 +157,21 @@ async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<A
                 bill.settle_by_address();
                 state.rate_limits.take(payer).map_err(limited)?;
             }
-            Err(Refusal { why: "unauthorized", problem })
+            Err(Refusal {
+                why: "unauthorized",
+                problem,
+            })
         }
     }
 }
 
 pub(super) fn check_draining(state: &AppState) -> Result<(), Refusal> {
     if state.sessions.is_draining() {
-        return Err(Refusal::new("draining", Kind::Draining, "this gateway is about to stop; connect again"));
+        return Err(Refusal::new(
+            "draining",
+            Kind::Draining,
+            "this gateway is about to stop; connect again",
+        ));
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `GET /ws/admission`: would an upgrade be taken now? A browser cannot read the answer to a refused upgrade, so a page
-//! asks here first, and learns what is wrong and when to come back.
+//! `GET /ws/admission`: would an upgrade be taken now? A browser cannot read the answer to a
+//! refused upgrade, so a page asks here first, and learns what is wrong and when to come back.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ refusals!(
 
 /// Ask whether a WebSocket would be accepted
 ///
-/// Takes the query and the credentials of `/ws`, and answers 204, or the problem that the upgrade would get. A 204
-/// books a place in the queue of handshakes for 5 s: the next upgrade of the same user takes it. Asking again books
-/// nothing more.
+/// Takes the query and the credentials of `/ws`, and answers 204, or the problem that the upgrade
+/// would get. A 204 books a place in the queue of handshakes for 5 s: the next upgrade of the same
+/// user takes it. Asking again books nothing more.
 #[utoipa::path(get, path = "/ws/admission", operation_id = "ask_admission", tag = "socket",
     params(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
@@ -43,9 +43,15 @@ refusals!(
         ("invisible" = Option<bool>, Query, description = "As for /ws"),
     ),
     responses((status = 204, description = "An upgrade would be accepted now"), NotTaken))]
-pub(crate) async fn admission(State(state): State<Arc<AppState>>, request: Request) -> Result<StatusCode, Problem> {
+pub(crate) async fn admission(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<StatusCode, Problem> {
     let (parts, _) = request.into_parts();
-    ask(&state, &parts).await.map(|()| StatusCode::NO_CONTENT).map_err(|refusal| refusal.problem)
+    ask(&state, &parts)
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
+        .map_err(|refusal| refusal.problem)
 }
 
 async fn ask(state: &AppState, parts: &Parts) -> Result<(), Refusal> {
@@ -54,7 +60,13 @@ async fn ask(state: &AppState, parts: &Parts) -> Result<(), Refusal> {
         return Err(Refusal::crowded(seconds));
     }
     if state.admission.place_now().is_none() {
-        drop(state.admission.place(&identity.user).await.map_err(Refusal::full)?);
+        drop(
+            state
+                .admission
+                .place(&identity.user)
+                .await
+                .map_err(Refusal::full)?,
+        );
     }
     check_draining(state)
 }

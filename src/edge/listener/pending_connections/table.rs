@@ -1,4 +1,5 @@
-//! Which connections a port has, to whom they count, and which of them is closed first. State only: `now` comes in.
+//! Which connections a port has, to whom they count, and which of them is closed first. State only:
+//! `now` comes in.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -6,11 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection may take to send a request when others wait for its slot. An honest handshake takes
-/// milliseconds.
+/// How long a connection may take to send a request when others wait for its slot. An honest
+/// handshake takes milliseconds.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// How long an answer may be on its way before its connection gives way to one of somebody who holds as many.
+/// How long an answer may be on its way before its connection gives way to one of somebody who
+/// holds as many.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
 /// How long to wait before looking again when every connection is busy. Requests end soon.
@@ -19,7 +21,8 @@ pub(super) const RETRY: Duration = Duration::from_millis(50);
 /// To whom connections count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
-    /// Clients on this machine, trusted proxies, and a balancer that has not said yet who its client is.
+    /// Clients on this machine, trusted proxies, and a balancer that has not said yet who its
+    /// client is.
     Unbounded,
     /// The clients of one address, or of one IPv6 network of 64 bits.
     Network(u64),
@@ -87,7 +90,14 @@ impl Table {
         self.last += 1;
         let number = self.last;
         let stage = Stage::Begun(now);
-        self.connections.insert(number, Entry { holder, stage, evicted });
+        self.connections.insert(
+            number,
+            Entry {
+                holder,
+                stage,
+                evicted,
+            },
+        );
         self.enter(holder, number, stage);
         number
     }
@@ -98,7 +108,10 @@ impl Table {
         }
         if self.connections.is_empty() {
             // After a herd.
-            *self = Self { last: self.last, ..Self::default() };
+            *self = Self {
+                last: self.last,
+                ..Self::default()
+            };
         }
     }
 
@@ -111,7 +124,9 @@ impl Table {
     }
 
     pub(super) fn note(&mut self, number: u64, stage: Stage) {
-        let Some(entry) = self.connections.get_mut(&number) else { return };
+        let Some(entry) = self.connections.get_mut(&number) else {
+            return;
+        };
         let before = std::mem::replace(&mut entry.stage, stage);
         if let Some(held) = self.holders.get_mut(&entry.holder) {
             held.take(number, before);
@@ -120,7 +135,9 @@ impl Table {
     }
 
     pub(super) fn give_to(&mut self, number: u64, holder: Holder) {
-        let Some(entry) = self.connections.get_mut(&number) else { return };
+        let Some(entry) = self.connections.get_mut(&number) else {
+            return;
+        };
         let before = std::mem::replace(&mut entry.holder, holder);
         let stage = entry.stage;
         self.leave(before, number, stage);
@@ -138,9 +155,13 @@ impl Table {
     /// Which connection of a holder is closed for another one of the same holder.
     pub(super) fn idlest_of(&self, holder: Holder, now: Instant) -> Option<u64> {
         let held = self.holders.get(&holder)?;
-        let is_older = |(since, _): &&(Instant, u64), grace| now.saturating_duration_since(*since) >= grace;
+        let is_older =
+            |(since, _): &&(Instant, u64), grace| now.saturating_duration_since(*since) >= grace;
         // An answer may still be on its way to the client.
-        let answered = held.answered.first().filter(|entry| is_older(entry, ON_ITS_WAY));
+        let answered = held
+            .answered
+            .first()
+            .filter(|entry| is_older(entry, ON_ITS_WAY));
         let begun = held.begun.first().filter(|entry| is_older(entry, GRACE));
         let idlest = answered.or(begun).or_else(|| held.answered.first());
         idlest.map(|(_, number)| *number)
@@ -149,19 +170,36 @@ impl Table {
     /// Which connection is closed for one of `newcomer`; if none can be now, when to ask again.
     pub(super) fn victim(&self, newcomer: Holder, now: Instant) -> Result<u64, Duration> {
         let own = self.held_by(newcomer);
-        for (_, holder) in self.by_count.iter().rev().take_while(|(count, _)| *count > own + 1) {
-            let Some(held) = self.holders.get(holder) else { continue };
+        for (_, holder) in self
+            .by_count
+            .iter()
+            .rev()
+            .take_while(|(count, _)| *count > own + 1)
+        {
+            let Some(held) = self.holders.get(holder) else {
+                continue;
+            };
             // Behind a proxy are many clients, most of which hold one connection.
             let begun = held.begun.first().filter(|_| *holder != Holder::Unbounded);
             if let Some((_, number)) = held.answered.first().or(begun) {
                 return Ok(*number);
             }
         }
-        let answered = self.holders.values().filter_map(|held| held.answered.first()).min();
-        let begun = self.holders.values().filter_map(|held| held.begun.first()).min();
+        let answered = self
+            .holders
+            .values()
+            .filter_map(|held| held.answered.first())
+            .min();
+        let begun = self
+            .holders
+            .values()
+            .filter_map(|held| held.begun.first())
+            .min();
         let mut wait = RETRY;
         for (idlest, grace) in [(answered, ON_ITS_WAY), (begun, GRACE)] {
-            let Some((since, number)) = idlest else { continue };
+            let Some((since, number)) = idlest else {
+                continue;
+            };
             let left = (*since + grace).saturating_duration_since(now);
             if left.is_zero() {
                 return Ok(*number);
@@ -180,7 +218,9 @@ impl Table {
     }
 
     fn leave(&mut self, holder: Holder, number: u64, stage: Stage) {
-        let Some(held) = self.holders.get_mut(&holder) else { return };
+        let Some(held) = self.holders.get_mut(&holder) else {
+            return;
+        };
         self.by_count.remove(&(held.count, holder));
         held.count -= 1;
         held.take(number, stage);

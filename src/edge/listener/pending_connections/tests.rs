@@ -12,7 +12,9 @@ fn port(most: usize) -> Arc<PendingConnections> {
 
 async fn admit(pending: &Arc<PendingConnections>, holder: Holder) -> Arc<PendingConnection> {
     let admitted = tokio::time::timeout(GRACE / 2, pending.admit(holder)).await;
-    admitted.expect("a slot at once").expect("the holder has room")
+    admitted
+        .expect("a slot at once")
+        .expect("the holder has room")
 }
 
 async fn pass(seconds: u64) {
@@ -37,7 +39,9 @@ async fn after_a_herd_ended_connections_take_no_memory() {
     }
     drop(herd);
     for number in 0..3_000 {
-        admit(&pending, Holder::Network(number)).await.becomes_socket();
+        admit(&pending, Holder::Network(number))
+            .await
+            .becomes_socket();
     }
     assert_eq!(pending.table.lock().size(), 0);
     assert_eq!(pending.slots.available_permits(), 4_096);
@@ -48,13 +52,21 @@ async fn an_address_has_an_eighth_of_the_slots_and_gives_up_its_own_for_another(
     let pending = port(16);
     let first = admit(&pending, ATTACKER).await;
     let second = admit(&pending, ATTACKER).await;
-    assert_eq!(pending.admit(ATTACKER).await.err(), Some(TooMany), "both have just begun");
+    assert_eq!(
+        pending.admit(ATTACKER).await.err(),
+        Some(TooMany),
+        "both have just begun"
+    );
     second.busy();
     pass(2).await;
     let third = admit(&pending, ATTACKER).await;
     assert!(is_evicted(&first) && !is_evicted(&second));
     third.busy();
-    assert_eq!(pending.admit(ATTACKER).await.err(), Some(TooMany), "both are busy");
+    assert_eq!(
+        pending.admit(ATTACKER).await.err(),
+        Some(TooMany),
+        "both are busy"
+    );
     third.answered();
     let _fourth = admit(&pending, ATTACKER).await;
     assert!(is_evicted(&third), "it was answered just now");
@@ -103,7 +115,9 @@ async fn who_holds_most_gives_way_however_lately_it_was_answered() {
         }
         held[11].becomes_socket();
     };
-    let (newcomer, ()) = tokio::time::timeout(GRACE / 2, async { tokio::join!(newcomer, ends) }).await.unwrap();
+    let (newcomer, ()) = tokio::time::timeout(GRACE / 2, async { tokio::join!(newcomer, ends) })
+        .await
+        .unwrap();
     assert!(!is_evicted(&newcomer));
 }
 
@@ -114,7 +128,10 @@ async fn half_open_connections_of_who_holds_most_have_no_grace() {
     for number in 0..32 {
         held.push(admit(&pending, Holder::Network(number % 8)).await);
     }
-    assert_eq!(pending.evict_one(Holder::Network(100), Instant::now()), RETRY);
+    assert_eq!(
+        pending.evict_one(Holder::Network(100), Instant::now()),
+        RETRY
+    );
     end_evicted(&mut held);
     assert_eq!(held.len(), 31);
     let _newcomer = admit(&pending, Holder::Network(100)).await;

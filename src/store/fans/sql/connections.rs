@@ -1,6 +1,7 @@
-//! The connections to one database. The caller bounds how many calls are under way, so this is only a shelf of those
-//! that wait for one. A connection whose call failed or was given up is dropped, and so are all that wait: after a
-//! restart of the database, or a switch to another server, they are probably dead, too.
+//! The connections to one database. The caller bounds how many calls are under way, so this is only
+//! a shelf of those that wait for one. A connection whose call failed or was given up is dropped,
+//! and so are all that wait: after a restart of the database, or a switch to another server, they
+//! are probably dead, too.
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -33,7 +34,11 @@ impl<C> Drop for Shelf<'_, C> {
 
 impl<C: Connection> Connections<C> {
     pub(super) fn new(options: C::Options, most: usize) -> Self {
-        Self { options: ArcSwap::from_pointee(options), idle: Mutex::default(), most }
+        Self {
+            options: ArcSwap::from_pointee(options),
+            idle: Mutex::default(),
+            most,
+        }
     }
 
     /// Logs new connections in with these options, and forgets those that wait.

@@ -8,7 +8,8 @@ use super::*;
 /// Commands that lead to subcommands, which rules allow one by one.
 const CONTAINERS: [&str; 2] = ["XGROUP", "XINFO"];
 
-/// What the program calls outside scripts and a trial does by itself, or only audits, or only to find masters.
+/// What the program calls outside scripts and a trial does by itself, or only audits, or only to
+/// find masters.
 const NOT_IN_SCRIPTS: &[&str] = &[
     "ASKING",
     "CLUSTER",
@@ -40,15 +41,22 @@ fn command_at(text: &str, quote: char) -> Option<String> {
 
 /// The commands that a text calls behind one of these beginnings.
 fn commands(text: &str, beginnings: &[&str], quote: char) -> BTreeSet<String> {
-    let calls = beginnings.iter().flat_map(|beginning| text.split(beginning).skip(1));
+    let calls = beginnings
+        .iter()
+        .flat_map(|beginning| text.split(beginning).skip(1));
     calls.filter_map(|call| command_at(call, quote)).collect()
 }
 
 fn folder(name: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.is_file());
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    files.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
+    files
+        .map(|path| (name(&path), std::fs::read_to_string(&path).unwrap()))
+        .collect()
 }
 
 fn tried() -> BTreeSet<String> {
@@ -62,7 +70,10 @@ fn a_trial_calls_every_command_that_any_script_calls() {
         called.extend(commands(&text, &["redis.call('", "redis.pcall('"], '\''));
         let all = text.matches("redis.call(").count() + text.matches("redis.pcall(").count();
         let named = text.matches("redis.call('").count() + text.matches("redis.pcall('").count();
-        assert!(all == named || name == "trial.lua", "{name} calls a command that it does not name");
+        assert!(
+            all == named || name == "trial.lua",
+            "{name} calls a command that it does not name"
+        );
     }
     assert!(called.len() > 40, "{called:?}");
     let left_out: Vec<_> = called.difference(&tried()).cloned().collect();
@@ -75,7 +86,9 @@ fn a_trial_calls_every_command_that_the_program_calls_by_itself() {
     for (_, text) in folder("src/store/redis") {
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         for call in text.split("(\"").skip(1) {
-            let Some(command) = command_at(call, '"') else { continue };
+            let Some(command) = command_at(call, '"') else {
+                continue;
+            };
             let is_command = command.len() > 2 && call[command.len()..].starts_with("\", ");
             if is_command && !NOT_IN_SCRIPTS.contains(&command.as_str()) {
                 called.insert(command);
@@ -92,14 +105,26 @@ fn what_servers_say_of_themselves_is_read() {
     let redis = "# Server\r\nredis_version:6.2.14\r\nredis_mode:standalone\r\n# Memory\r\n\
                  maxmemory_policy:allkeys-lru\r\n# Replication\r\nrole:master\r\n";
     let info = ServerInfo::read(redis);
-    assert_eq!((info.numbers(), info.mode), (Some((6, 2)), Some(Mode::Single)));
-    assert_eq!((info.role.as_deref(), info.policy.as_deref()), (Some("master"), Some("allkeys-lru")));
+    assert_eq!(
+        (info.numbers(), info.mode),
+        (Some((6, 2)), Some(Mode::Single))
+    );
+    assert_eq!(
+        (info.role.as_deref(), info.policy.as_deref()),
+        (Some("master"), Some("allkeys-lru"))
+    );
     let valkey = "redis_version:7.2.4\nserver_name:valkey\nvalkey_version:8.1.0\nserver_mode:cluster\nrole:slave\n";
     let info = ServerInfo::read(valkey);
-    assert_eq!((info.numbers(), info.mode), (Some((7, 2)), Some(Mode::Cluster)));
+    assert_eq!(
+        (info.numbers(), info.mode),
+        (Some((7, 2)), Some(Mode::Cluster))
+    );
     assert_eq!((info.role.as_deref(), info.policy), (Some("slave"), None));
     assert_eq!(ServerInfo::read("redis_version:new\n").numbers(), None);
-    assert_eq!(ServerInfo::read("redis_mode:sentinel").mode, Some(Mode::Sentinel));
+    assert_eq!(
+        ServerInfo::read("redis_mode:sentinel").mode,
+        Some(Mode::Sentinel)
+    );
 }
 
 #[test]
@@ -112,9 +137,21 @@ fn a_server_of_another_kind_is_told_with_the_scheme_that_fits() {
     };
     let at = |said: &str| Some(format!("Redis at 10.0.0.1:6379: {said}"));
     assert_eq!(told("redis://a", Mode::Single), None);
-    assert_eq!(told("redis://a", Mode::Cluster), at("this is a cluster: use redis-cluster://"));
-    assert_eq!(told("redis://a", Mode::Sentinel), at("this is a sentinel: use redis-sentinel://"));
-    assert_eq!(told("rediss-cluster://a", Mode::Single), at("this is a single server: use rediss://"));
-    assert_eq!(told("redis-sentinel://a", Mode::Single), at("this is a single server: use redis://"));
+    assert_eq!(
+        told("redis://a", Mode::Cluster),
+        at("this is a cluster: use redis-cluster://")
+    );
+    assert_eq!(
+        told("redis://a", Mode::Sentinel),
+        at("this is a sentinel: use redis-sentinel://")
+    );
+    assert_eq!(
+        told("rediss-cluster://a", Mode::Single),
+        at("this is a single server: use rediss://")
+    );
+    assert_eq!(
+        told("redis-sentinel://a", Mode::Single),
+        at("this is a single server: use redis://")
+    );
     assert_eq!(told("redis-sentinel://a", Mode::Sentinel), None);
 }

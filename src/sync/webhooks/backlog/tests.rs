@@ -13,7 +13,15 @@ fn live(name: &str) -> LiveId {
 
 fn event(name: &str, number: u64) -> (EntryId, Event) {
     let (entry, live, kind) = (EntryId(number, 0), live(name), EventKind::LiveOpened);
-    (entry, Event { id: number.to_string(), kind, live, data: "{}".to_owned() })
+    (
+        entry,
+        Event {
+            id: number.to_string(),
+            kind,
+            live,
+            data: "{}".to_owned(),
+        },
+    )
 }
 
 fn backlog(events: &[(&str, u64)]) -> Backlog {
@@ -39,7 +47,11 @@ fn one_event_of_a_live_is_sent_at_a_time() {
     assert!(sendable(&mut backlog, 0).is_empty());
     backlog.arrived(&live("a"), EntryId(1, 0));
     assert_eq!(
-        (backlog.next_at(), sendable(&mut backlog, 0), backlog.oldest()),
+        (
+            backlog.next_at(),
+            sendable(&mut backlog, 0),
+            backlog.oldest()
+        ),
         (Some(0), vec![2], Some(EntryId(2, 0)))
     );
 }
@@ -82,7 +94,11 @@ fn a_live_whose_event_fails_waits_longer_each_time_and_alone() {
     assert_eq!(sendable(&mut backlog, now), [4], "another live goes on");
     backlog.arrived(&live("a"), EntryId(1, 0));
     assert_eq!(sendable(&mut backlog, now), [2]);
-    assert_eq!(backlog.failed(&live("a"), now, 0.0), 1, "each event has its own failures");
+    assert_eq!(
+        backlog.failed(&live("a"), now, 0.0),
+        1,
+        "each event has its own failures"
+    );
 }
 
 #[test]
@@ -95,23 +111,51 @@ fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
         of_one.push(entry, event);
     }
     assert_eq!(number as usize, MOST_OF_A_LIVE);
-    let made_of = |backlog: &Backlog, now| backlog.most_held_back(now).map(|(entry, _, failures)| (entry.0, failures));
-    assert_eq!(made_of(&of_one, HOPELESS_AFTER), None, "its oldest event has not failed");
+    let made_of = |backlog: &Backlog, now| {
+        backlog
+            .most_held_back(now)
+            .map(|(entry, _, failures)| (entry.0, failures))
+    };
+    assert_eq!(
+        made_of(&of_one, HOPELESS_AFTER),
+        None,
+        "its oldest event has not failed"
+    );
     of_one.next(0);
     of_one.failed(&live("a"), 0, 0.0);
-    assert_eq!(made_of(&of_one, HOPELESS_AFTER - 1), None, "it may arrive with the next attempt");
+    assert_eq!(
+        made_of(&of_one, HOPELESS_AFTER - 1),
+        None,
+        "it may arrive with the next attempt"
+    );
     assert_eq!(made_of(&of_one, HOPELESS_AFTER), Some((1, 1)));
     of_one.gave_up(&live("a"), EntryId(1, 0));
     assert_eq!(of_one.room(), MAX_EVENTS);
-    assert_eq!(sendable(&mut of_one, HOPELESS_AFTER), [2], "the event that was given up waits no more");
-    assert_eq!(made_of(&of_one, HOPELESS_AFTER), None, "the next one is tried first");
+    assert_eq!(
+        sendable(&mut of_one, HOPELESS_AFTER),
+        [2],
+        "the event that was given up waits no more"
+    );
+    assert_eq!(
+        made_of(&of_one, HOPELESS_AFTER),
+        None,
+        "the next one is tried first"
+    );
     of_one.failed(&live("a"), HOPELESS_AFTER, 0.0);
-    assert_eq!(made_of(&of_one, HOPELESS_AFTER), Some((2, 1)), "the live is as hopeless as it was");
+    assert_eq!(
+        made_of(&of_one, HOPELESS_AFTER),
+        Some((2, 1)),
+        "the live is as hopeless as it was"
+    );
     assert_eq!(sendable(&mut of_one, HOPELESS_AFTER * 2), [2]);
     of_one.arrived(&live("a"), EntryId(2, 0));
     assert_eq!(sendable(&mut of_one, HOPELESS_AFTER * 2), [3]);
     of_one.failed(&live("a"), HOPELESS_AFTER * 2, 0.0);
-    assert_eq!(made_of(&of_one, HOPELESS_AFTER * 2), None, "one of its events arrived");
+    assert_eq!(
+        made_of(&of_one, HOPELESS_AFTER * 2),
+        None,
+        "one of its events arrived"
+    );
 
     let mut of_many = Backlog::default();
     for number in 0..MOST_HELD as u64 {
@@ -126,12 +170,17 @@ fn an_outcome_of_an_event_that_is_not_the_oldest_changes_nothing() {
     let mut backlog = backlog(&[("a", 1), ("a", 2)]);
     backlog.arrived(&live("a"), EntryId(2, 0));
     backlog.arrived(&live("b"), EntryId(1, 0));
-    assert_eq!(backlog.failed(&live("a"), 0, 0.0), 0, "nothing of it is being sent");
+    assert_eq!(
+        backlog.failed(&live("a"), 0, 0.0),
+        0,
+        "nothing of it is being sent"
+    );
     assert_eq!(sendable(&mut backlog, 0), [1]);
 }
 
 proptest! {
-    /// Whatever fails and in whichever order answers come, each event is done with once, in the order of its live.
+    /// Whatever fails and in whichever order answers come, each event is done with once, in the
+    /// order of its live.
     #[test]
     fn each_live_keeps_its_order(
         lives in prop::collection::vec(0_usize..5, 1..60),

@@ -10,17 +10,27 @@ use crate::base::ids::LiveId;
 
 fn event() -> Event {
     let live = LiveId::parse("42").unwrap();
-    Event { id: "42:1:live.opened:7".to_owned(), kind: EventKind::LiveOpened, live, data: "{\"a\":1}".to_owned() }
+    Event {
+        id: "42:1:live.opened:7".to_owned(),
+        kind: EventKind::LiveOpened,
+        live,
+        data: "{\"a\":1}".to_owned(),
+    }
 }
 
 fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "0123456789abcdef").unwrap();
     let signer = Signer::open(secret.path().to_owned()).unwrap();
-    Receiver::new(Url::parse(url).unwrap(), signer, (Duration::from_millis(500), reach))
+    Receiver::new(
+        Url::parse(url).unwrap(),
+        signer,
+        (Duration::from_millis(500), reach),
+    )
 }
 
-/// A server that answers each connection with this text and then hangs; the first request that it gets.
+/// A server that answers each connection with this text and then hangs; the first request that it
+/// gets.
 async fn server(answer: String) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hooks?key=hush", listener.local_addr().unwrap());
@@ -49,12 +59,21 @@ async fn outcome(answer: &str) -> Result<(), Refusal> {
 #[tokio::test]
 async fn an_event_is_a_post_with_its_id_and_a_signature() {
     let (url, first) = server("HTTP/1.1 204 No Content\r\n\r\n".to_owned()).await;
-    receiver(&url, Reach::Any).unwrap().send(&event()).await.unwrap();
+    receiver(&url, Reach::Any)
+        .unwrap()
+        .send(&event())
+        .await
+        .unwrap();
     let request = first.await.unwrap();
-    assert!(request.starts_with("POST /hooks?key=hush HTTP/1.1\r\n"), "{request}");
-    for header in
-        ["rollcall-event-id: 42:1:live.opened:7\r\n", "rollcall-signature: t=", "content-type: application/json\r\n"]
-    {
+    assert!(
+        request.starts_with("POST /hooks?key=hush HTTP/1.1\r\n"),
+        "{request}"
+    );
+    for header in [
+        "rollcall-event-id: 42:1:live.opened:7\r\n",
+        "rollcall-signature: t=",
+        "content-type: application/json\r\n",
+    ] {
         assert!(request.contains(header), "{header} is not in {request}");
     }
     assert!(request.ends_with("\r\n\r\n{\"a\":1}"), "{request}");
@@ -66,8 +85,15 @@ async fn only_a_status_of_success_is_one() {
     assert_eq!(outcome(&format!("HTTP/1.1 200 OK{empty}")).await, Ok(()));
     for status in [301, 302, 307, 400, 410, 429, 500, 503] {
         let moved = format!("HTTP/1.1 {status} Other\r\nlocation: http://127.0.0.1:9/{empty}");
-        let refused = Refusal::Status { status, retry_after: None };
-        assert_eq!(outcome(&moved).await, Err(refused), "a redirect is not followed");
+        let refused = Refusal::Status {
+            status,
+            retry_after: None,
+        };
+        assert_eq!(
+            outcome(&moved).await,
+            Err(refused),
+            "a redirect is not followed"
+        );
     }
 }
 
@@ -80,7 +106,14 @@ fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_date() {
     };
     assert_eq!(read("120"), Some(120));
     assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
-    for nothing in ["", "soon", "-1", "1.5", "99999999999999999999", "Sun, 06 Nov 1994 08:49:36 GMT"] {
+    for nothing in [
+        "",
+        "soon",
+        "-1",
+        "1.5",
+        "99999999999999999999",
+        "Sun, 06 Nov 1994 08:49:36 GMT",
+    ] {
         assert_eq!(read(nothing), None, "{nothing:?}");
     }
     assert_eq!(retry_after(&HeaderMap::new(), now), None);
@@ -90,28 +123,64 @@ fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_date() {
 async fn a_receiver_that_hangs_has_its_time_and_no_more() {
     let began = Instant::now();
     assert_eq!(outcome("").await, Err(Refusal::Timeout));
-    assert_eq!(outcome("HTTP/1.1 200 OK\r\ncontent-le").await, Err(Refusal::Timeout));
+    assert_eq!(
+        outcome("HTTP/1.1 200 OK\r\ncontent-le").await,
+        Err(Refusal::Timeout)
+    );
     // The status is known, so what is missing of the answer does not matter.
-    assert_eq!(outcome("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await, Ok(()));
+    assert_eq!(
+        outcome("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await,
+        Ok(())
+    );
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
 async fn little_of_a_huge_answer_is_read() {
-    let huge = format!("HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n{}", "x".repeat(1 << 20));
+    let huge = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n{}",
+        "x".repeat(1 << 20)
+    );
     let began = Instant::now();
     assert_eq!(outcome(&huge).await, Ok(()));
-    assert!(began.elapsed() < Duration::from_millis(450), "it does not wait for the rest");
-    assert!(outcome(&format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))).await.is_err());
+    assert!(
+        began.elapsed() < Duration::from_millis(450),
+        "it does not wait for the rest"
+    );
+    assert!(
+        outcome(&format!(
+            "HTTP/1.1 200 OK\r\nx: {}\r\n\r\n",
+            "x".repeat(1 << 20)
+        ))
+        .await
+        .is_err()
+    );
 }
 
 #[tokio::test]
 async fn private_addresses_are_out_of_reach_by_any_name() {
-    for url in ["http://127.0.0.1:1/", "http://[::1]/", "http://10.0.0.1/", "http://2130706433/", "http://0x7f.1/"] {
-        assert!(receiver(url, Reach::Public).err().unwrap().contains("webhook-allow-private"), "{url}");
+    for url in [
+        "http://127.0.0.1:1/",
+        "http://[::1]/",
+        "http://10.0.0.1/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+    ] {
+        assert!(
+            receiver(url, Reach::Public)
+                .err()
+                .unwrap()
+                .contains("webhook-allow-private"),
+            "{url}"
+        );
     }
-    let refused = receiver("http://localhost:1/", Reach::Public).unwrap().send(&event()).await;
-    let Err(Refusal::Unreachable(why)) = refused else { panic!("{refused:?}") };
+    let refused = receiver("http://localhost:1/", Reach::Public)
+        .unwrap()
+        .send(&event())
+        .await;
+    let Err(Refusal::Unreachable(why)) = refused else {
+        panic!("{refused:?}")
+    };
     assert!(why.contains("private"), "{why}");
 }
 
@@ -122,5 +191,8 @@ async fn no_error_quotes_the_url() {
     drop(listener);
     let nobody = receiver(&format!("http://127.0.0.1:{port}/?key=hush"), Reach::Any).unwrap();
     let why = nobody.send(&event()).await.unwrap_err();
-    assert!(matches!(why, Refusal::Unreachable(_)) && !why.to_string().contains("hush"), "{why}");
+    assert!(
+        matches!(why, Refusal::Unreachable(_)) && !why.to_string().contains("hush"),
+        "{why}"
+    );
 }

@@ -3,7 +3,11 @@
 use super::*;
 
 fn place(socket: u64, gateway: usize) -> Place {
-    Place { socket, gateway, start: 1 }
+    Place {
+        socket,
+        gateway,
+        start: 1,
+    }
 }
 
 fn rules() -> Rules {
@@ -21,11 +25,17 @@ fn s(seconds: u64) -> Duration {
 }
 
 fn miss(overdue: Option<Duration>) -> Verdict {
-    Verdict { wrong: Some(Wrong::Miss), overdue }
+    Verdict {
+        wrong: Some(Wrong::Miss),
+        overdue,
+    }
 }
 
 fn ghost(overdue: Option<Duration>) -> Verdict {
-    Verdict { wrong: Some(Wrong::Ghost), overdue }
+    Verdict {
+        wrong: Some(Wrong::Ghost),
+        overdue,
+    }
 }
 
 #[test]
@@ -44,13 +54,25 @@ fn who_joined_must_be_there_after_a_flush_and_who_asked_may() {
 #[test]
 fn who_left_is_out_after_a_flush_and_who_vanished_after_the_timeout() {
     let (t, rules) = (Instant::now(), rules());
-    for (how, allowed) in [(How::Left, s(1)), (How::Vanished, s(16)), (How::Closed, s(0))] {
+    for (how, allowed) in [
+        (How::Left, s(1)),
+        (How::Vanished, s(16)),
+        (How::Closed, s(0)),
+    ] {
         let mut expectation = Expectation::default();
         expectation.joined(place(1, 0), t);
         expectation.ended(place(1, 0), t, how);
         assert_eq!(expectation.judge(t + s(60), false, &rules), RIGHT);
-        assert_eq!(expectation.judge(t + allowed, true, &rules), RIGHT, "{how:?}");
-        assert_eq!(expectation.judge(t + allowed + s(2), true, &rules), ghost(Some(s(2))), "{how:?}");
+        assert_eq!(
+            expectation.judge(t + allowed, true, &rules),
+            RIGHT,
+            "{how:?}"
+        );
+        assert_eq!(
+            expectation.judge(t + allowed + s(2), true, &rules),
+            ghost(Some(s(2))),
+            "{how:?}"
+        );
     }
 }
 
@@ -62,10 +84,16 @@ fn a_second_device_keeps_its_user_there() {
     expectation.joined(place(2, 1), t + s(5));
     expectation.ended(place(1, 0), t + s(9), How::Left);
     assert_eq!(expectation.judge(t + s(20), true, &rules), RIGHT);
-    assert_eq!(expectation.judge(t + s(20), false, &rules), miss(Some(s(14))));
+    assert_eq!(
+        expectation.judge(t + s(20), false, &rules),
+        miss(Some(s(14)))
+    );
     assert_eq!(expectation.gateways(), [1]);
     expectation.ended(place(2, 1), t + s(21), How::Left);
-    assert_eq!(expectation.judge(t + s(23), true, &rules), ghost(Some(s(1))));
+    assert_eq!(
+        expectation.judge(t + s(23), true, &rules),
+        ghost(Some(s(1)))
+    );
 }
 
 #[test]
@@ -75,7 +103,10 @@ fn users_of_a_killed_gateway_are_wrong_at_once_and_a_broken_promise_after_the_le
     expectation.joined(place(1, 0), t);
     expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules);
     assert_eq!(expectation.judge(t + s(12), true, &rules), ghost(None));
-    assert_eq!(expectation.judge(t + s(30), true, &rules), ghost(Some(s(3))));
+    assert_eq!(
+        expectation.judge(t + s(30), true, &rules),
+        ghost(Some(s(3)))
+    );
 }
 
 #[test]
@@ -96,14 +127,28 @@ fn while_a_gateway_is_in_trouble_its_users_are_wrong_but_nothing_is_broken() {
     let (t, mut rules) = (Instant::now(), rules());
     let mut expectation = Expectation::default();
     expectation.joined(place(1, 0), t);
-    rules.troubles[0] = Some(Trouble { since: t + s(5), until: None, frozen: false });
+    rules.troubles[0] = Some(Trouble {
+        since: t + s(5),
+        until: None,
+        frozen: false,
+    });
     assert_eq!(expectation.judge(t + s(30), false, &rules), miss(None));
-    rules.troubles[0] = Some(Trouble { since: t + s(5), until: Some(t + s(40)), frozen: false });
+    rules.troubles[0] = Some(Trouble {
+        since: t + s(5),
+        until: Some(t + s(40)),
+        frozen: false,
+    });
     assert_eq!(expectation.judge(t + s(45), false, &rules), miss(None));
-    assert_eq!(expectation.judge(t + s(47), false, &rules), miss(Some(s(1))));
+    assert_eq!(
+        expectation.judge(t + s(47), false, &rules),
+        miss(Some(s(1)))
+    );
     // Another gateway, which is well, holds the user too.
     expectation.joined(place(2, 1), t + s(10));
-    assert_eq!(expectation.judge(t + s(13), false, &rules), miss(Some(s(2))));
+    assert_eq!(
+        expectation.judge(t + s(13), false, &rules),
+        miss(Some(s(2)))
+    );
 }
 
 #[test]
@@ -112,9 +157,16 @@ fn a_gateway_that_stood_still_notices_silence_when_it_goes_on() {
     let mut expectation = Expectation::default();
     expectation.joined(place(1, 0), t);
     expectation.ended(place(1, 0), t + s(10), How::Vanished);
-    rules.troubles[0] = Some(Trouble { since: t + s(5), until: Some(t + s(30)), frozen: true });
+    rules.troubles[0] = Some(Trouble {
+        since: t + s(5),
+        until: Some(t + s(30)),
+        frozen: true,
+    });
     assert_eq!(expectation.judge(t + s(46), true, &rules), RIGHT);
-    assert_eq!(expectation.judge(t + s(47), true, &rules), ghost(Some(s(1))));
+    assert_eq!(
+        expectation.judge(t + s(47), true, &rules),
+        ghost(Some(s(1)))
+    );
     assert_eq!(expectation.out_by(&rules), Some(t + s(46)));
 }
 
@@ -123,7 +175,11 @@ fn after_a_close_nobody_may_be_there_whatever_the_trouble() {
     let (t, mut rules) = (Instant::now(), rules());
     let mut expectation = Expectation::default();
     expectation.joined(place(1, 0), t);
-    rules.troubles[0] = Some(Trouble { since: t, until: None, frozen: true });
+    rules.troubles[0] = Some(Trouble {
+        since: t,
+        until: None,
+        frozen: true,
+    });
     expectation.closed(t + s(3));
     assert_eq!(expectation.judge(t + s(4), true, &rules), ghost(Some(s(1))));
     assert!(!expectation.is_held());

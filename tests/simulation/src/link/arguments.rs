@@ -1,11 +1,14 @@
-//! Arguments of calls that travel: what the caller lends is copied, and lent again to the store when the call arrives.
+//! Arguments of calls that travel: what the caller lends is copied, and lent again to the store
+//! when the call arrives.
 
 use std::borrow::Borrow;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, Group};
 use rollcall::config::{AttendanceForm, SeenIds};
-use rollcall::store::{Attending, ClaimLimits, Edge, EntryId, HeldFrom, Rank, SliceSize, Span, Strays, Surplus};
+use rollcall::store::{
+    Attending, ClaimLimits, Edge, EntryId, HeldFrom, Rank, SliceSize, Span, Strays, Surplus,
+};
 use tokio::time::Instant;
 
 pub(super) trait Argument<'a> {

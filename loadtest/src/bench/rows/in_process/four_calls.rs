@@ -1,9 +1,9 @@
-//! What the naive server's four calls per heartbeat cost Redis, without sockets or a server in between. The viewers are
-//! inside this process and send heartbeats at their own pace.
+//! What the naive server's four calls per heartbeat cost Redis, without sockets or a server in
+//! between. The viewers are inside this process and send heartbeats at their own pace.
 //!
-//! The measurement favours the naive server: all members and keys exist before the first heartbeat, the calls of many
-//! viewers share each connection without waiting, and a machine that cannot send all due heartbeats sends them as fast
-//! as Redis answers, which is when one call is cheapest.
+//! The measurement favours the naive server: all members and keys exist before the first heartbeat,
+//! the calls of many viewers share each connection without waiting, and a machine that cannot send
+//! all due heartbeats sends them as fast as Redis answers, which is when one call is cheapest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,7 +50,10 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
     let cpu = redis.server.cpu()? - cpu - idle * seconds;
     heartbeats.end().await?;
     ensure!(answered > 0.0, "no heartbeat was answered in {span:?}");
-    Ok(Cost { redis_cpu: cpu * 1e6 / answered, per_second: answered / seconds })
+    Ok(Cost {
+        redis_cpu: cpu * 1e6 / answered,
+        per_second: answered / seconds,
+    })
 }
 
 /// Makes every viewer a member, as a round of heartbeats would.
@@ -58,12 +61,18 @@ async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
     let client = &redis.client;
     let fill = |number: usize| async move {
         let key = format!("online-fans:{}", live(number));
-        let members: Vec<String> = (number..crowd.viewers).step_by(crowd.lives).map(user).collect();
+        let members: Vec<String> = (number..crowd.viewers)
+            .step_by(crowd.lives)
+            .map(user)
+            .collect();
         client.sadd::<(), _, _>(&key, members).await?;
         client.expire::<(), _>(&key, FILLED_FOR_S, None).await
     };
     let lives = crowd.lives.min(crowd.viewers);
-    stream::iter((0..lives).map(fill)).buffer_unordered(FILLED_AT_ONCE).try_collect::<Vec<()>>().await?;
+    stream::iter((0..lives).map(fill))
+        .buffer_unordered(FILLED_AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
     Ok(())
 }
 
@@ -91,7 +100,10 @@ impl Heartbeats {
             stop: AtomicBool::new(false),
         });
         let work = |_| tokio::spawn(shared.clone().work(redis.clone()));
-        Self { workers: (0..AT_ONCE).map(work).collect(), shared }
+        Self {
+            workers: (0..AT_ONCE).map(work).collect(),
+            shared,
+        }
     }
 
     fn answered(&self) -> u64 {
@@ -116,12 +128,22 @@ impl Drop for Heartbeats {
 impl Shared {
     /// Sends one heartbeat after the other, each when it is due. The workers share one sequence.
     async fn work(self: Arc<Self>, redis: Pool) -> anyhow::Result<()> {
-        let Crowd { viewers, lives, every, .. } = self.crowd;
+        let Crowd {
+            viewers,
+            lives,
+            every,
+            ..
+        } = self.crowd;
         while !self.stop.load(Ordering::Relaxed) {
             let beat = self.next.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep_until(self.began + every.mul_f64(beat as f64 / viewers as f64)).await;
+            tokio::time::sleep_until(self.began + every.mul_f64(beat as f64 / viewers as f64))
+                .await;
             let number = (beat % viewers as u64) as usize;
-            let viewer = Viewer::new(user(number), &live(number % lives), &streamer(number % lives));
+            let viewer = Viewer::new(
+                user(number),
+                &live(number % lives),
+                &streamer(number % lives),
+            );
             let heard = viewer.heartbeat(&redis).await?;
             ensure!(heard.fan && heard.fans > 0, "{} is no fan", user(number));
             self.answered.fetch_add(1, Ordering::Relaxed);

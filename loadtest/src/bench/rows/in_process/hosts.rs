@@ -1,5 +1,5 @@
-//! Gateways with viewers in memory, each in a process of its own. They let a crowd spread over several gateways without
-//! a file descriptor for each viewer.
+//! Gateways with viewers in memory, each in a process of its own. They let a crowd spread over
+//! several gateways without a file descriptor for each viewer.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -18,8 +18,9 @@ use crate::bench::servers::Redis;
 /// The subcommand that runs such a process.
 const SUBCOMMAND: &str = "hosted";
 const LIVES_AT_ONCE: usize = 64;
-/// How many viewers join at the same time on all gateways together. A gateway refuses more than some thousand calls at
-/// once, and with more than this a machine of two cores cannot answer all within the calls' deadline.
+/// How many viewers join at the same time on all gateways together. A gateway refuses more than
+/// some thousand calls at once, and with more than this a machine of two cores cannot answer all
+/// within the calls' deadline.
 const JOINING_AT_ONCE: u64 = 200;
 /// Joins have a shorter deadline of their own, and opening the lives takes less time.
 const ORDER_DEADLINE: Duration = JOIN_DEADLINE.saturating_add(Duration::from_secs(30));
@@ -28,7 +29,11 @@ const ORDER_DEADLINE: Duration = JOIN_DEADLINE.saturating_add(Duration::from_sec
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
     /// Start the gateway with these rounds of the crowd; a round is one viewer of each live.
-    Start { redis: String, crowd: Crowd, rounds: Range<usize> },
+    Start {
+        redis: String,
+        crowd: Crowd,
+        rounds: Range<usize>,
+    },
     /// Open every `step`th live from `first` on.
     Open { first: usize, step: usize },
     /// Let all viewers join, this many at a time, and send heartbeats from then on.
@@ -63,13 +68,28 @@ pub(super) struct Work {
 pub(super) struct Hosts(Vec<Child<Order, Reading>>);
 
 impl Hosts {
-    /// Starts this many gateways, spreads the viewers of each live evenly over them, and opens the lives.
+    /// Starts this many gateways, spreads the viewers of each live evenly over them, and opens the
+    /// lives.
     pub(super) async fn start(redis: &Redis, crowd: Crowd, count: usize) -> anyhow::Result<Self> {
-        let hosts = (0..count).map(|_| Child::start(SUBCOMMAND)).collect::<anyhow::Result<_>>()?;
+        let hosts = (0..count)
+            .map(|_| Child::start(SUBCOMMAND))
+            .collect::<anyhow::Result<_>>()?;
         let mut hosts = Self(hosts);
-        let rounds = |host: usize| crowd.per_live() * host / count..crowd.per_live() * (host + 1) / count;
-        hosts.all(|host| Order::Start { redis: redis.url(), crowd, rounds: rounds(host) }).await?;
-        hosts.all(|host| Order::Open { first: host, step: count }).await?;
+        let rounds =
+            |host: usize| crowd.per_live() * host / count..crowd.per_live() * (host + 1) / count;
+        hosts
+            .all(|host| Order::Start {
+                redis: redis.url(),
+                crowd,
+                rounds: rounds(host),
+            })
+            .await?;
+        hosts
+            .all(|host| Order::Open {
+                first: host,
+                step: count,
+            })
+            .await?;
         Ok(hosts)
     }
 
@@ -81,7 +101,8 @@ impl Hosts {
     /// Measures the work over this time.
     pub(super) async fn measure(&mut self, redis: &Redis, span: Duration) -> anyhow::Result<Work> {
         let before = self.all(|_| Order::Read).await?;
-        let (redis_cpu, commands, began) = (redis.server.cpu()?, redis.commands().await?, Instant::now());
+        let (redis_cpu, commands, began) =
+            (redis.server.cpu()?, redis.commands().await?, Instant::now());
         tokio::time::sleep(span).await;
         let after = self.all(|_| Order::Read).await?;
         let executed = redis.commands().await?.total_since(&commands);
@@ -95,7 +116,8 @@ impl Hosts {
         })
     }
 
-    /// Lets all processes carry out their orders at the same time. Returns the sum of what they have done.
+    /// Lets all processes carry out their orders at the same time. Returns the sum of what they
+    /// have done.
     async fn all(&mut self, order: impl Fn(usize) -> Order) -> anyhow::Result<Reading> {
         for (number, host) in self.0.iter_mut().enumerate() {
             host.tell(&order(number)).await?;
@@ -123,8 +145,10 @@ async fn serve() -> anyhow::Result<()> {
     while let Some(line) = lines.next_line().await? {
         let order = serde_json::from_str(&line).context("an order on standard input")?;
         let reading = carry_out(&mut hosted, order).await;
-        let reading =
-            reading.unwrap_or_else(|error| Reading { failed: Some(format!("{error:#}")), ..Reading::default() });
+        let reading = reading.unwrap_or_else(|error| Reading {
+            failed: Some(format!("{error:#}")),
+            ..Reading::default()
+        });
         println!("{}", serde_json::to_string(&reading)?);
     }
     Ok(())
@@ -139,10 +163,20 @@ struct Hosted {
 }
 
 async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<Reading> {
-    if let Order::Start { redis, crowd, rounds } = order {
+    if let Order::Start {
+        redis,
+        crowd,
+        rounds,
+    } = order
+    {
         let mut gateway = InProcessGateway::start(redis, &crowd).await?;
         gateway.make_sockets(rounds.len() * crowd.lives);
-        *place = Some(Hosted { gateway, rounds, heartbeat: crowd.every, clients: None });
+        *place = Some(Hosted {
+            gateway,
+            rounds,
+            heartbeat: crowd.every,
+            clients: None,
+        });
         return Ok(Reading::default());
     }
     let hosted = place.as_mut().context("no gateway was started")?;
@@ -156,19 +190,28 @@ async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<R
 
 impl Hosted {
     async fn open(&self, first: usize, step: usize) -> anyhow::Result<()> {
-        let open = (first..self.gateway.lives).step_by(step).map(|live| self.gateway.open(live, None));
-        stream::iter(open).buffer_unordered(LIVES_AT_ONCE).try_collect::<Vec<()>>().await?;
+        let open = (first..self.gateway.lives)
+            .step_by(step)
+            .map(|live| self.gateway.open(live, None));
+        stream::iter(open)
+            .buffer_unordered(LIVES_AT_ONCE)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(())
     }
 
-    /// Fills some lives at a time, so that the joins of a live share a flush, as those of a real crowd do.
+    /// Fills some lives at a time, so that the joins of a live share a flush, as those of a real
+    /// crowd do.
     async fn join(&mut self, at_once: u64) -> anyhow::Result<()> {
         let gateway = &self.gateway;
         self.clients = Some(gateway.beat(self.heartbeat));
         let began = Instant::now();
         let lives: Vec<usize> = (0..gateway.lives).collect();
         for some in lives.chunks(LIVES_AT_ONCE) {
-            let users = self.rounds.clone().flat_map(|round| some.iter().map(move |live| live + round * gateway.lives));
+            let users = self
+                .rounds
+                .clone()
+                .flat_map(|round| some.iter().map(move |live| live + round * gateway.lives));
             gateway.join(users, at_once, began).await?;
         }
         gateway.all_joined(began).await
@@ -177,6 +220,10 @@ impl Hosted {
     fn read(&self) -> anyhow::Result<Reading> {
         let played = self.clients.as_ref().map_or(0.0, Clients::cpu);
         let acks = self.gateway.received.acks.load(Ordering::Relaxed);
-        Ok(Reading { acks, cpu: own_cpu()? - played, failed: None })
+        Ok(Reading {
+            acks,
+            cpu: own_cpu()? - played,
+            failed: None,
+        })
     }
 }

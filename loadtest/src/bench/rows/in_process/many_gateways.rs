@@ -1,5 +1,5 @@
-//! The same lives on every gateway, while nobody joins or leaves: what each further gateway costs Redis, beside as many
-//! naive servers with the same viewers.
+//! The same lives on every gateway, while nobody joins or leaves: what each further gateway costs
+//! Redis, beside as many naive servers with the same viewers.
 
 use super::Crowd;
 use super::four_calls::Cost;
@@ -16,19 +16,45 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let every = bench.heartbeat();
     for (step, &gateways) in bench.gateways.iter().enumerate() {
         let lives = bench.shared_lives;
-        let crowd = Crowd { viewers: lives * bench.shared_viewers * gateways, lives, every, track_online: false };
+        let crowd = Crowd {
+            viewers: lives * bench.shared_viewers * gateways,
+            lives,
+            every,
+            track_online: false,
+        };
         let mut note = |who: Who, measure: &str, unit: &str, value: f64| {
-            let gateways = if gateways == 1 { "1 gateway".to_owned() } else { format!("{gateways} gateways") };
+            let gateways = if gateways == 1 {
+                "1 gateway".to_owned()
+            } else {
+                format!("{gateways} gateways")
+            };
             figures.note(NAME, who, (&format!("{gateways}: {measure}"), unit), value);
         };
         note(Who::Rollcall, "viewers", "", crowd.viewers as f64);
         let (ours, idle) = rollcall(bench, crowd, gateways).await?;
         let naive = naive(bench, crowd, gateways, step).await?;
         for (who, heartbeats, redis_cpu, commands, servers_cpu) in [
-            (Who::Rollcall, ours.heartbeats, ours.redis_cpu - idle, ours.commands, ours.gateways_cpu),
-            (Who::Naive, naive.cost.per_second, naive.redis_cpu(crowd), naive.commands, naive.servers_cpu),
+            (
+                Who::Rollcall,
+                ours.heartbeats,
+                ours.redis_cpu - idle,
+                ours.commands,
+                ours.gateways_cpu,
+            ),
+            (
+                Who::Naive,
+                naive.cost.per_second,
+                naive.redis_cpu(crowd),
+                naive.commands,
+                naive.servers_cpu,
+            ),
         ] {
-            note(who, "heartbeats answered, of those due", "", heartbeats / crowd.due());
+            note(
+                who,
+                "heartbeats answered, of those due",
+                "",
+                heartbeats / crowd.due(),
+            );
             note(who, "Redis CPU", "cores", redis_cpu);
             note(who, "Redis commands, inner ones too", "1/s", commands);
             note(who, "CPU, all gateways", "cores", servers_cpu);
@@ -57,13 +83,15 @@ struct Naive {
 }
 
 impl Naive {
-    /// Cores of Redis for all heartbeats that are due, even if a busy machine could not send all of them.
+    /// Cores of Redis for all heartbeats that are due, even if a busy machine could not send all of
+    /// them.
     fn redis_cpu(&self, crowd: Crowd) -> f64 {
         self.cost.redis_cpu * crowd.due() / 1e6
     }
 }
 
-/// Each naive server has its share of the viewers, on sockets; `step` keeps the addresses of the rounds apart.
+/// Each naive server has its share of the viewers, on sockets; `step` keeps the addresses of the
+/// rounds apart.
 async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyhow::Result<Naive> {
     let redis = Redis::start().await?;
     let idle = redis.idle(crowd.every).await?;
@@ -76,11 +104,28 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     let share = crowd.viewers / servers;
     let connect = |(place, server): (usize, &Server)| {
         let connecting = order::Crowd::new(server.addr, share, Enter::Joined, 190 + step as u8);
-        Order::Connect(order::Crowd { first: place * share, lives: crowd.lives, in_flight: 16, ..connecting })
+        Order::Connect(order::Crowd {
+            first: place * share,
+            lives: crowd.lives,
+            in_flight: 16,
+            ..connecting
+        })
     };
-    together(&mut generators, &all.iter().enumerate().map(connect).collect::<Vec<_>>()).await?;
+    together(
+        &mut generators,
+        &all.iter().enumerate().map(connect).collect::<Vec<_>>(),
+    )
+    .await?;
     let every_s = crowd.every.as_secs_f64();
-    let pace = |rounds: f64| vec![Order::Pace { every_s, seconds: every_s * rounds }; servers];
+    let pace = |rounds: f64| {
+        vec![
+            Order::Pace {
+                every_s,
+                seconds: every_s * rounds
+            };
+            servers
+        ]
+    };
     // A round without measurement puts the members into their sets and warms the connections.
     together(&mut generators, &pace(1.0)).await?;
     let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
@@ -91,7 +136,10 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     let answered = outcome.answered as f64;
     anyhow::ensure!(answered > 0.0, "no heartbeat was answered");
     Ok(Naive {
-        cost: Cost { redis_cpu: redis_cpu * 1e6 / answered, per_second: answered / outcome.seconds },
+        cost: Cost {
+            redis_cpu: redis_cpu * 1e6 / answered,
+            per_second: answered / outcome.seconds,
+        },
         commands: executed / outcome.seconds,
         servers_cpu: (sum_cpu(&all)? - servers_cpu) / outcome.seconds,
     })

@@ -1,7 +1,8 @@
-//! A socket without a file descriptor: a gateway's session reads from it and writes to it, in memory.
+//! A socket without a file descriptor: a gateway's session reads from it and writes to it, in
+//! memory.
 //!
-//! The client's side has no task and no buffer, so that the bench measures the gateway alone. All clients send the same
-//! shared text, and messages from the session are only counted by their type.
+//! The client's side has no task and no buffer, so that the bench measures the gateway alone. All
+//! clients send the same shared text, and messages from the session are only counted by their type.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::bench::generator::frames;
 
-static HEARTBEAT: LazyLock<Vec<u8>> = LazyLock::new(|| frames::encode(frames::TEXT, br#"{"type":"heartbeat"}"#));
+static HEARTBEAT: LazyLock<Vec<u8>> =
+    LazyLock::new(|| frames::encode(frames::TEXT, br#"{"type":"heartbeat"}"#));
 /// The first letter of the type: every message begins with `{"type":"`.
 const TYPE_AT: usize = 9;
 
@@ -60,7 +62,10 @@ pub(super) struct ServerEnd(Arc<MemorySocket>);
 
 impl MemorySocket {
     pub(super) fn new(received: &Arc<Received>) -> Arc<Self> {
-        Arc::new(Self { received: received.clone(), state: Mutex::default() })
+        Arc::new(Self {
+            received: received.clone(),
+            state: Mutex::default(),
+        })
     }
 
     pub(super) fn server_end(self: &Arc<Self>) -> ServerEnd {
@@ -100,7 +105,11 @@ fn wake(mut state: MutexGuard<'_, State>) {
 }
 
 impl AsyncRead for ServerEnd {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
         std::task::ready!(state.poll_readable(cx));
         let taken = state.inbox.len().min(buf.remaining());
@@ -112,7 +121,11 @@ impl AsyncRead for ServerEnd {
 }
 
 impl AsyncWrite for ServerEnd {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         // The WebSocket library writes whole frames.
         if let Some((frame, _)) = frames::next(bytes)
             && frame.opcode == frames::TEXT
@@ -123,7 +136,9 @@ impl AsyncWrite for ServerEnd {
                 Some(b'h') => Some(&received.acks),
                 Some(b'c') => Some(&received.closed),
                 Some(b'e') => {
-                    received.error.get_or_init(|| String::from_utf8_lossy(frame.payload).into_owned());
+                    received
+                        .error
+                        .get_or_init(|| String::from_utf8_lossy(frame.payload).into_owned());
                     Some(&received.errors)
                 }
                 _ => None,

@@ -25,8 +25,16 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let every = bench.heartbeat() * bench.pick(2, 1);
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
-    let mut gateway =
-        InProcessGateway::start(redis.url(), &Crowd { viewers, lives: 1, every, track_online: false }).await?;
+    let mut gateway = InProcessGateway::start(
+        redis.url(),
+        &Crowd {
+            viewers,
+            lives: 1,
+            every,
+            track_online: false,
+        },
+    )
+    .await?;
     gateway.open(0, Some(SLICES)).await?;
     let bare = own_rss()?;
     gateway.make_sockets(viewers);
@@ -38,7 +46,12 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     gateway.all_joined(began).await?;
     let took = began.elapsed();
     figures.note(NAME, ROLLCALL, ("viewers", ""), viewers as f64);
-    figures.note(NAME, ROLLCALL, ("joins", "1/s"), viewers as f64 / took.as_secs_f64());
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("joins", "1/s"),
+        viewers as f64 / took.as_secs_f64(),
+    );
     all_members(&redis, viewers as u64 / 2).await?;
     figures.note(
         NAME,
@@ -50,20 +63,48 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     tokio::time::sleep(every).await;
     let per_viewer = |bytes: f64| bytes / viewers as f64;
     let full = own_rss()?;
-    figures.note(NAME, ROLLCALL, ("RSS per viewer", "B"), per_viewer(full - with_sockets));
-    figures.note(NAME, ROLLCALL, ("RSS of the wire that stands for its socket", "B"), per_viewer(with_sockets - bare));
-    figures.note(NAME, ROLLCALL, ("RSS, all", "GiB"), (full - with_sockets) / (1_u64 << 30) as f64);
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("RSS per viewer", "B"),
+        per_viewer(full - with_sockets),
+    );
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("RSS of the wire that stands for its socket", "B"),
+        per_viewer(with_sockets - bare),
+    );
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("RSS, all", "GiB"),
+        (full - with_sockets) / (1_u64 << 30) as f64,
+    );
     for _ in 0..bench.rounds.min(3) {
         let (all, played, redis_cpu) = (own_cpu()?, clients.cpu(), redis.server.cpu()?);
-        let (acks, began) = (gateway.received.acks.load(Ordering::Relaxed), Instant::now());
+        let (acks, began) = (
+            gateway.received.acks.load(Ordering::Relaxed),
+            Instant::now(),
+        );
         tokio::time::sleep(every).await;
         let seconds = began.elapsed().as_secs_f64();
         let (played, all) = (clients.cpu() - played, own_cpu()? - all);
         let acks = gateway.received.acks.load(Ordering::Relaxed) - acks;
         figures.note(NAME, ROLLCALL, ("heartbeats", "1/s"), acks as f64 / seconds);
         figures.note(NAME, ROLLCALL, ("CPU", "cores"), (all - played) / seconds);
-        figures.note(NAME, ROLLCALL, ("CPU of the thread that plays the clients", "cores"), played / seconds);
-        figures.note(NAME, ROLLCALL, ("Redis CPU", "cores"), (redis.server.cpu()? - redis_cpu) / seconds);
+        figures.note(
+            NAME,
+            ROLLCALL,
+            ("CPU of the thread that plays the clients", "cores"),
+            played / seconds,
+        );
+        figures.note(
+            NAME,
+            ROLLCALL,
+            ("Redis CPU", "cores"),
+            (redis.server.cpu()? - redis_cpu) / seconds,
+        );
     }
     read(&gateway, figures)?;
 
@@ -82,13 +123,19 @@ async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
     loop {
         let mut sum = 0;
         for slice in 1..=SLICES {
-            let card: u64 = redis.client.scard(format!("online-fans:{}_slice{slice}", live(0))).await?;
+            let card: u64 = redis
+                .client
+                .scard(format!("online-fans:{}_slice{slice}", live(0)))
+                .await?;
             sum += card;
         }
         if sum == fans {
             return Ok(());
         }
-        ensure!(began.elapsed() < Duration::from_secs(120), "Redis holds {sum} fans, not {fans}");
+        ensure!(
+            began.elapsed() < Duration::from_secs(120),
+            "Redis holds {sum} fans, not {fans}"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -105,23 +152,54 @@ fn read(gateway: &InProcessGateway, figures: &mut Figures) -> anyhow::Result<()>
         }
     }
     let per_second = reads as f64 / began.elapsed().as_secs_f64();
-    figures.note(NAME, ROLLCALL, ("count reads in the process, one thread", "1/s"), per_second);
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("count reads in the process, one thread", "1/s"),
+        per_second,
+    );
     Ok(())
 }
 
-async fn close(gateway: &InProcessGateway, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
+async fn close(
+    gateway: &InProcessGateway,
+    redis: &Redis,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let pinger = Pinger::start(redis.server.addr)?;
     let asked = Instant::now();
-    gateway.inner.close_live(&LiveId::parse(&live(0))?, CloseReason::Requested).await.context("closing the live")?;
+    gateway
+        .inner
+        .close_live(&LiveId::parse(&live(0))?, CloseReason::Requested)
+        .await
+        .context("closing the live")?;
     let answered = asked.elapsed();
     while gateway.received.closed.load(Ordering::Relaxed) < gateway.sockets.len() as u64 {
-        ensure!(asked.elapsed() < Duration::from_secs(60), "not every viewer was told of the close");
+        ensure!(
+            asked.elapsed() < Duration::from_secs(60),
+            "not every viewer was told of the close"
+        );
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let told = asked.elapsed();
     let during = pinger.seen().await?;
-    figures.note(NAME, ROLLCALL, ("close answered after", "ms"), answered.as_secs_f64() * 1e3);
-    figures.note(NAME, ROLLCALL, ("everybody told of the close after", "ms"), told.as_secs_f64() * 1e3);
-    figures.note(NAME, ROLLCALL, ("PING max during the close", "ms"), during.max() as f64 / 1e3);
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("close answered after", "ms"),
+        answered.as_secs_f64() * 1e3,
+    );
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("everybody told of the close after", "ms"),
+        told.as_secs_f64() * 1e3,
+    );
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("PING max during the close", "ms"),
+        during.max() as f64 / 1e3,
+    );
     Ok(())
 }

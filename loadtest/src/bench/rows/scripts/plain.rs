@@ -1,5 +1,5 @@
-//! The plain contender: one or two commands for each member, without gateways, leases or epochs, as a first version of
-//! such a service is often written. The commands of a call go in one pipeline.
+//! The plain contender: one or two commands for each member, without gateways, leases or epochs, as
+//! a first version of such a service is often written. The commands of a call go in one pipeline.
 
 use anyhow::ensure;
 use fred::clients::Client;
@@ -37,14 +37,21 @@ impl Plain {
                     pipeline.sadd::<(), _, _>(&key, member).await?;
                     pipeline.expire::<(), _>(&key, EXPIRE_S, None).await?;
                 }
-                Work::Read | Work::HeldPage | Work::CheckPage => pipeline.sismember::<(), _, _>(&key, member).await?,
+                Work::Read | Work::HeldPage | Work::CheckPage => {
+                    pipeline.sismember::<(), _, _>(&key, member).await?
+                }
                 Work::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,
                 Work::Leave | Work::Sweep => pipeline.srem::<(), _, _>(&key, member).await?,
                 Work::Close => {}
             }
         }
         let answers: Vec<Value> = pipeline.all().await?;
-        ensure!(answers.len() >= batch.shape.members, "{} answers for {} members", answers.len(), batch.shape.members);
+        ensure!(
+            answers.len() >= batch.shape.members,
+            "{} answers for {} members",
+            answers.len(),
+            batch.shape.members
+        );
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
-//! Rollcall's contender: the scripts of its Redis store. Other gateways have an entry in each slice, too. All of them
-//! hold the same one fan, so a leave must look into every entry while the slice has only one more member.
+//! Rollcall's contender: the scripts of its Redis store. Other gateways have an entry in each
+//! slice, too. All of them hold the same one fan, so a leave must look into every entry while the
+//! slice has only one more member.
 
 use std::sync::Arc;
 
@@ -24,18 +25,35 @@ impl Scripted {
     pub(super) async fn connect(redis: &Redis) -> anyhow::Result<Self> {
         let store = RedisStore::connect(&Secret::new(redis.url()), Arc::default()).await?;
         let peers = GATEWAYS.into_iter().max().map_or(0, |most| most - 1);
-        Ok(Self { store, me: GatewayId::random(), peers: (0..peers).map(|_| GatewayId::random()).collect() })
+        Ok(Self {
+            store,
+            me: GatewayId::random(),
+            peers: (0..peers).map(|_| GatewayId::random()).collect(),
+        })
     }
 
     /// Begins a new epoch in each slice and writes the entries of the other gateways.
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
-        let entries = (0..batch.shape.gateways - 1).flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
+        let entries = (0..batch.shape.gateways - 1)
+            .flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
         let enter = |(other, slice): (usize, usize)| async move {
             let gateway = self.peers[other].clone();
             let (fans, since) = (vec![UserId::parse("other")?], vec![1]);
-            self.apply(&Apply { gateway, fans, since, ..self.join(slice, batch)? }, 1).await
+            self.apply(
+                &Apply {
+                    gateway,
+                    fans,
+                    since,
+                    ..self.join(slice, batch)?
+                },
+                1,
+            )
+            .await
         };
-        stream::iter(entries.map(enter)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+        stream::iter(entries.map(enter))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(())
     }
 
@@ -46,33 +64,64 @@ impl Scripted {
         let join = self.join(number, batch)?;
         match work {
             Work::Join | Work::JoinAgain | Work::JoinLast => {
-                // A sweep removes the gateway's entry, and with it the number of its last call; a leave keeps both.
+                // A sweep removes the gateway's entry, and with it the number of its last call; a
+                // leave keeps both.
                 let (number, follows) = match work {
                     Work::JoinAgain => (10, Some(3)),
                     Work::JoinLast => (11, None),
                     _ => (1, None),
                 };
-                self.apply(&Apply { number, follows, ..join }, members).await?;
+                self.apply(
+                    &Apply {
+                        number,
+                        follows,
+                        ..join
+                    },
+                    members,
+                )
+                .await?;
             }
             Work::Read => {
                 let reading = self.store.read_slice(&slice, &self.me).await?;
                 ensure!(reading.held == members, "{reading:?}");
             }
             Work::HeldPage => {
-                let page = self.store.held_page(&slice, Group::Fans, &self.me, 0).await?;
-                ensure!(page.next.is_some() || page.users.len() >= batch.shape.members, "{page:?}");
+                let page = self
+                    .store
+                    .held_page(&slice, Group::Fans, &self.me, 0)
+                    .await?;
+                ensure!(
+                    page.next.is_some() || page.users.len() >= batch.shape.members,
+                    "{page:?}"
+                );
             }
             Work::CheckPage => {
-                let page = self.store.strays(&slice, Group::Fans, 0, MAX_BATCH, Strays::Count).await?;
-                ensure!(page.size.card == members + 1 && page.strays == 0, "{page:?}");
+                let page = self
+                    .store
+                    .strays(&slice, Group::Fans, 0, MAX_BATCH, Strays::Count)
+                    .await?;
+                ensure!(
+                    page.size.card == members + 1 && page.strays == 0,
+                    "{page:?}"
+                );
             }
             Work::FanCheck => {
-                let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.fans).await?;
+                let fans = self
+                    .store
+                    .follows(&UserId::parse(&streamer(0))?, &join.fans)
+                    .await?;
                 ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
             }
             Work::Leave => {
                 let (fans, since, leaves) = (vec![], vec![], join.fans.clone());
-                let leave = Apply { number: 3, follows: Some(1), fans, since, leaves, ..join };
+                let leave = Apply {
+                    number: 3,
+                    follows: Some(1),
+                    fans,
+                    since,
+                    leaves,
+                    ..join
+                };
                 self.apply(&leave, 0).await?;
             }
             Work::Sweep => {
@@ -109,7 +158,10 @@ impl Scripted {
             ApplyReply::Done(view) => Some(view.held),
             _ => None,
         };
-        ensure!(held == Some(holds_then), "{reply:?} instead of {holds_then} held");
+        ensure!(
+            held == Some(holds_then),
+            "{reply:?} instead of {holds_then} held"
+        );
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What the scripts row measures: the kinds of work, the columns of its table, and the batches of calls.
+//! What the scripts row measures: the kinds of work, the columns of its table, and the batches of
+//! calls.
 
 use crate::bench::settings::Bench;
 
@@ -64,7 +65,10 @@ impl Work {
 
     /// Whether the script reads the entries of other gateways.
     fn reads_other_gateways(self) -> bool {
-        matches!(self, Self::Join | Self::Leave | Self::Sweep | Self::CheckPage)
+        matches!(
+            self,
+            Self::Join | Self::Leave | Self::Sweep | Self::CheckPage
+        )
     }
 }
 
@@ -87,8 +91,16 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        let by_members = SIZES.map(|members| Self { by: By::Members, members, gateways: FEW_GATEWAYS });
-        let by_gateways = GATEWAYS.map(|gateways| Self { by: By::Gateways, members: FEW_MEMBERS, gateways });
+        let by_members = SIZES.map(|members| Self {
+            by: By::Members,
+            members,
+            gateways: FEW_GATEWAYS,
+        });
+        let by_gateways = GATEWAYS.map(|gateways| Self {
+            by: By::Gateways,
+            members: FEW_MEMBERS,
+            gateways,
+        });
         by_members.into_iter().chain(by_gateways)
     }
 

@@ -22,28 +22,56 @@ async fn a_client_with_good_credentials_may_come() {
 #[tokio::test]
 async fn a_client_learns_what_the_upgrade_would_be_refused_for() {
     let world = World::new();
-    world.get("/ws/admission").await.is_problem(401, "invalid_id");
-    world.get("/ws/admission?user_id=u1&role=admin").await.is_problem(401, "invalid_role");
-    world.get("/ws/admission?user_id=u1&count=maybe").await.is_problem(400, "invalid_query");
-    let foreign = ask("?user_id=u1").header("origin", "https://evil.example").body(Body::empty()).unwrap();
-    world.sends(foreign).await.is_problem(403, "forbidden_origin");
+    world
+        .get("/ws/admission")
+        .await
+        .is_problem(401, "invalid_id");
+    world
+        .get("/ws/admission?user_id=u1&role=admin")
+        .await
+        .is_problem(401, "invalid_role");
+    world
+        .get("/ws/admission?user_id=u1&count=maybe")
+        .await
+        .is_problem(400, "invalid_query");
+    let foreign = ask("?user_id=u1")
+        .header("origin", "https://evil.example")
+        .body(Body::empty())
+        .unwrap();
+    world
+        .sends(foreign)
+        .await
+        .is_problem(403, "forbidden_origin");
     world.app.sessions.drain();
-    world.get("/ws/admission?user_id=u1").await.is_problem(503, "draining");
+    world
+        .get("/ws/admission?user_id=u1")
+        .await
+        .is_problem(503, "draining");
 }
 
 #[tokio::test]
 async fn a_crowd_learns_when_to_come() {
-    let world = World::with(&Config { handshake_rate: 1, ..Config::default() });
+    let world = World::with(&Config {
+        handshake_rate: 1,
+        ..Config::default()
+    });
     assert_eq!(world.get("/ws/admission?user_id=u1").await.status, 204);
     let refused = world.get("/ws/admission?user_id=u2").await;
     refused.is_problem(503, "crowded");
     assert!((1..=MAX_RETRY).contains(&refused.header("retry-after").parse().unwrap()));
-    assert_eq!(world.get("/ws/admission?user_id=u1").await.status, 204, "the place is kept");
+    assert_eq!(
+        world.get("/ws/admission?user_id=u1").await.status,
+        204,
+        "the place is kept"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_gateway_says_so_and_no_place_is_held() {
-    let world = World::with(&Config { max_sockets: Some(1), ..Config::default() });
+    let world = World::with(&Config {
+        max_sockets: Some(1),
+        ..Config::default()
+    });
     for _ in 0..3 {
         assert_eq!(world.get("/ws/admission?user_id=u1").await.status, 204);
     }
@@ -57,11 +85,23 @@ async fn a_full_gateway_says_so_and_no_place_is_held() {
 
 #[tokio::test]
 async fn an_address_with_too_many_sockets_is_told_so() {
-    let world = World::with(&Config { sockets_per_ip: 1, ..Config::default() });
+    let world = World::with(&Config {
+        sockets_per_ip: 1,
+        ..Config::default()
+    });
     let address = ClientAddress::Peer("192.0.2.7".parse().unwrap());
-    let ask = || ask("?user_id=u1").extension(address).body(Body::empty()).unwrap();
+    let ask = || {
+        ask("?user_id=u1")
+            .extension(address)
+            .body(Body::empty())
+            .unwrap()
+    };
     for _ in 0..2 {
-        assert_eq!(world.sends(ask()).await.status, 204, "asking takes no right to a socket");
+        assert_eq!(
+            world.sends(ask()).await.status,
+            204,
+            "asking takes no right to a socket"
+        );
     }
     let held = world.app.admission.addresses.admit(address).unwrap();
     let refused = world.sends(ask()).await;
