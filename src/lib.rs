@@ -87,7 +87,7 @@
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/platform.rs`, told to the store by `sync/flush.rs` |
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |
-//! | where are the first join and the last leave known? | `begin_stays` in `store/redis/scripts/prelude.lua` |
+//! | where are the first join and the last leave known? | `begin_stays` in `store/redis/scripts/prelude/stays.lua` |
 //! | which friends are online? | `store/friends.rs` |
 //! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/friends.rs` |
 //! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |

@@ -33,7 +33,7 @@ impl Reply {
     }
 
     /// Takes why Redis did not publish what a script changed, if it refused; see `publish` in
-    /// `scripts/prelude.lua`.
+    /// `scripts/prelude/basics.lua`.
     pub(super) fn take_refusal(&mut self) -> StoreResult<Option<String>> {
         let word = self.0.as_slice().first().and_then(Value::as_bytes);
         if word != Some(b"not published") {

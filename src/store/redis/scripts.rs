@@ -20,21 +20,31 @@ impl Script {
     }
 }
 
+/// Functions that scripts share, by subject. A function calls only earlier ones.
+const PRELUDE: &str = concat!(
+    include_str!("scripts/prelude/basics.lua"),
+    include_str!("scripts/prelude/fences.lua"),
+    include_str!("scripts/prelude/held_sets.lua"),
+    include_str!("scripts/prelude/stays.lua"),
+    include_str!("scripts/prelude/last_seen.lua"),
+    include_str!("scripts/prelude/members.lua"),
+    include_str!("scripts/prelude/records.lua"),
+);
+
 /// A script behind those functions of the prelude that it calls, directly or not. Redis makes all
 /// functions of a script anew each time it runs.
 fn with_prelude(script: &str) -> String {
-    let prelude = include_str!("scripts/prelude.lua");
-    let mut starts: Vec<usize> = prelude
+    let mut starts: Vec<usize> = PRELUDE
         .match_indices("\nlocal function ")
         .map(|(at, _)| at + 1)
         .collect();
-    starts.push(prelude.len());
+    starts.push(PRELUDE.len());
     let mut text = script.to_owned();
     // The last one first: a function calls only earlier ones.
     for function in starts
         .windows(2)
         .rev()
-        .map(|ends| &prelude[ends[0]..ends[1]])
+        .map(|ends| &PRELUDE[ends[0]..ends[1]])
     {
         let name = function.split([' ', '(']).nth(2).unwrap_or_default();
         if text.contains(&format!("{name}(")) {

@@ -106,7 +106,7 @@ end
 local is_of_streamers = not notes
 local only_moves = seen and #joins > 0 and count_members(KEYS[2], joins) == #joins
 if #joins == 0 or #leaves > 0 or is_of_streamers or only_moves then
-  -- This write comes first: a full Redis accepts it (see prelude.lua). A live must not end because nobody could note
+  -- This write comes first: a full Redis accepts it (see basics.lua). A live must not end because nobody could note
   -- that its streamer is there, and streamers are few. Who moves from one live to another takes no more room.
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end

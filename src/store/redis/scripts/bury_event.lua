@@ -5,7 +5,7 @@
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
--- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 if redis.call('XACK', KEYS[1], ARGV[2], ARGV[3]) == 0 then
   -- It arrived or was moved already, by a call whose answer was lost.
   return 1

@@ -16,7 +16,7 @@ if fence.epoch == epoch then
   fans = fence.unique_fans or KEYS[7] and redis.call('PFCOUNT', KEYS[7]) or 0
 end
 require_here(KEYS[2], { ARGV[3], ARGV[4] })
--- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua). The
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua). The
 -- fence follows in the same step, so no other call comes in between.
 wipe({ KEYS[1], unpack(KEYS, 4, 7) }, KEYS[2], { ARGV[3], ARGV[4] })
 local totals = whole(joins) .. '-' .. whole(leaves) .. ':' .. whole(viewers) .. ':' .. whole(fans)

@@ -12,7 +12,7 @@ end
 local size, before = sizes(KEYS[1], KEYS[3]), fence.not_before
 compare_sizes(fence, size, known_from(2))
 if fence.not_before ~= before then
-  -- This write comes first: it needs no memory, so a full Redis accepts the next one (see prelude.lua).
+  -- This write comes first: it needs no memory, so a full Redis accepts the next one (see basics.lua).
   redis.call('SREM', KEYS[1], '')
   move_on(KEYS[2], fence)
 end

@@ -29,7 +29,7 @@ local left = (tonumber(at or '') or 0) + tonumber(ARGV[8]) - now
 if left > 0 and left <= tonumber(ARGV[8]) then
   return { 'early', whole(left) }
 end
--- This write comes first: a full Redis accepts it (see prelude.lua).
+-- This write comes first: a full Redis accepts it (see basics.lua).
 redis.call('HDEL', KEYS[1], '')
 at = tonumber(at or '')
 if at and at - at % tonumber(ARGV[9]) < now - now % tonumber(ARGV[9]) then

@@ -5,7 +5,7 @@
 -- Returns  {'record', fields of the record as it is now…}, no fields if there is none
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state == 'closing' and epoch == ARGV[1] then
-  -- This write comes first: a full Redis accepts it (see prelude.lua). The close already removed them when it began.
+  -- This write comes first: a full Redis accepts it (see basics.lua). The close already removed them when it began.
   redis.call('UNLINK', KEYS[2], KEYS[3])
   -- Whoever finishes a close has put its events into the stream.
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do

@@ -11,7 +11,7 @@ local state, epoch, viewers, fans, removals, info = unpack(redis.call('HMGET', K
   'peak_viewers', 'peak_fans', 'removals', 'info_version'))
 
 local function put(field, value)
-  -- This write comes first: a full Redis accepts it (see prelude.lua).
+  -- This write comes first: a full Redis accepts it (see basics.lua).
   redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], field, value)
 end

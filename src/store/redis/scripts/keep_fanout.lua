@@ -6,7 +6,7 @@ if string.match(redis.call('HGET', KEYS[2], ARGV[4]) or '', '^%S+') ~= ARGV[1] t
   return 0
 end
 -- This write comes first: it needs no memory, so that jobs that free memory go on although Redis is full (see
--- prelude.lua).
+-- basics.lua).
 redis.call('XCLAIM', KEYS[1], ARGV[2], ARGV[2], 0, ARGV[3], 'JUSTID')
 redis.call('HSET', KEYS[2], ARGV[4], ARGV[1] .. ' ' .. ARGV[5])
 return 1

@@ -7,7 +7,7 @@
 --       still, or empty: it has no lease
 -- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway, last renewal or burial, ms…}}
 local me, now = ARGV[1], whole((clock()))
--- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('HDEL', KEYS[1], '')
 
 -- A lease as (when it began, count, last renewal), ('dead', when, last renewal), or nil for what a former version of

@@ -26,7 +26,7 @@ for i, user in ipairs(users) do
     end
   end
 end
--- What frees memory comes first: a full Redis accepts it (see prelude.lua).
+-- What frees memory comes first: a full Redis accepts it (see basics.lua).
 if #here > 0 then
   redis.call('ZREM', KEYS[1], unpack(here))
 end

@@ -8,7 +8,7 @@ local holder = redis.call('GET', KEYS[2])
 if holder and holder ~= ARGV[1] then
   return { 'other' }
 end
--- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 

@@ -23,7 +23,7 @@ end
 fence.joins, fence.leaves = fence.joins + math.max(0, surplus), fence.leaves + math.max(0, -surplus)
 fence.fans = size.fans
 fence.not_before = nil
--- This write comes first: it needs no memory, so a full Redis accepts the next one (see prelude.lua).
+-- This write comes first: it needs no memory, so a full Redis accepts the next one (see basics.lua).
 redis.call('SREM', KEYS[1], '')
 move_on(KEYS[2], fence)
 return { 'settled', size_of(fence) }

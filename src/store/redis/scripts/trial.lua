@@ -18,7 +18,7 @@ local function try(command, ...)
 end
 
 local text, set, hash, scored, stream, users, bits, copy = unpack(KEYS)
--- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 try('PERSIST', text)
 try('UNLINK', unpack(KEYS))
 try('TIME')

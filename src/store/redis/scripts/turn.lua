@@ -6,7 +6,7 @@ local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] and holder ~= ARGV[3] then
   return 0
 end
--- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1

@@ -1,0 +1,102 @@
+-- The record of a live, its removals, its history and its events.
+
+-- A record as the flat list of its fields, behind a word.
+local function answer(word, key)
+  local fields = redis.call('HGETALL', key)
+  table.insert(fields, 1, word)
+  return fields
+end
+
+-- Writes those fields of a record that have a value: {name, value, …}.
+local function put_given(key, fields)
+  for i = 1, #fields, 2 do
+    if fields[i + 1] ~= '' then
+      redis.call('HSET', key, fields[i], fields[i + 1])
+    end
+  end
+end
+
+-- Whether removals of this epoch can be noted: nil and the number of the last one, or why not.
+local function read_book(record, epoch)
+  local state, present, last = unpack(redis.call('HMGET', record, 'state', 'epoch', 'removals'))
+  if not state and redis.call('EXISTS', record) == 0 then
+    return 'absent'
+  end
+  if state ~= 'open' or present ~= epoch then
+    return 'over'
+  end
+  return nil, tonumber(last or '0') or 0
+end
+
+-- Drops bans that have run out, up to 1,000 a call.
+local function forget_ended(bans, now)
+  local ended = redis.call('ZRANGE', bans, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #ended > 0 then
+    redis.call('ZREM', bans, unpack(ended))
+  end
+end
+
+-- Notes what happened to a user under the next number, in the place of `before`, and returns the number. Forgets the
+-- oldest change when there are too many.
+local function note(keys, last, entry, before, most, lifetime)
+  local number = whole(last + 1)
+  redis.call('HSET', keys[1], 'removals', number)
+  redis.call('ZREM', keys[2], before)
+  redis.call('ZADD', keys[2], number, entry)
+  if redis.call('ZCARD', keys[2]) > tonumber(most) then
+    redis.call('ZREM', keys[2], unpack(redis.call('ZRANGE', keys[2], 0, 0)))
+  end
+  redis.call('EXPIRE', keys[2], lifetime)
+  return number
+end
+
+-- The figures of a record as the point of its history that they are: they hold since `at`, and belong to a bucket that
+-- is over. If the clock went back, the newest point is replaced. The lifetime begins anew once a day.
+local function append_point(now, history, at, figures, bucket, most, lifetime)
+  local fields = {}
+  for i, name in ipairs({ 'viewers', 'fans', 'joins', 'leaves' }) do
+    fields[2 * i - 1], fields[2 * i] = name, figures[i] or '0'
+  end
+  local id = whole(at - at % tonumber(bucket)) .. '-0'
+  local added = redis.pcall('XADD', history, 'NOMKSTREAM', 'MAXLEN', '~', most, id, unpack(fields))
+  if not added then
+    redis.call('XADD', history, id, unpack(fields))
+    -- Redis gives the first entry 4 KiB; a stream that is restored has what it needs, and grows from there. A Redis
+    -- that refuses this keeps the larger one.
+    redis.pcall('RESTORE', history, 0, redis.pcall('DUMP', history), 'REPLACE')
+  elseif type(added) == 'table' then
+    local last = redis.pcall('XREVRANGE', history, '+', '-', 'COUNT', 1)[1]
+    if not last then
+      return
+    end
+    local began, number = string.match(last[1], '^(%d+)-(%d+)$')
+    redis.call('XDEL', history, last[1])
+    redis.call('XADD', history, began .. '-' .. whole(tonumber(number) + 1), unpack(fields))
+  end
+  if not added or math.floor(at / 86400000) < math.floor(now / 86400000) then
+    redis.call('EXPIRE', history, lifetime)
+  end
+end
+
+-- How long all viewers of a live were there together, in ms, up to now; the figures of the record hold since `at`.
+local function watched_until(now, watched, viewers, at)
+  local since = math.max(0, now - (tonumber(at or '') or now))
+  return whole((tonumber(watched or '') or 0) + (tonumber(viewers or '') or 0) * since)
+end
+
+-- Notes an event of a live in its record, until it is in the stream: a kind and its words. A record that has very many
+-- fields takes the close only. Returns whether the event is noted.
+local function note_event(record, what, most)
+  if redis.call('HLEN', record) >= tonumber(most) and what ~= 'live.closed' then
+    return false
+  end
+  local last = tonumber(redis.call('HGET', record, 'last_event') or '') or 0
+  local number = whole(math.max(last + 1, (clock())))
+  redis.call('HSET', record, 'last_event', number, 'event:' .. number, what)
+  return true
+end
+
+-- The higher of what a field of a record says and a number, as text.
+local function higher(field, number)
+  return whole(math.max(tonumber(field or '') or 0, tonumber(number)))
+end
