@@ -15,33 +15,27 @@ mod counts;
 mod doubts;
 mod errors;
 mod events;
-mod fanout_jobs;
 pub mod fans;
-mod feeds;
 mod follows;
 mod friends;
 mod history;
 mod last_seen;
 mod leases;
 mod limits;
-mod lists;
 mod lives;
 pub mod memory;
-mod merged;
 mod online_users;
 mod parts;
-mod profiles;
 mod record_events;
 pub mod redis;
 mod removals;
 mod sessions;
 pub mod slice;
 mod slices;
+mod social;
 mod status;
-mod statuses;
 mod streamers;
 mod sums;
-mod timelines;
 
 pub use attendance::{
     ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees,
@@ -59,11 +53,6 @@ pub use events::{
     COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts,
     ReadEvents, ReadFrom, SenderTurn, StreamEvent, one_append,
 };
-pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
-pub use feeds::{
-    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author,
-    refill, states_of, status_page, take_back, withdraw, withdraw_live,
-};
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use history::{HISTORY_STEP, History, MAX_PAST_LIVES, MAX_POINTS, PastLive, Point, Summary};
@@ -72,14 +61,12 @@ pub use leases::{
     Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease,
 };
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
-pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info, InfoReply, ListedLive,
     LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Standing, Terms, WriteInfo,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};
-pub use profiles::{FinishedChanges, Profile, Profiles, PutProfile};
 pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
@@ -95,11 +82,20 @@ pub use slices::{
     SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals, SliceView, Slices, Strays,
     StraysPage, Surplus, Swept,
 };
+pub use social::fanout_jobs::{
+    CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
+};
+pub use social::feeds::{
+    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author,
+    refill, states_of, status_page, take_back, withdraw, withdraw_live,
+};
+pub use social::lists::{MAX_LIST, PutInList, UserLists};
+pub use social::profiles::{FinishedChanges, Profile, Profiles, PutProfile};
+pub use social::statuses::{Entry, Post, StatusId, Statuses, Subject};
+pub use social::timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use status::Status;
-pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use sums::{Arrived, Sums, Uniques};
-pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 
 /// Everything a gateway needs of its store.
 pub trait Store:

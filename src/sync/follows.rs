@@ -9,7 +9,7 @@ use crate::base::ids::UserId;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{Store, StoreError, StoreResult};
-use crate::sync::feeds::Feeds;
+use crate::sync::social::feeds::Feeds;
 
 pub struct Follows {
     pub store: Arc<dyn Store>,

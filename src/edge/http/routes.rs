@@ -22,11 +22,12 @@ use super::known_fields::{self, KnownFields, Refuse};
 use super::pages::{self, Api};
 use super::problem::{Kind, Problem};
 use super::requests::MaxBody;
+use super::social::{feeds, lists, statuses};
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, feeds, follows, friends, gateway, health, history, infos, lists,
-    live_lists, lives, logging, middleware, online, openapi, reloading, removals, sessions,
-    sharing, statuses, upgrade, users, viewers,
+    attendance, beats, fans, follows, friends, gateway, health, history, infos, live_lists, lives,
+    logging, middleware, online, openapi, reloading, removals, sessions, sharing, upgrade, users,
+    viewers,
 };
 use crate::auth::permissions::Action;
 

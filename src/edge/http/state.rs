@@ -18,12 +18,12 @@ use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::store::Store;
-use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
 use crate::sync::removals::Remover;
 use crate::sync::seen::SeenUsers;
+use crate::sync::social::feeds::Feeds;
 
 /// What the routes on users of the platform need beside the store.
 pub(crate) struct OnlineSettings {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::event_log::EventLog;
 use super::place::Place;
 use super::records::Records;
-use super::timelines::Feeds;
+use super::social::timelines::Feeds;
 use super::user_slice::UserSlice;
 use super::users::Users;
 use super::{MemoryStore, attended, claimed_lives};

@@ -19,7 +19,7 @@ use crate::presence::{Room, Rooms};
 use crate::store::{
     ClaimLimits, Counted, Figures, LiveRecord, SliceReading, Store, StoreError, StoreResult,
 };
-use crate::sync::feeds::Feeds;
+use crate::sync::social::feeds::Feeds;
 
 /// Slices closed or read at a time.
 pub(super) const SLICES_AT_A_TIME: usize = 32;

@@ -4,11 +4,11 @@
 
 use async_trait::async_trait;
 
-use super::changes::{Change, in_time};
-use super::reply::{Reply, nonsense, text};
-use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
+use crate::store::redis::changes::{Change, in_time};
+use crate::store::redis::reply::{Reply, nonsense, text};
+use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{FinishedChanges, Profile, Profiles, PutProfile, StoreResult};
 
 impl RedisStore {
@@ -83,7 +83,7 @@ impl RedisStore {
 
     /// Gives back what a change of logins that was left has claimed, or has not given back: all
     /// that the profile does not carry.
-    pub(super) async fn settle_login(
+    pub(in crate::store::redis) async fn settle_login(
         &self,
         user: &UserId,
         claimed: &Login,

@@ -2,7 +2,7 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::{Entry, MAX_TIMELINE, Store, StoreResult, Timeline};
+use crate::store::{Entry, MAX_TIMELINE, Store, StoreResult, Timeline};
 
 /// Entries that are read of a timeline at a time, at least.
 const FEWEST: usize = 10;
@@ -16,7 +16,7 @@ struct Source {
 }
 
 /// Several timelines that are read as one.
-pub(super) struct Merged<'a> {
+pub(in crate::store) struct Merged<'a> {
     store: &'a dyn Store,
     sources: Vec<Source>,
     /// The next entry of each source, with the source's place.
@@ -27,7 +27,7 @@ pub(super) struct Merged<'a> {
 impl<'a> Merged<'a> {
     /// The timelines after this entry. A caller that wants `limit` entries reads little more than
     /// these.
-    pub(super) async fn open(
+    pub(in crate::store) async fn open(
         store: &'a dyn Store,
         timelines: Vec<Timeline>,
         after: Option<&Entry>,
@@ -80,7 +80,7 @@ impl<'a> Merged<'a> {
     }
 
     /// The next entry, and a timeline that has it.
-    pub(super) async fn next(&mut self) -> StoreResult<Option<(Entry, Timeline)>> {
+    pub(in crate::store) async fn next(&mut self) -> StoreResult<Option<(Entry, Timeline)>> {
         let Some((entry, place)) = self.heads.pop() else {
             return Ok(None);
         };
@@ -105,7 +105,10 @@ impl<'a> Merged<'a> {
     }
 
     /// Up to `most` entries, each with a timeline that has it.
-    pub(super) async fn take(&mut self, most: usize) -> StoreResult<Vec<(Entry, Timeline)>> {
+    pub(in crate::store) async fn take(
+        &mut self,
+        most: usize,
+    ) -> StoreResult<Vec<(Entry, Timeline)>> {
         let mut taken = Vec::new();
         while taken.len() < most {
             match self.next().await? {

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use fred::types::Value;
 use tokio::time::Instant;
 
-use super::changes::in_time;
-use super::paging::Scored;
-use super::reply::{Reply, next_answer, number};
-use super::{RedisStore, args, scripts};
 use crate::base::clock::millis;
+use crate::store::redis::changes::in_time;
+use crate::store::redis::paging::Scored;
+use crate::store::redis::reply::{Reply, next_answer, number};
+use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{Entry, MAX_TIMELINE, StatusId, StoreResult, Timeline, Timelines};
 
 /// Entries that are read beyond a page, because those of the time where the page begins may be on

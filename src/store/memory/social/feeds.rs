@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::MemoryStore;
 use crate::base::ids::{ListName, UserId};
+use crate::store::memory::MemoryStore;
 use crate::store::{
     Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines,
     UserLists,

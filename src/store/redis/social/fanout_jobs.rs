@@ -10,10 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, number, score};
-use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, UserId};
+use crate::store::redis::reply::{Reply, number, score};
+use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{
     CLAIM_AFTER, Entry, FanoutJobs, FanoutTask, Followed, Job, MAX_PULLED, StatusId, StoreResult,
     TakenJob, TakenJobs,
@@ -96,7 +96,7 @@ impl RedisStore {
             oldest,
         };
         while let Some(id) = reply.piece() {
-            let (id, job) = (super::reply::text(id)?, reply.text()?);
+            let (id, job) = (crate::store::redis::reply::text(id)?, reply.text()?);
             let (at, done_to) = (reply.text()?, read_progress(&reply.text()?));
             match read_job(&job, &at) {
                 Some(job) => taken.jobs.push(TakenJob { id, job, done_to }),

@@ -11,13 +11,13 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::feeds::StatusItem;
-use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, JsonObject, run_to_completion};
-use super::state::AppState;
 use crate::base::ids::UserId;
 use crate::edge::fields::Place;
+use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
+use crate::edge::http::state::AppState;
 use crate::store::StatusId;
-use crate::sync::feeds::Deleted;
+use crate::sync::social::feeds::Deleted;
 
 /// The longest text, in characters.
 const MAX_TEXT: usize = 1_000;
@@ -28,7 +28,7 @@ const MAX_DATA: usize = 1_024;
 /// An announcement.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = PostStatus)]
-pub(super) struct PostStatus {
+pub(in crate::edge::http) struct PostStatus {
     /// For people: 1 to 1,000 characters.
     #[schema(min_length = 1, max_length = 1_000, example = "Tomorrow at eight")]
     text: String,
@@ -53,7 +53,7 @@ refusals!(
 #[utoipa::path(post, path = "/v1/users/{user_id}/statuses", operation_id = "post_status", tag = "feeds",
     params(("user_id" = UserId, Path, description = "The author", example = "s1")), request_body = PostStatus,
     responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
-pub(super) async fn post(
+pub(in crate::edge::http) async fn post(
     State(state): State<Arc<AppState>>,
     InPath(author): InPath<UserId>,
     JsonObject(body): JsonObject<PostStatus>,
@@ -95,7 +95,7 @@ refusals!(
         ("status_id" = StatusId, Path, description = "The announcement", example = "s1~5m2zkq3wvtcohxya"),
     ),
     responses((status = 204, description = "It is gone"), DeleteRefused))]
-pub(super) async fn delete(
+pub(in crate::edge::http) async fn delete(
     State(state): State<Arc<AppState>>,
     InPath((user, status)): InPath<(UserId, StatusId)>,
 ) -> Result<StatusCode, Problem> {

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::StoreResult;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
+use crate::store::StoreResult;
 
 /// What pages show of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]

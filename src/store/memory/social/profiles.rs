@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
 use crate::base::ids::{Login, UserId};
+use crate::store::memory::MemoryStore;
 use crate::store::{FinishedChanges, Profile, Profiles, PutProfile, StoreResult};
 
 #[async_trait]

@@ -7,14 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::friends::followed;
 use super::merged::Merged;
-use super::{
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{ListName, LiveId, UserId};
+use crate::store::friends::followed;
+use crate::store::{
     Entry, FanoutTask, Job, LiveRecord, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store,
     StoreError, StoreResult, Subject, Timeline,
 };
-use crate::base::clock::UnixMillis;
-use crate::base::ids::{ListName, LiveId, UserId};
 
 /// A timeline with fewer entries may lack some that were crowded out, and is filled again.
 pub const MIN_TIMELINE: u64 = 750;
@@ -387,7 +387,7 @@ pub async fn forget_author(store: &dyn Store, user: &UserId, author: &UserId) ->
 /// A kind of timeline, of any user.
 type TimelineOf = fn(UserId) -> Timeline;
 
-/// Fills the timelines of a user again from those of the newest [`super::MAX_FOLLOWED`] whom the
+/// Fills the timelines of a user again from those of the newest [`crate::store::MAX_FOLLOWED`] whom the
 /// user follows.
 pub async fn refill(store: &dyn Store, user: &UserId) -> StoreResult<()> {
     let pulled: HashMap<UserId, UnixMillis> = store.pulled_authors().await?.into_iter().collect();

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::reply::{Reply, flag, nonsense};
-use super::{RedisStore, args, scripts};
 use crate::base::ids::{ListName, UserId};
+use crate::store::redis::reply::{Reply, flag, nonsense};
+use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{MAX_LIST, PutInList, StoreResult, UserLists};
 
 #[async_trait]

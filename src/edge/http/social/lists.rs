@@ -9,17 +9,17 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::feeds::{StatusItem, statuses_of};
-use super::paging::{Listing, Page, Paging, paging_query};
-use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, run_to_completion};
-use super::state::AppState;
 use crate::base::ids::{ListName, UserId};
+use crate::edge::http::paging::{Listing, Page, Paging, paging_query};
+use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::requests::{InPath, run_to_completion};
+use crate::edge::http::state::AppState;
 use crate::store::{MAX_LIST, PutInList, View};
 
 /// Whether a user is in a list after a call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ListState)]
-pub(super) struct ListState {
+pub(in crate::edge::http) struct ListState {
     /// Whether the user is in the list now.
     listed: bool,
     /// Whether this call made it so.
@@ -39,7 +39,7 @@ refusals!(TakeRefused = InvalidId, StoreUnavailable);
         ("member" = UserId, Path, description = "Who is put in", example = "s1"),
     ),
     responses((status = 200, description = "The user is in the list", body = ListState), PutRefused))]
-pub(super) async fn put(
+pub(in crate::edge::http) async fn put(
     State(state): State<Arc<AppState>>,
     InPath((owner, list, member)): InPath<(UserId, ListName, UserId)>,
 ) -> Result<Json<ListState>, Problem> {
@@ -69,7 +69,7 @@ pub(super) async fn put(
         ("member" = UserId, Path, description = "Who is taken out", example = "s1"),
     ),
     responses((status = 200, description = "The user is not in the list", body = ListState), TakeRefused))]
-pub(super) async fn take_out(
+pub(in crate::edge::http) async fn take_out(
     State(state): State<Arc<AppState>>,
     InPath((owner, list, member)): InPath<(UserId, ListName, UserId)>,
 ) -> Result<Json<ListState>, Problem> {
@@ -103,7 +103,7 @@ refusals!(
         TimelineQuery,
     ),
     responses((status = 200, description = "A page", body = Page<StatusItem>), ListRefused))]
-pub(super) async fn timeline(
+pub(in crate::edge::http) async fn timeline(
     State(state): State<Arc<AppState>>,
     InPath((owner, list)): InPath<(UserId, ListName)>,
     paging: Paging,

@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 
-use super::StoreResult;
 use crate::base::ids::{ListName, UserId};
+use crate::store::StoreResult;
 
 /// The most members of a list.
 pub const MAX_LIST: usize = 1_000;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{LiveRecord, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, PostId, UserId};
+use crate::store::{LiveRecord, StoreResult};
 
 /// Between the author and the rest of a status id. No other id contains it.
 const SEPARATOR: char = '~';
@@ -153,7 +153,7 @@ pub struct Post {
     pub data: Option<String>,
 }
 
-/// Announcements. Each author's newest [`super::MAX_TIMELINE`] are kept.
+/// Announcements. Each author's newest [`crate::store::MAX_TIMELINE`] are kept.
 #[async_trait]
 pub trait Statuses: Sync {
     /// Keeps an announcement, and puts it into the author's profile. Forgets the author's oldest if

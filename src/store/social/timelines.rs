@@ -1,12 +1,12 @@
 //! The boundary for timelines: lists of statuses by time, of which the newest are kept. A timeline
 //! is a copy that may have too much: who shows it asks for each status whether it still stands, see
-//! [`super::status_page`].
+//! [`crate::store::status_page`].
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Entry, StatusId, StoreResult};
 use crate::base::ids::UserId;
+use crate::store::{Entry, StatusId, StoreResult};
 
 /// The newest so many entries of a timeline are kept.
 pub const MAX_TIMELINE: usize = 1_000;
@@ -27,7 +27,7 @@ pub enum Timeline {
 impl Timeline {
     /// How many entries are kept, the newest. No open live is dropped: the streamer's own list is
     /// the truth.
-    pub(super) fn most(&self) -> usize {
+    pub(in crate::store) fn most(&self) -> usize {
         match self {
             Self::Home(_) | Self::Feed(_) | Self::Profile(_) => MAX_TIMELINE,
             Self::OnAir(_) => usize::MAX >> 1,

@@ -9,16 +9,16 @@ use crate::base::ids::{ListName, UserId};
 use crate::store::{Entry, Post, StatusId, TakenJob, Timeline};
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Feeds {
-    pub(super) timelines: HashMap<Timeline, BTreeSet<Entry>>,
+pub(in crate::store::memory) struct Feeds {
+    pub(in crate::store::memory) timelines: HashMap<Timeline, BTreeSet<Entry>>,
     /// By the text of the status id.
-    pub(super) posts: HashMap<String, Post>,
-    pub(super) lists: HashMap<(UserId, ListName), BTreeSet<UserId>>,
-    pub(super) jobs: Jobs,
+    pub(in crate::store::memory) posts: HashMap<String, Post>,
+    pub(in crate::store::memory) lists: HashMap<(UserId, ListName), BTreeSet<UserId>>,
+    pub(in crate::store::memory) jobs: Jobs,
 }
 
 impl Feeds {
-    pub(super) fn add(&mut self, timeline: &Timeline, entry: &Entry) {
+    pub(in crate::store::memory) fn add(&mut self, timeline: &Timeline, entry: &Entry) {
         let entries = self.timelines.entry(timeline.clone()).or_default();
         entries.retain(|other| other.id != entry.id);
         entries.insert(entry.clone());
@@ -30,7 +30,7 @@ impl Feeds {
         }
     }
 
-    pub(super) fn remove(&mut self, timeline: &Timeline, status: &StatusId) {
+    pub(in crate::store::memory) fn remove(&mut self, timeline: &Timeline, status: &StatusId) {
         let Some(entries) = self.timelines.get_mut(timeline) else {
             return;
         };
@@ -40,7 +40,7 @@ impl Feeds {
         }
     }
 
-    pub(super) fn page(
+    pub(in crate::store::memory) fn page(
         &self,
         timeline: &Timeline,
         after: Option<&Entry>,
@@ -58,7 +58,7 @@ impl Feeds {
             .collect()
     }
 
-    pub(super) fn has(&self, timeline: &Timeline, status: &StatusId) -> bool {
+    pub(in crate::store::memory) fn has(&self, timeline: &Timeline, status: &StatusId) -> bool {
         self.timelines
             .get(timeline)
             .is_some_and(|entries| entries.iter().any(|entry| entry.id == *status))
@@ -66,21 +66,21 @@ impl Feeds {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Jobs {
-    pub(super) numbers: u64,
-    pub(super) waiting: VecDeque<Unfinished>,
-    pub(super) taken: Vec<Unfinished>,
-    pub(super) pulled: HashMap<UserId, UnixMillis>,
+pub(in crate::store::memory) struct Jobs {
+    pub(in crate::store::memory) numbers: u64,
+    pub(in crate::store::memory) waiting: VecDeque<Unfinished>,
+    pub(in crate::store::memory) taken: Vec<Unfinished>,
+    pub(in crate::store::memory) pulled: HashMap<UserId, UnixMillis>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Unfinished {
-    pub(super) job: TakenJob,
-    pub(super) since: UnixMillis,
+pub(in crate::store::memory) struct Unfinished {
+    pub(in crate::store::memory) job: TakenJob,
+    pub(in crate::store::memory) since: UnixMillis,
 }
 
 impl Jobs {
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Unfinished> {
+    pub(in crate::store::memory) fn unfinished(&self) -> impl Iterator<Item = &Unfinished> {
         self.taken.iter().chain(&self.waiting)
     }
 }

@@ -9,16 +9,16 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::paging::{Listing, Page, Paging, paging_query};
-use super::problem::{Problem, refusals};
-use super::requests::InPath;
-use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
+use crate::edge::http::paging::{Listing, Page, Paging, paging_query};
+use crate::edge::http::problem::{Problem, refusals};
+use crate::edge::http::requests::InPath;
+use crate::edge::http::state::AppState;
 use crate::store::{Content, Entry, ShownStatus, StatusId, StatusPage, View};
 
 /// A live that is on air.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct FeedEntry {
+pub(in crate::edge::http) struct FeedEntry {
     /// The live.
     live_id: LiveId,
     /// Whose live it is.
@@ -34,7 +34,7 @@ pub(super) struct FeedEntry {
 /// What a user tells: an announcement, or that a live is on air.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Status)]
-pub(super) struct StatusItem {
+pub(in crate::edge::http) struct StatusItem {
     /// Names the status.
     #[schema(example = "s1~5m2zkq3wvtcohxya")]
     status_id: String,
@@ -85,7 +85,7 @@ impl From<ShownStatus> for StatusItem {
 }
 
 /// Reads one page of a view.
-pub(super) async fn page_of(
+pub(in crate::edge::http) async fn page_of(
     state: &AppState,
     view: View<'_>,
     listing: Listing,
@@ -112,7 +112,7 @@ fn resume(listing: Listing, cursor: &str) -> Result<Entry, Problem> {
 }
 
 /// A page of statuses.
-pub(super) async fn statuses_of(
+pub(in crate::edge::http) async fn statuses_of(
     state: &AppState,
     view: View<'_>,
     listing: Listing,
@@ -143,7 +143,7 @@ refusals!(
 #[utoipa::path(get, path = "/v1/users/{user_id}/feed", operation_id = "list_feed", tag = "feeds",
     params(("user_id" = UserId, Path, description = "Whose feed", example = "u1"), FeedQuery),
     responses((status = 200, description = "A page", body = Page<FeedEntry>), ListRefused))]
-pub(super) async fn feed(
+pub(in crate::edge::http) async fn feed(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     paging: Paging,
@@ -161,7 +161,7 @@ pub(super) async fn feed(
 #[utoipa::path(get, path = "/v1/users/{user_id}/home", operation_id = "list_home", tag = "feeds",
     params(("user_id" = UserId, Path, description = "Whose home timeline", example = "u1"), HomeQuery),
     responses((status = 200, description = "A page", body = Page<StatusItem>), ListRefused))]
-pub(super) async fn home(
+pub(in crate::edge::http) async fn home(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     paging: Paging,
@@ -175,7 +175,7 @@ pub(super) async fn home(
 #[utoipa::path(get, path = "/v1/users/{user_id}/profile", operation_id = "list_profile", tag = "feeds",
     params(("user_id" = UserId, Path, description = "Whose statuses", example = "s1"), ProfileQuery),
     responses((status = 200, description = "A page", body = Page<StatusItem>), ListRefused))]
-pub(super) async fn profile(
+pub(in crate::edge::http) async fn profile(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     paging: Paging,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
 use super::timelines::Unfinished;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
+use crate::store::memory::MemoryStore;
 use crate::store::{
     FanoutJobs, FanoutTask, Job, MAX_PULLED, StatusId, StoreResult, TakenJob, TakenJobs,
 };

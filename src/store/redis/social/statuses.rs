@@ -3,9 +3,9 @@
 
 use async_trait::async_trait;
 
-use super::reply::{next_answer, nonsense, text};
-use super::{RedisStore, args, scripts};
 use crate::base::ids::{PostId, UserId};
+use crate::store::redis::reply::{next_answer, nonsense, text};
+use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{
     MAX_TIMELINE, Post, StatusId, Statuses, StoreResult, Subject, Timeline, Timelines,
 };

@@ -21,7 +21,7 @@ use crate::base::metrics::Metrics;
 use crate::store::{
     Edge, FanoutTask, StatusState, Store, StoreResult, TakenJob, Timeline, states_of,
 };
-use crate::sync::feeds::Feeds;
+use crate::sync::social::feeds::Feeds;
 
 /// Followers of a pass.
 const PASS: usize = 1_000;

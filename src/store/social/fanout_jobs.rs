@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Entry, Followed, StatusId, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
+use crate::store::{Entry, Followed, StatusId, StoreResult};
 
 /// When a job is taken over. Longer than any write of a step may be under way: see
-/// [`super::Timelines`].
+/// [`crate::store::Timelines`].
 pub const CLAIM_AFTER: Duration = Duration::from_secs(12);
 
 /// The most authors whose statuses are pulled: those who became such authors last.
