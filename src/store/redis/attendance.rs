@@ -487,7 +487,7 @@ impl RedisStore {
             .await
     }
 
-    /// Reads a sorted set of epochs by score.
+    /// Reads the epochs of a sorted set whose scores lie in a span, as ZRANGE takes it.
     async fn epochs(
         &self,
         key: String,
@@ -693,7 +693,8 @@ impl Attendance for RedisStore {
                 .router
                 .command("ZREM", args![self.keys().attendance_due(), of])
                 .await?;
-            number(&removed).map(drop)
+            number(&removed)?;
+            Ok(())
         };
         self.router.call("forget_attendance", steps).await
     }

@@ -39,7 +39,7 @@ pub(super) enum Change {
         user: UserId,
         streamer: UserId,
     },
-    /// The user is about to have this login.
+    /// The user is about to get this login.
     Login {
         user: UserId,
         login: Login,
@@ -124,8 +124,8 @@ impl Change {
     }
 }
 
-/// Reads a field of the hash of notes: a change, and when it began. `None` if another program wrote
-/// it.
+/// Reads a field of the hash of notes: a change, and the time at which it began. `None` if another
+/// program wrote it.
 fn read_note(what: &str, note: &str) -> Option<(Change, UnixMillis)> {
     let (began, how) = note.split_once(' ')?;
     let began = began.parse().ok()?;

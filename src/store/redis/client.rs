@@ -50,7 +50,7 @@ pub(super) struct Connector {
     probes: Probes,
 }
 
-/// What a watchdog may do to a server.
+/// How a watchdog may probe a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probes {
     /// It writes a canary and reads it back.
@@ -109,7 +109,7 @@ impl Connector {
             .build()
     }
 
-    /// What all clients have in common; the caller decides whether the client reconnects.
+    /// The settings that all clients share. The caller decides whether the client reconnects.
     fn builder(&self, host: &Host, version: RespVersion) -> Builder {
         let Address {
             user,

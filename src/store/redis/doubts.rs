@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::base::redis_address::Host;
 use crate::store::{Doubt, Doubts};
 
-/// The shortest time between two doubts; all reasons in between become one doubt.
+/// Minimum time between two doubts. All reasons in between become one doubt.
 const GAP: Duration = Duration::from_millis(500);
 /// Maximum doubts that a receiver may leave unread. A receiver that is further behind gets
 /// [`Doubt::All`].

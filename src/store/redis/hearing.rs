@@ -26,8 +26,8 @@ pub(super) type Unheard = (u32, GatewayId);
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
     gateways: HashMap<GatewayId, Counts>,
-    /// The channels of beats, one a master, each with the time from which on beats are missed
-    /// there.
+    /// The channels of beats, one per master. Each has the time from which a beat that does not come
+    /// counts as missing.
     channels: HashMap<u32, Instant>,
     /// The highest count in the beats of a gateway on a channel.
     heard: HashMap<Unheard, u64>,
@@ -65,7 +65,8 @@ impl Missing {
 }
 
 impl Hearing {
-    /// Takes in a look at the leases, with the channels that the masters have now.
+    /// Takes in the leases that were just read: each living gateway with its count. `channels` are
+    /// the channels that the masters have now.
     pub(super) fn looked(&mut self, living: &[(GatewayId, u64)], channels: &[u32], now: Instant) {
         let mut before = std::mem::take(&mut self.gateways);
         for (gateway, count) in living {

@@ -30,7 +30,7 @@ struct StrayPage {
 }
 
 impl RedisStore {
-    /// Reads how attendance is kept, before the first question about it.
+    /// Reads the form in which attendance is kept, before the first question about it.
     pub(crate) async fn learn_attendance_form(&self) -> StoreResult<()> {
         let fixed = self
             .router

@@ -31,7 +31,7 @@ fn next_page(cursor: u64) -> Option<u64> {
 }
 
 impl RedisStore {
-    /// Reads how the times of users are kept, before the first question about them.
+    /// Reads the form in which the times of users are kept, before the first question about them.
     pub(crate) async fn learn_seen_ids(&self) -> StoreResult<()> {
         let fixed = self
             .router

@@ -492,10 +492,10 @@ impl Keys {
         self.beside(&self.slice(slice), name)
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>`, with `:<Unix ms>`
-    /// behind it while the slice is in doubt, until then at least; or
-    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. Joins and leaves
-    /// count the epoch over all gateways, so their difference is the number of members.
+    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>` or
+    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. While an open slice
+    /// is in doubt, `:<Unix ms>` is behind it; the doubt lasts until that time at least. Joins and
+    /// leaves count the epoch over all gateways, so their difference is the number of members.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
