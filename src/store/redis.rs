@@ -1,13 +1,15 @@
-//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one
-//! server, a cluster, or a master that sentinels look after.
+//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share. The
+//! Redis is one server, a cluster, or a master that sentinels look after.
 //!
-//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each
-//! master has a connection of its own ([`node`]), so that one that is gone takes only its own slots
-//! along. The [`topology`] knows who serves what, the [`router`] sends each command there, the
-//! [`subscriber`] listens there, and [`doubts`] tells when what was written may be gone or a
-//! message was not heard. A call ends within two seconds, whatever the server does, and the store
-//! never repeats it: a call whose outcome is unknown may still be carried out later, so every
-//! script is safe to run late or twice.
+//! Every step that must be atomic is one script. All keys of one command share a hash slot. Each
+//! master has a connection of its own ([`node`]), so that a master that is gone takes only its own
+//! slots along. The [`topology`] knows which master serves which slots, the [`router`] sends each
+//! command to its master, and the [`subscriber`] listens there. The [`doubts`] report that data may
+//! be lost or that a message was not heard.
+//!
+//! A call ends within two seconds, whatever the server does, and the store never repeats it. A call
+//! whose outcome is unknown may still be carried out later, so every script is safe to run late or
+//! twice.
 
 mod args;
 mod attendance;
@@ -78,15 +80,15 @@ use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::config::{AttendanceForm, SeenIds};
 
-/// Where Redis is, which certificate authorities vouch for it, and which keys there are this
-/// installation's.
+/// The address of Redis, the certificate authorities that vouch for it, and the prefix of this
+/// installation's keys.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// The URL, see [`Address::parse`].
     pub url: Secret,
-    /// What every key and channel begins with.
+    /// The beginning of every key and channel.
     pub prefix: KeyPrefix,
-    /// The PEM file of certificate authorities for TLS; `None` uses the system's.
+    /// The PEM file of certificate authorities for TLS; `None` means the authorities of the system.
     pub ca: Option<PathBuf>,
 }
 
@@ -95,14 +97,15 @@ pub struct Access {
 pub struct RedisStore {
     router: Router,
     subscriber: Arc<Subscriber>,
-    /// How ids are written in the keys of last-seen times; text until a gateway fixed it.
+    /// The form of ids in the keys of last-seen times; text until a gateway has fixed it.
     seen_ids: Arc<OnceLock<SeenIds>>,
-    /// How attendance is kept; in sets until a gateway fixed it.
+    /// The form in which attendance is kept; sets until a gateway has fixed it.
     attendance_form: Arc<OnceLock<AttendanceForm>>,
 }
 
 impl RedisStore {
-    /// Connects, and from then on keeps the connections up by itself. The keys have no prefix.
+    /// Connects. From then on the store keeps the connections up by itself. The keys have no
+    /// prefix.
     ///
     /// # Errors
     /// If the URL cannot be read, or no server answers now.
@@ -121,7 +124,7 @@ impl RedisStore {
     /// As [`Self::connect`], with the prefix and the certificate authorities that `access` names.
     ///
     /// # Errors
-    /// As [`Self::connect`], and if nobody can be trusted.
+    /// As [`Self::connect`], and if there is no authority to trust.
     pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         Self::open_with(access, Probes::Canary, metrics).await
     }
@@ -141,18 +144,19 @@ impl RedisStore {
     /// Tries out on every master whether a gateway can work with it.
     ///
     /// # Errors
-    /// What a master lacks, in its own words.
+    /// If a master lacks something; the error has the master's own words.
     pub async fn try_out(&self) -> Result<TriedOut, ConnectError> {
         requirements::try_out(self.router.topology()).await
     }
 
-    /// Whether the URL can be read and somebody be trusted. It asks nobody.
+    /// Checks that the URL can be read and that there is an authority to trust. It asks no server.
     ///
     /// # Errors
-    /// What is wrong with the URL or the file of authorities.
+    /// If something is wrong with the URL or the file of authorities.
     pub fn check(access: &Access) -> Result<(), ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
-        Connector::of(address, access.ca.as_deref(), Probes::Ping).map(drop)
+        Connector::of(address, access.ca.as_deref(), Probes::Ping)?;
+        Ok(())
     }
 
     async fn open_with(

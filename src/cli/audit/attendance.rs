@@ -312,7 +312,7 @@ impl Inspector<'_> {
             ),
         ];
         for (look, kind, what) in looks {
-            let (count, users) = self.store.stray_sessions((slice, epoch), look).await?;
+            let (count, users) = self.store.stray_sessions(slice, epoch, look).await?;
             if count > 0 {
                 let names: Vec<_> = users.iter().take(EXAMPLES).map(UserId::to_string).collect();
                 let detail = format!("{count} {what}, such as {}", names.join(", "));

@@ -129,7 +129,7 @@ impl Fixer<'_> {
         };
         let (ended, _) = self
             .store
-            .stray_sessions((slice, record.epoch), StraySessions::EndGhosts)
+            .stray_sessions(slice, record.epoch, StraySessions::EndGhosts)
             .await?;
         Ok((ended > 0).then(|| format!("{ended} sessions ended")))
     }

@@ -291,13 +291,13 @@ impl<'a> PlatformInspector<'a> {
             })
         };
         let future = format!("({}", now.saturating_add(millis(FUTURE)));
-        let future = self.store.count_seen(slice, (&future, "+inf")).await?;
+        let future = self.store.count_seen(slice, &future, "+inf").await?;
         let old = now
             .saturating_sub(millis(self.remember))
             .saturating_sub(millis(self.walked));
         let old = self
             .store
-            .count_seen(slice, ("-inf", &format!("({old}")))
+            .count_seen(slice, "-inf", &format!("({old}"))
             .await?;
         let findings = [
             finding(

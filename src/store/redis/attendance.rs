@@ -1,5 +1,6 @@
-//! The calls on attendance, in both forms. A part's keys of all lives share a hash slot, so one
-//! script answers for a part of sets; bitmaps are read in pieces and combined here.
+//! The calls on attendance, in both forms. The keys of one part share a hash slot over all lives.
+//! So one script answers for a part in the form of sets. Bitmaps are read one part at a time and
+//! combined here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +19,17 @@ use crate::store::{
     Attending, BITS_A_PART, LiveEpoch, MAX_BATCH, StoreResult,
 };
 
-/// The most look-ups that one script makes. Each takes Redis about 0.2 µs.
-const LOOK_UPS: usize = 8_000;
+/// Maximum look-ups per script. Each takes Redis about 0.2 µs.
+const MAX_LOOK_UPS: usize = 8_000;
 
-/// Adds the end of a key's lifetime to a command that writes it.
+/// The place of a user's bit.
+#[derive(Debug, Clone, Copy)]
+struct Bit {
+    part: u32,
+    offset: u32,
+}
+
+/// A command that writes a key, and the command that renews the key's lifetime.
 fn with_lifetime(key: &str, command: Command) -> Vec<Command> {
     vec![
         command,
@@ -41,9 +49,28 @@ fn read_users(reply: Reply) -> impl Iterator<Item = UserId> {
         .filter_map(|member| UserId::parse(&member).ok())
 }
 
-/// The number of a user; edges refuse others where bitmaps are kept.
-fn bit(user: &UserId) -> Option<(u32, u32)> {
-    number_of(user).map(|number| (number / BITS_A_PART, number % BITS_A_PART))
+/// The place of a user's bit; `None` for an id that is no number. The edge refuses such ids where
+/// attendance is kept as bitmaps.
+fn bit(user: &UserId) -> Option<Bit> {
+    let number = number_of(user)?;
+    Some(Bit {
+        part: number / BITS_A_PART,
+        offset: number % BITS_A_PART,
+    })
+}
+
+fn find_field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let (_, value) = fields.iter().find(|(field, _)| field == name)?;
+    Some(value)
+}
+
+fn read_attended(fields: &[(String, String)]) -> Option<Attended> {
+    Some(Attended {
+        streamer: UserId::parse(find_field(fields, "streamer_id")?).ok()?,
+        slices: find_field(fields, "slices")?.parse().ok()?,
+        opened_at: find_field(fields, "opened_at")?.parse().ok()?,
+        closed_at: find_field(fields, "closed_at").and_then(|at| at.parse().ok()),
+    })
 }
 
 impl RedisStore {
@@ -81,11 +108,10 @@ impl RedisStore {
     }
 
     async fn all_done(&self, commands: Vec<Command>) -> StoreResult<()> {
-        self.router
-            .read_all(commands)
-            .await
-            .into_iter()
-            .try_for_each(|answer| answer.map(drop))
+        for answer in self.router.read_all(commands).await {
+            answer?;
+        }
+        Ok(())
     }
 
     async fn do_begin(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
@@ -96,7 +122,8 @@ impl RedisStore {
             opened_at,
             ..
         } = attended;
-        // First of all: it leads to the others when it is time to forget them.
+        // This entry goes first: the walk finds the other keys through it when it is time to
+        // forget them.
         let due = opened_at + millis(ATTENDANCE_RENEWED);
         self.list_attended(self.keys().attendance_due(), args!["NX", due, of])
             .await?;
@@ -113,10 +140,11 @@ impl RedisStore {
                 .await?;
             self.router
                 .command("EXPIRE", args![list, keys::ATTENDANCE_TTL.as_secs()])
-                .await
-                .map(drop)
+                .await?;
+            Ok(())
         };
-        try_join!(self.write_attended(of, fields), listed).map(drop)
+        try_join!(self.write_attended(of, fields), listed)?;
+        Ok(())
     }
 
     async fn write_attended(&self, of: &LiveEpoch, fields: Vec<Value>) -> StoreResult<()> {
@@ -128,44 +156,56 @@ impl RedisStore {
                 vec![self.keys().attended(of)],
                 args,
             )
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     async fn list_attended(&self, list: String, entry: Vec<Value>) -> StoreResult<()> {
         self.router
             .script(&scripts::LIST_ATTENDED, vec![list], entry)
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
-    /// Writes some users of each part with `write`; answers those who were not written.
+    /// Writes the users of each part with the two commands that `write` makes. Answers the users
+    /// who were not written.
     async fn note_parts(
         &self,
         parts: BTreeMap<u32, Vec<UserId>>,
         write: impl Fn(u32, &[UserId]) -> Vec<Command>,
     ) -> Vec<UserId> {
-        let parts: Vec<_> = parts.into_iter().collect();
-        let commands = |(part, users): &(u32, Vec<UserId>)| write(*part, users);
-        let read = |_: &_, answers: &mut dyn Iterator<Item = _>| {
-            let answers = [next_answer(answers), next_answer(answers)];
-            answers.into_iter().try_for_each(|answer| answer.map(drop))
-        };
+        let parts: Vec<(u32, Vec<UserId>)> = parts.into_iter().collect();
         let written = self
             .router
-            .read_each("note_attendance", &parts, commands, read)
+            .read_each(
+                "note_attendance",
+                &parts,
+                |(part, users)| write(*part, users),
+                |_, answers| {
+                    // Take both answers, so that the next part finds its own.
+                    let noted = next_answer(answers);
+                    let renewed = next_answer(answers);
+                    noted?;
+                    renewed?;
+                    Ok(())
+                },
+            )
             .await;
-        let missed = parts
-            .into_iter()
-            .zip(written)
-            .filter(|(_, written)| written.is_err());
-        missed.flat_map(|((_, users), _)| users).collect()
+        let mut missed = Vec::new();
+        for ((_, users), written) in parts.into_iter().zip(written) {
+            if written.is_err() {
+                missed.extend(users);
+            }
+        }
+        missed
     }
 
     async fn note_bits(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>> {
         let mut parts: BTreeMap<u32, Vec<UserId>> = BTreeMap::new();
-        for (user, (part, _)) in users.iter().filter_map(|user| Some((user, bit(user)?))) {
-            parts.entry(part).or_default().push(user.clone());
+        for user in users {
+            if let Some(bit) = bit(user) {
+                parts.entry(bit.part).or_default().push(user.clone());
+            }
         }
         if parts.is_empty() {
             return Ok(Vec::new());
@@ -173,21 +213,28 @@ impl RedisStore {
         let key = self.keys().attendance_parts(of);
         let mut args = args![key];
         args.extend(parts.keys().map(|part| Value::from(part.to_string())));
-        // A part must be known before it has anybody.
+        // A part must be listed before it has a member.
         self.router
             .call(
                 "note_attendance",
                 self.all_done(with_lifetime(&key, ("SADD", args))),
             )
             .await?;
-        let write = |part, users: &[UserId]| {
-            let key = self.keys().attendance_bits(of, part);
-            let mut args = args![key];
-            let bits = users.iter().filter_map(bit);
-            bits.for_each(|(_, offset)| args.extend(args!["SET", "u1", offset, 1]));
-            with_lifetime(&key, ("BITFIELD", args))
-        };
-        Ok(self.note_parts(parts, write).await)
+        let missed = self
+            .note_parts(parts, |part, users| self.write_bits(of, part, users))
+            .await;
+        Ok(missed)
+    }
+
+    fn write_bits(&self, of: &LiveEpoch, part: u32, users: &[UserId]) -> Vec<Command> {
+        let key = self.keys().attendance_bits(of, part);
+        let mut args = args![key];
+        for user in users {
+            if let Some(bit) = bit(user) {
+                args.extend(args!["SET", "u1", bit.offset, 1]);
+            }
+        }
+        with_lifetime(&key, ("BITFIELD", args))
     }
 
     async fn note_sets(&self, of: &LiveEpoch, users: &[UserId]) -> Vec<UserId> {
@@ -195,11 +242,11 @@ impl RedisStore {
         for user in users {
             parts.entry(part_of(user)).or_default().push(user.clone());
         }
-        let write = |part, users: &[UserId]| {
+        self.note_parts(parts, |part, users| {
             let key = self.keys().attendance_set(of, part);
             with_lifetime(&key, ("SADD", user_args(&key, users)))
-        };
-        self.note_parts(parts, write).await
+        })
+        .await
     }
 
     /// Every key that has fans of an epoch.
@@ -218,7 +265,7 @@ impl RedisStore {
         })
     }
 
-    /// Every key of an epoch, those that lead to the others last.
+    /// Every key of an epoch. The keys that lead to the others come last.
     async fn all_attendance_keys(
         &self,
         of: &LiveEpoch,
@@ -236,19 +283,26 @@ impl RedisStore {
         Ok(all)
     }
 
-    /// Carries out one command for each key, in as many calls as it takes.
+    /// Sends one command for each key, in as many calls as needed.
     pub(super) async fn for_each_key(
         &self,
         name: &'static str,
         keys: &[String],
         command: impl Fn(&String) -> Command,
     ) -> StoreResult<()> {
-        let read = |_: &_, answers: &mut dyn Iterator<Item = _>| next_answer(answers).map(drop);
-        self.router
-            .read_each(name, keys, |key| vec![command(key)], read)
-            .await
-            .into_iter()
-            .collect()
+        let answers = self
+            .router
+            .read_each(
+                name,
+                keys,
+                |key| vec![command(key)],
+                |_, answers| next_answer(answers),
+            )
+            .await;
+        for answer in answers {
+            answer?;
+        }
+        Ok(())
     }
 
     async fn bit_parts(&self, lives: &[LiveEpoch]) -> StoreResult<BTreeSet<u32>> {
@@ -259,12 +313,11 @@ impl RedisStore {
                 let args = args![self.keys().attendance_parts(of), cursor, "COUNT", MAX_BATCH];
                 let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
                 cursor = reply.number()?;
-                parts.extend(
-                    reply
-                        .list()?
-                        .texts()
-                        .filter_map(|part| part.parse::<u32>().ok()),
-                );
+                for part in reply.list()?.texts() {
+                    if let Ok(part) = part.parse::<u32>() {
+                        parts.insert(part);
+                    }
+                }
                 if cursor == 0 {
                     break;
                 }
@@ -316,7 +369,7 @@ impl RedisStore {
             Attending::Any => "any",
             Attending::Not => "not",
         };
-        let args = args![word, MAX_BATCH, LOOK_UPS];
+        let args = args![word, MAX_BATCH, MAX_LOOK_UPS];
         let mut reply = self
             .router
             .script(&scripts::ATTENDEES, on.clone(), args)
@@ -324,10 +377,10 @@ impl RedisStore {
         let mut users: Vec<UserId> = match reply.text()?.as_str() {
             "done" => read_users(reply).collect(),
             "many" => {
-                let cards = on
-                    .iter()
-                    .map(|_| reply.number())
-                    .collect::<StoreResult<Vec<u64>>>()?;
+                let mut cards = Vec::with_capacity(on.len());
+                for _ in &on {
+                    cards.push(reply.number()?);
+                }
                 self.many_members(which, on, &cards).await?
             }
             other => return Err(nonsense(format!("attendees answered {other}"))),
@@ -336,7 +389,7 @@ impl RedisStore {
         Ok(Attendees::Users(users))
     }
 
-    /// The same for sets that are too large for one step: page by page.
+    /// As [`Self::members`], page by page, for sets that are too large for one step.
     async fn many_members(
         &self,
         which: Attending,
@@ -346,28 +399,30 @@ impl RedisStore {
         let mut found = BTreeSet::new();
         if which == Attending::Any {
             for key in &on {
-                self.scan_members(key, (&[], which), &mut found).await?;
+                self.scan_members(key, &[], which, &mut found).await?;
             }
             return Ok(found.into_iter().collect());
         }
         if which == Attending::All {
-            let smallest = cards
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, card)| **card)
-                .map_or(0, |(place, _)| place);
+            let mut smallest = 0;
+            for (place, card) in cards.iter().enumerate() {
+                if *card < cards[smallest] {
+                    smallest = place;
+                }
+            }
             on.swap(0, smallest);
         }
-        self.scan_members(&on[0], (&on[1..], which), &mut found)
+        self.scan_members(&on[0], &on[1..], which, &mut found)
             .await?;
         Ok(found.into_iter().collect())
     }
 
-    /// The members of a set who are in all of the others, or in none.
+    /// Adds to `found` the members of a set who are in all other sets, or in none of them.
     async fn scan_members(
         &self,
         key: &str,
-        (others, which): (&[String], Attending),
+        others: &[String],
+        which: Attending,
         found: &mut BTreeSet<UserId>,
     ) -> StoreResult<()> {
         let mut cursor = 0;
@@ -413,27 +468,15 @@ impl RedisStore {
                 .await?,
         )?
         .pairs()?;
-        let field = |name: &str| {
-            fields
-                .iter()
-                .find(|(field, _)| field == name)
-                .map(|(_, value)| value.as_str())
-        };
-        let read = || {
-            Some(Attended {
-                streamer: UserId::parse(field("streamer_id")?).ok()?,
-                slices: field("slices")?.parse().ok()?,
-                opened_at: field("opened_at")?.parse().ok()?,
-                closed_at: field("closed_at").and_then(|at| at.parse().ok()),
-            })
-        };
-        // A close that was noted after everything else was lost is no attendance.
-        if field("streamer_id").is_none() {
+        // Only a close may have been noted, after Redis lost everything else. That is no
+        // attendance.
+        if find_field(&fields, "streamer_id").is_none() {
             return Ok(None);
         }
-        read()
-            .map(Some)
-            .ok_or_else(|| nonsense(format!("the attendance of {of} is garbled")))
+        match read_attended(&fields) {
+            Some(attended) => Ok(Some(attended)),
+            None => Err(nonsense(format!("the attendance of {of} is garbled"))),
+        }
     }
 
     async fn do_end(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
@@ -444,11 +487,12 @@ impl RedisStore {
             .await
     }
 
-    /// Reads a sorted set of epochs by score.
+    /// Reads the epochs of a sorted set whose scores lie in a span, as ZRANGE takes it.
     async fn epochs(
         &self,
         key: String,
-        [from, to]: [String; 2],
+        from: &str,
+        to: &str,
         limit: usize,
     ) -> StoreResult<Vec<LiveEpoch>> {
         let args = args![key, from, to, "BYSCORE", "LIMIT", 0, limit.min(MAX_BATCH)];
@@ -460,23 +504,24 @@ impl RedisStore {
     }
 
     async fn has_bits(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        let at = |user: &UserId| bit(user).unwrap_or((u32::MAX, 0));
-        let command = |user: &UserId| {
-            let (part, offset) = at(user);
-            (
-                "GETBIT",
-                args![self.keys().attendance_bits(of, part), offset],
-            )
+        // A user without a bit gets a command, too, so that there is one answer per user. No part
+        // has this number.
+        let nowhere = Bit {
+            part: u32::MAX,
+            offset: 0,
         };
-        let answers = self
-            .router
-            .read_all(users.iter().map(command).collect())
-            .await;
-        let answers = users
-            .iter()
-            .zip(answers)
-            .map(|(user, answer)| Ok(bit(user).is_some() && flag(&answer?)?));
-        answers.collect()
+        let mut commands = Vec::with_capacity(users.len());
+        for user in users {
+            let bit = bit(user).unwrap_or(nowhere);
+            let key = self.keys().attendance_bits(of, bit.part);
+            commands.push(("GETBIT", args![key, bit.offset]));
+        }
+        let answers = self.router.read_all(commands).await;
+        let mut attended = Vec::with_capacity(users.len());
+        for (user, answer) in users.iter().zip(answers) {
+            attended.push(bit(user).is_some() && flag(&answer?)?);
+        }
+        Ok(attended)
     }
 
     async fn has_members(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
@@ -484,17 +529,13 @@ impl RedisStore {
         for (place, user) in users.iter().enumerate() {
             parts.entry(part_of(user)).or_default().push(place);
         }
-        let command = |(part, places): (&u32, &Vec<usize>)| {
+        let mut commands = Vec::with_capacity(parts.len());
+        for (part, places) in &parts {
             let asked: Vec<UserId> = places.iter().map(|place| users[*place].clone()).collect();
-            (
-                "SMISMEMBER",
-                user_args(&self.keys().attendance_set(of, *part), &asked),
-            )
-        };
-        let answers = self
-            .router
-            .read_all(parts.iter().map(command).collect())
-            .await;
+            let key = self.keys().attendance_set(of, *part);
+            commands.push(("SMISMEMBER", user_args(&key, &asked)));
+        }
+        let answers = self.router.read_all(commands).await;
         let mut attended = vec![false; users.len()];
         for (places, answer) in parts.values().zip(answers) {
             let mut answer = Reply::of(answer?)?;
@@ -510,7 +551,7 @@ fn part_of(user: &UserId) -> u32 {
     user.slice_index(ATTENDANCE_PARTS) - 1
 }
 
-/// The bits of a part, as long as a whole one.
+/// The bits of a part, padded to the length of a whole part.
 fn read_bits(answer: Option<StoreResult<Value>>) -> StoreResult<Vec<u8>> {
     let answer = answer.unwrap_or(Ok(Value::Null))?;
     let mut bits = answer.as_bytes().map(<[u8]>::to_vec).unwrap_or_default();
@@ -555,10 +596,10 @@ impl Attendance for RedisStore {
         from: UnixMillis,
         limit: usize,
     ) -> StoreResult<Vec<LiveEpoch>> {
-        let span = [from.to_string(), "+inf".to_owned()];
         let key = self.keys().attended_lives(streamer);
+        let from = from.to_string();
         self.router
-            .call("attended_lives", self.epochs(key, span, limit))
+            .call("attended_lives", self.epochs(key, &from, "+inf", limit))
             .await
     }
 
@@ -582,8 +623,10 @@ impl Attendance for RedisStore {
         part: u32,
     ) -> StoreResult<Attendees> {
         let steps = async {
+            if lives.is_empty() {
+                return Ok(Attendees::Users(Vec::new()));
+            }
             match self.attendance_form() {
-                _ if lives.is_empty() => Ok(Attendees::Users(Vec::new())),
                 AttendanceForm::Set => self.members(which, lives, part).await,
                 AttendanceForm::Bitmap => self.bits(which, lives, part).await,
             }
@@ -602,12 +645,10 @@ impl Attendance for RedisStore {
     }
 
     async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
-        let span = ["-inf".to_owned(), now.to_string()];
+        let key = self.keys().attendance_due();
+        let now = now.to_string();
         self.router
-            .call(
-                "attendance_due",
-                self.epochs(self.keys().attendance_due(), span, limit),
-            )
+            .call("attendance_due", self.epochs(key, "-inf", &now, limit))
             .await
     }
 
@@ -652,7 +693,8 @@ impl Attendance for RedisStore {
                 .router
                 .command("ZREM", args![self.keys().attendance_due(), of])
                 .await?;
-            number(&removed).map(drop)
+            number(&removed)?;
+            Ok(())
         };
         self.router.call("forget_attendance", steps).await
     }

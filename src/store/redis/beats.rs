@@ -28,7 +28,7 @@ use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::store::{Channel, Doubt, StoreError, StoreResult};
 
-/// While messages do not arrive, the log says so this often.
+/// How often the log repeats that messages do not arrive.
 const REMIND: Duration = Duration::from_secs(60);
 
 /// Sends this gateway's beats, and listens for those of all gateways.
@@ -52,7 +52,7 @@ struct Sending {
     reminder: Reminder,
 }
 
-/// Says when a line is due in the log.
+/// Decides when a line is due in the log.
 #[derive(Debug, Default)]
 struct Reminder(Option<Instant>);
 
@@ -123,8 +123,8 @@ impl Beats {
         self.sending.lock().under_way.insert(channel)
     }
 
-    /// Publishes a beat. Where another message was refused at that master, an empty one, which
-    /// tells nobody anything, must be taken on the same channel first.
+    /// Publishes a beat. If that master refused another message, it must first take an empty
+    /// message, which gateways ignore, on the channel of the refused one.
     async fn send_on(&self, router: &Router, channel: u32, beat: String) -> StoreResult<()> {
         let refused = self.sending.lock().refused.get(&channel).cloned();
         if let Some(name) = refused {
@@ -163,7 +163,7 @@ impl Beats {
         }
     }
 
-    /// Takes in what a look at the leases found.
+    /// Takes in the leases that were just read: each living gateway with its count.
     pub(super) fn looked(&self, living: &[(GatewayId, u64)]) {
         self.hearing
             .lock()
@@ -171,12 +171,15 @@ impl Beats {
         self.looked.notify_one();
     }
 
-    /// Takes in a beat. False if the text is none.
+    /// Takes in a beat. False if the text is not a beat.
     pub(super) fn heard(&self, channel: u32, text: &str) -> bool {
         let Some((gateway, count)) = text.split_once(' ') else {
             return false;
         };
-        let (Ok(gateway), Ok(count)) = (GatewayId::parse(gateway), count.parse()) else {
+        let Ok(gateway) = GatewayId::parse(gateway) else {
+            return false;
+        };
+        let Ok(count) = count.parse() else {
             return false;
         };
         let was_unheard = self
@@ -191,15 +194,17 @@ impl Beats {
 
     fn channels(&self) -> Vec<u32> {
         let map = self.topology.map();
-        let channels = map
-            .nodes()
-            .iter()
-            .filter_map(|node| map.beats_at(node.host(), self.topology.keys()));
-        channels.collect()
+        let mut channels = Vec::new();
+        for node in map.nodes() {
+            if let Some(channel) = map.beats_at(node.host(), self.topology.keys()) {
+                channels.push(channel);
+            }
+        }
+        channels
     }
 
     fn judge(&self) {
-        // Held to the end, so that of two calls the later one publishes last.
+        // The lock is held to the end, so that the later of two calls publishes last.
         let mut hearing = self.hearing.lock();
         let unheard = hearing.judge(Instant::now());
         let gateways: BTreeSet<&GatewayId> = unheard.iter().map(|(_, gateway)| gateway).collect();
@@ -228,7 +233,7 @@ impl Beats {
         }
     }
 
-    /// The slots of the masters at which somebody is not heard.
+    /// The slots of the masters at which some gateway is not heard.
     fn slots_of(&self, unheard: &BTreeSet<&Unheard>) -> Option<Doubt> {
         let map = self.topology.map();
         let channels: BTreeSet<u32> = unheard.iter().map(|(channel, _)| *channel).collect();
@@ -245,10 +250,11 @@ impl Beats {
 
 async fn publish(router: &Router, name: String, message: String) -> StoreResult<()> {
     let publish = async { number(&router.command("SPUBLISH", args![name, message]).await?) };
-    router.call("tell", publish).await.map(drop)
+    router.call("tell", publish).await?;
+    Ok(())
 }
 
-/// Whether Redis itself said no. After any other error the connection is to blame, and its node is
+/// Whether Redis itself refused. Any other error is the connection's, and then the node is already
 /// known to be away.
 fn is_refusal(why: &StoreError) -> bool {
     matches!(why, StoreError::Refused(_) | StoreError::Nonsense(_))

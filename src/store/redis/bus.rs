@@ -1,5 +1,5 @@
-//! The bus over sharded pub/sub: a message goes to the master of its channel's slot; the
-//! [`super::subscriber`] hears it.
+//! The bus over sharded pub/sub. A message goes to the master of its channel's slot, and the
+//! [`super::subscriber`] hears it there.
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -12,7 +12,7 @@ use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvents, Channel, Doubt, StoreError, StoreResult};
 
 impl RedisStore {
-    /// Runs a script that publishes what it changes on the channel of a live.
+    /// Runs a script that publishes its change on the channel of a live.
     pub(super) async fn change(
         &self,
         live: &LiveId,

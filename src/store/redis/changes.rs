@@ -1,11 +1,11 @@
 //! Changes of several keys that lie in different slots of a cluster: a follow, an unfollow, another
 //! login. A gateway may die between two writes, so it notes the change first and deletes the note
-//! last. The walk finishes what is left.
+//! last. The walk finishes the changes whose notes are left.
 //!
-//! A note is also a lock: one change of the same thing at a time. It holds for [`HOLD`], and every
-//! write of a change is refused by its node when it arrives later than a few seconds after the
-//! change began. So whoever finds an older note may finish the change: no write of its first
-//! gateway can still come.
+//! A note is also a lock: there is one change of the same thing at a time. It holds for [`HOLD`],
+//! and a node refuses a write of a change that arrives later than a few seconds after the change
+//! began. So a gateway that finds an older note may finish the change: no write of the first
+//! gateway can still arrive.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Login, UserId};
 use crate::store::{FinishedChanges, MAX_BATCH, StoreError, StoreResult};
 
-/// Over how many keys the notes are spread.
+/// The number of keys over which the notes are spread.
 pub const PARTITIONS: u64 = 64;
 
-/// For how long a note keeps others from the same change: longer than a write of it may be under
-/// way.
+/// How long a note keeps other gateways from the same change: longer than a write of the change may
+/// be under way.
 const HOLD: Duration = Duration::from_secs(8);
 
-/// How long a caller waits before it asks again whether a change is over.
-const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a caller waits before it asks again whether another change is over.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// A change of several keys, as its note says it.
+/// A change of several keys, as its note describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     Follow {
@@ -39,7 +39,7 @@ pub(super) enum Change {
         user: UserId,
         streamer: UserId,
     },
-    /// The user is about to have this login.
+    /// The user is about to get this login.
     Login {
         user: UserId,
         login: Login,
@@ -52,7 +52,7 @@ pub(super) struct Begun {
     key: String,
     what: String,
     stamp: String,
-    /// Nothing of it has been written yet, unless it was left by somebody else.
+    /// False for a change that another gateway left, and may have written in part.
     is_new: bool,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Change {
 }
 
 impl Change {
-    /// What is changed. There is one change of it at a time.
+    /// The name of the thing that changes. There is one change of it at a time.
     fn what(&self) -> String {
         match self {
             Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => {
@@ -93,7 +93,7 @@ impl Change {
         }
     }
 
-    /// Who follows or unfollows, and whom; `None` for another change.
+    /// The user and the streamer of a follow or an unfollow; `None` for another change.
     fn into_follow(self) -> Option<(UserId, UserId)> {
         match self {
             Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => {
@@ -103,12 +103,12 @@ impl Change {
         }
     }
 
-    /// Reads a note; `None` for what another program wrote.
+    /// Reads a note; `None` for a note that another program wrote.
     fn read(what: &str, how: &str) -> Option<Self> {
-        let user = |id: &str| UserId::parse(id).ok();
         match (what.split_once(' '), how.split_once(' ')) {
-            (Some((one, other)), None) => {
-                let (user, streamer) = (user(one)?, user(other)?);
+            (Some((user, streamer)), None) => {
+                let user = UserId::parse(user).ok()?;
+                let streamer = UserId::parse(streamer).ok()?;
                 match how {
                     "follow" => Some(Self::Follow { user, streamer }),
                     "unfollow" => Some(Self::Unfollow { user, streamer }),
@@ -116,7 +116,7 @@ impl Change {
                 }
             }
             (None, Some(("login", login))) => Some(Self::Login {
-                user: user(what)?,
+                user: UserId::parse(what).ok()?,
                 login: Login::parse(login).ok()?,
             }),
             _ => None,
@@ -124,14 +124,24 @@ impl Change {
     }
 }
 
+/// Reads a field of the hash of notes: a change, and the time at which it began. `None` if another
+/// program wrote it.
+fn read_note(what: &str, note: &str) -> Option<(Change, UnixMillis)> {
+    let (began, how) = note.split_once(' ')?;
+    let began = began.parse().ok()?;
+    Some((Change::read(what, how)?, began))
+}
+
 impl RedisStore {
     pub(super) fn changes_key(&self, change: &Change) -> String {
         self.keys().changes(change.user().xxh3() % PARTITIONS)
     }
 
-    /// Begins a change, once no other of the same thing is under way. Finishes one that was left.
+    /// Begins a change, once no other change of the same thing is under way. Finishes a change that
+    /// another gateway left.
     pub(super) async fn begin_change(&self, change: &Change) -> StoreResult<Begun> {
-        let (key, what) = (self.changes_key(change), change.what());
+        let key = self.changes_key(change);
+        let what = change.what();
         loop {
             let args = args![what, change.how(), millis(HOLD), "new"];
             let mut reply = self
@@ -147,9 +157,11 @@ impl RedisStore {
                         is_new: true,
                     });
                 }
-                "busy" => sleep(ASK_AGAIN).await,
+                "busy" => sleep(RETRY_DELAY).await,
                 "left" => match Change::read(&what, &reply.text()?) {
-                    Some(left) => drop(Box::pin(self.finish_change(&left)).await?),
+                    Some(left) => {
+                        Box::pin(self.finish_change(&left)).await?;
+                    }
                     None => return Err(nonsense("the note of a change")),
                 },
                 other => return Err(nonsense(format!("the begin of a change answered {other}"))),
@@ -169,8 +181,8 @@ impl RedisStore {
         }
     }
 
-    /// Passes on what the first write of a change answered. If that write did nothing, a new change
-    /// is over.
+    /// Passes on the answer of a change's first write. If that write did nothing, this ends a new
+    /// change.
     pub(super) async fn or_end<T>(&self, begun: &Begun, first: StoreResult<T>) -> StoreResult<T> {
         if begun.is_new && first.as_ref().is_err_and(StoreError::did_nothing) {
             self.end_change(begun).await;
@@ -181,7 +193,8 @@ impl RedisStore {
     /// Finishes a change that was left. False if it is still under way, or over.
     pub(super) async fn finish_change(&self, change: &Change) -> StoreResult<bool> {
         let guards = self.guards(change).await?;
-        let (key, what) = (self.changes_key(change), change.what());
+        let key = self.changes_key(change);
+        let what = change.what();
         let args = args![what, change.how(), millis(HOLD), "left"];
         let mut reply = self
             .router
@@ -200,12 +213,11 @@ impl RedisStore {
         };
         match change {
             Change::Follow { user, streamer } => {
-                self.write_follow((user, streamer), "", (&begun, guards))
+                self.write_follow(user, streamer, "", &begun, guards)
                     .await?;
             }
             Change::Unfollow { user, streamer } => {
-                self.write_unfollow((user, streamer), (&begun, guards))
-                    .await?;
+                self.write_unfollow(user, streamer, &begun, guards).await?;
             }
             Change::Login { user, login } => self.settle_login(user, login, guards[0]).await?,
         }
@@ -213,7 +225,7 @@ impl RedisStore {
         Ok(true)
     }
 
-    /// Until when the nodes of a change's two keys take its writes.
+    /// The time until which the nodes of a change's two keys accept its writes.
     pub(super) async fn guards(&self, change: &Change) -> StoreResult<[UnixMillis; 2]> {
         let [first, second] = match change {
             Change::Follow { user, streamer } | Change::Unfollow { user, streamer } => {
@@ -229,26 +241,18 @@ impl RedisStore {
 
     /// The changes that are noted now, up to [`MAX_BATCH`] of each partition.
     pub(super) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
-        let scan = |n| {
-            (
-                "HSCAN",
-                args![self.keys().changes(n), 0, "COUNT", MAX_BATCH],
-            )
-        };
-        let read = self
-            .router
-            .read_all((0..PARTITIONS).map(scan).collect())
-            .await;
+        let mut scans = Vec::new();
+        for partition in 0..PARTITIONS {
+            let key = self.keys().changes(partition);
+            scans.push(("HSCAN", args![key, 0, "COUNT", MAX_BATCH]));
+        }
         let mut changes = Vec::new();
-        for answer in read {
+        for answer in self.router.read_all(scans).await {
             let mut reply = Reply::of(answer?)?;
+            // One page of a partition is enough, so its cursor does not matter.
             reply.number()?;
             for (what, note) in reply.list()?.pairs()? {
-                let note = note
-                    .split_once(' ')
-                    .and_then(|(stamp, how)| Some((stamp.parse().ok()?, how)));
-                changes
-                    .extend(note.and_then(|(stamp, how)| Some((Change::read(&what, how)?, stamp))));
+                changes.extend(read_note(&what, &note));
             }
         }
         Ok(changes)
@@ -256,7 +260,8 @@ impl RedisStore {
 
     /// Finishes every change that was left.
     pub(super) async fn do_finish_changes(&self) -> (FinishedChanges, StoreResult<()>) {
-        let (mut finished, mut all) = (FinishedChanges::default(), Ok(()));
+        let mut finished = FinishedChanges::default();
+        let mut all = Ok(());
         let noted = match self
             .router
             .call("noted_changes", self.noted_changes())
@@ -284,7 +289,8 @@ impl RedisStore {
     }
 }
 
-/// What a guarded write answered: `late` and the node's time if it came too late, and did nothing.
+/// Reads the answer of a guarded write. A write that came too late did nothing; it answers `late`
+/// and the node's time.
 pub(super) fn in_time(store: &RedisStore, key: &str, mut reply: Reply) -> StoreResult<Reply> {
     match reply.text()?.as_str() {
         "done" => Ok(reply),

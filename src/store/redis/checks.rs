@@ -1,4 +1,4 @@
-//! The checks of many lives: plain commands that read, many in one call to each node, because a
+//! The checks of many lives. They are plain commands that read, many in one call to each node: a
 //! script would cost Redis three times as much. A slice that is not as expected is read once more
 //! in one step.
 
@@ -13,7 +13,7 @@ use super::node::Command;
 use super::reply::{Reply, next_answer, number, text};
 use super::slices::{Cards, fenced_size};
 use super::{RedisStore, args};
-use crate::base::ids::{GatewayId, Group};
+use crate::base::ids::{GatewayId, Group, SliceId};
 use crate::store::{
     CheckLive, Checked, Checks, ExpectedSlice, Finding, FoundSlice, LiveState, SliceReading,
     Slices, StoreResult,
@@ -25,21 +25,14 @@ fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Comma
     if expected.listed {
         commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
-    commands.extend(
-        expected
-            .slices
-            .iter()
-            .flat_map(|expected| slice_commands(keys, gateway, expected)),
-    );
+    for expected in &expected.slices {
+        commands.extend(slice_commands(keys, gateway, &expected.slice));
+    }
     commands
 }
 
 /// The commands for one slice, in the order in which [`SliceAnswers::take`] takes their answers.
-fn slice_commands(
-    keys: &Keys,
-    gateway: &GatewayId,
-    ExpectedSlice { slice, .. }: &ExpectedSlice,
-) -> Vec<Command> {
+fn slice_commands(keys: &Keys, gateway: &GatewayId, slice: &SliceId) -> Vec<Command> {
     let mut commands = vec![
         ("HGET", args![keys.gateways(slice), gateway.as_str()]),
         ("GET", args![keys.fence(slice)]),
@@ -48,7 +41,9 @@ fn slice_commands(
         commands.push(("SCARD", args![keys.held(slice, *group, gateway)]));
         commands.push(("SCARD", args![keys.members(slice, *group)]));
     }
-    commands.extend(keys.notes(slice).map(|notes| ("HLEN", args![notes])));
+    if let Some(notes) = keys.notes(slice) {
+        commands.push(("HLEN", args![notes]));
+    }
     commands
 }
 
@@ -56,9 +51,18 @@ fn slice_commands(
 struct SliceAnswers {
     entry: StoreResult<Value>,
     fence: StoreResult<Value>,
-    /// Of each group, how many users the gateway holds, and how many there are.
-    groups: Vec<(Group, [StoreResult<Value>; 2])>,
+    groups: Vec<GroupAnswers>,
+    /// The number of members with notes; `None` for a set that keeps none.
     noted: Option<StoreResult<Value>>,
+}
+
+/// The answers for one group of a slice.
+struct GroupAnswers {
+    group: Group,
+    /// How many users the gateway holds.
+    held: StoreResult<Value>,
+    /// How many users there are.
+    members: StoreResult<Value>,
 }
 
 impl SliceAnswers {
@@ -66,29 +70,40 @@ impl SliceAnswers {
         expected: &ExpectedSlice,
         answers: &mut dyn Iterator<Item = StoreResult<Value>>,
     ) -> Self {
-        let mut next = || next_answer(answers);
-        let (entry, fence) = (next(), next());
-        let groups = expected
-            .slice
-            .set
-            .groups()
-            .iter()
-            .map(|group| (*group, [next(), next()]))
-            .collect();
+        let set = &expected.slice.set;
+        let entry = next_answer(answers);
+        let fence = next_answer(answers);
+        let mut groups = Vec::new();
+        for group in set.groups() {
+            groups.push(GroupAnswers {
+                group: *group,
+                held: next_answer(answers),
+                members: next_answer(answers),
+            });
+        }
+        let noted = if set.keeps_notes() {
+            Some(next_answer(answers))
+        } else {
+            None
+        };
         Self {
             entry,
             fence,
             groups,
-            noted: expected.slice.set.keeps_notes().then(next),
+            noted,
         }
     }
 
+    /// Whether the slice is as expected.
     fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
         let entry = self
             .entry?
             .into_string()
             .and_then(|entry| entry.parse().ok());
-        let noted = self.noted.map(|noted| number(&noted?)).transpose()?;
+        let noted = match self.noted {
+            Some(noted) => Some(number(&noted?)?),
+            None => None,
+        };
         let fence = self.fence?;
         let fence = if fence.is_null() {
             String::new()
@@ -100,11 +115,18 @@ impl SliceAnswers {
             fans: 0,
         };
         let mut all = own;
-        for (group, [held, there]) in self.groups {
-            let (held, there) = (number(&held?)?, number(&there?)?);
-            match group {
-                Group::All => (own.members, all.members) = (held, there),
-                Group::Fans => (own.fans, all.fans) = (held, there),
+        for answers in self.groups {
+            let held = number(&answers.held?)?;
+            let members = number(&answers.members?)?;
+            match answers.group {
+                Group::All => {
+                    own.members = held;
+                    all.members = members;
+                }
+                Group::Fans => {
+                    own.fans = held;
+                    all.fans = members;
+                }
             }
         }
         let size = fenced_size(&fence, all);
@@ -118,31 +140,33 @@ impl SliceAnswers {
     }
 }
 
-/// What is not as expected, and the places of the slices that must be read once more. What has no
-/// answer leaves the rest as it is: it may lie on another node.
+/// The findings of a live, and the places of the slices that must be read once more. A key without
+/// an answer does not spoil the other findings: it may lie on another node.
 fn read_live(
     expected: &CheckLive,
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> (Checked, Vec<usize>) {
-    let mut next = || next_answer(answers);
-    // Take all of them, whatever the first is, so that the next live finds its own.
-    let record = next();
-    let listed = if expected.listed { Some(next()) } else { None };
-    let slices: Vec<_> = expected
-        .slices
-        .iter()
-        .map(|slice| (slice, SliceAnswers::take(slice, answers)))
-        .collect();
+    // Take all answers, even if the first is an error, so that the next live finds its own.
+    let record = next_answer(answers);
+    let listed = if expected.listed {
+        Some(next_answer(answers))
+    } else {
+        None
+    };
+    let mut slices = Vec::with_capacity(expected.slices.len());
+    for slice in &expected.slices {
+        slices.push(SliceAnswers::take(slice, answers));
+    }
     let mut checked = Checked::default();
-    checked.take(record.and_then(|record| read_record(expected, Reply::of(record)?)));
-    checked.findings.extend(match listed {
-        Some(Ok(Value::Null)) => Some(Finding::Unlisted),
-        Some(Err(_)) => Some(Finding::ListUnread),
-        _ => None,
-    });
+    checked.take(read_record(expected, record));
+    match listed {
+        Some(Ok(Value::Null)) => checked.findings.push(Finding::Unlisted),
+        Some(Err(_)) => checked.findings.push(Finding::ListUnread),
+        Some(Ok(_)) | None => {}
+    }
     let mut differing = Vec::new();
-    for (place, (slice, answers)) in slices.into_iter().enumerate() {
-        match answers.meet(slice) {
+    for (place, answers) in slices.into_iter().enumerate() {
+        match answers.meet(&expected.slices[place]) {
             Ok(true) => {}
             Ok(false) => differing.push(place),
             Err(why) => checked.take(Err(why)),
@@ -151,17 +175,16 @@ fn read_live(
     (checked, differing)
 }
 
-/// What is not as expected in a record.
-fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>> {
-    let record: HashMap<_, _> = record.pairs()?.into_iter().collect();
+/// The fields of a record that are not as expected.
+fn read_record(expected: &CheckLive, record: StoreResult<Value>) -> StoreResult<Vec<Finding>> {
+    let record: HashMap<_, _> = Reply::of(record?)?.pairs()?.into_iter().collect();
     let mut findings = Vec::new();
-    let word = |name: &str| record.get(name).map(String::as_str);
-    let figures = read_figures(word("viewers"), word("fans"));
-    let is_open = word("state") == Some(LiveState::Open.as_str())
-        && word("epoch") == Some(&expected.epoch.to_string())
-        && word("removals").unwrap_or("0") == expected.removals.to_string()
-        && word("info_version").unwrap_or("0") == expected.info.to_string();
-    if !is_open {
+    let figures = read_figures(field(&record, "viewers"), field(&record, "fans"));
+    let is_as_expected = field(&record, "state") == Some(LiveState::Open.as_str())
+        && field(&record, "epoch") == Some(&expected.epoch.to_string())
+        && field(&record, "removals").unwrap_or("0") == expected.removals.to_string()
+        && field(&record, "info_version").unwrap_or("0") == expected.info.to_string();
+    if !is_as_expected {
         findings.push(Finding::Record);
     }
     if expected.counted.is_some_and(|expected| expected != figures) {
@@ -170,12 +193,18 @@ fn read_record(expected: &CheckLive, record: Reply) -> StoreResult<Vec<Finding>>
     Ok(findings)
 }
 
+fn field<'a>(record: &'a HashMap<String, String>, name: &str) -> Option<&'a str> {
+    record.get(name).map(String::as_str)
+}
+
 impl RedisStore {
+    /// Reads the slices at these places once more, each in one step, and adds what it finds.
     async fn read_differing(
         &self,
         gateway: &GatewayId,
         expected: &CheckLive,
-        (mut checked, differing): (Checked, Vec<usize>),
+        mut checked: Checked,
+        differing: Vec<usize>,
     ) -> Checked {
         for place in differing {
             let reading = self
@@ -190,22 +219,22 @@ impl RedisStore {
 #[async_trait]
 impl Checks for RedisStore {
     async fn check(&self, gateway: &GatewayId, lives: &[CheckLive]) -> Vec<Checked> {
-        let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| {
-            Ok(read_live(expected, answers))
-        };
         let read = self
             .router
             .read_each(
                 "check",
                 lives,
                 |expected| commands(self.keys(), gateway, expected),
-                read,
+                |expected, answers| Ok(read_live(expected, answers)),
             )
             .await;
         let mut found = Vec::with_capacity(lives.len());
         for (expected, read) in lives.iter().zip(read) {
             found.push(match read {
-                Ok(checked) => self.read_differing(gateway, expected, checked).await,
+                Ok((checked, differing)) => {
+                    self.read_differing(gateway, expected, checked, differing)
+                        .await
+                }
                 Err(why) => Checked {
                     findings: Vec::new(),
                     complete: Err(why),
@@ -220,16 +249,13 @@ impl Checks for RedisStore {
         gateway: &GatewayId,
         slices: &[ExpectedSlice],
     ) -> Vec<StoreResult<Option<SliceReading>>> {
-        let read = |expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = _>| {
-            SliceAnswers::take(expected, answers).meet(expected)
-        };
         let read = self
             .router
             .read_each(
                 "check",
                 slices,
-                |expected| slice_commands(self.keys(), gateway, expected),
-                read,
+                |expected| slice_commands(self.keys(), gateway, &expected.slice),
+                |expected, answers| SliceAnswers::take(expected, answers).meet(expected),
             )
             .await;
         let mut found = Vec::with_capacity(slices.len());

@@ -1,9 +1,9 @@
-//! Makes the clients of the client library and owns every setting of it. Each client is for one
-//! server. The library's own cluster client is not used, because it fails as a whole when one of
-//! several masters does.
+//! Makes the clients of the client library and owns all its settings. Each client is for one
+//! server. The store does not use the library's own cluster client, because that client fails as a
+//! whole when one of several masters does.
 //!
 //! Each setting is spelled out because the library's defaults wait for ever, queue without bound,
-//! and send a write again after a reconnect.
+//! and repeat a write after a reconnect.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,18 +24,19 @@ use super::errors::{ConnectError, ServerError};
 use super::tls;
 use crate::base::redis_address::{Address, Host, Layout};
 
-/// A command, from sending it to its answer.
+/// Maximum time from sending a command to its answer.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
-/// A TCP connection and the handshake on it, each.
+/// Maximum time for a TCP connection, and again for the handshake on it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A question over a connection of its own, from connecting to the answer.
+/// Maximum time for a question over a connection of its own, from connecting to the answer.
 const QUESTION_DEADLINE: Duration = Duration::from_millis(2_500);
 /// The connection ends if the peer does not acknowledge bytes for this long. Without it a full send
 /// buffer would block the library's only task for good.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Commands that wait inside the library; above what a node's calls send at once.
+/// Maximum commands that wait inside the library; more than the calls of a node send at once.
 const MAX_QUEUED: usize = 4_096;
-/// Messages that wait between the library and the subscriber; beyond that, the oldest are lost.
+/// Maximum messages that wait between the library and the subscriber. Beyond that, the oldest are
+/// lost.
 const MAX_HEARD: usize = 8_192;
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
@@ -49,7 +50,7 @@ pub(super) struct Connector {
     probes: Probes,
 }
 
-/// What a watchdog may do to a server.
+/// How a watchdog may probe a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probes {
     /// It writes a canary and reads it back.
@@ -64,10 +65,14 @@ impl Connector {
         ca: Option<&Path>,
         probes: Probes,
     ) -> Result<Self, ConnectError> {
-        let trust = address.tls.then(|| tls::trust(ca)).transpose();
+        let tls = if address.tls {
+            Some(tls::trust(ca).map_err(ConnectError::Trust)?)
+        } else {
+            None
+        };
         Ok(Self {
             address,
-            tls: trust.map_err(ConnectError::Trust)?,
+            tls,
             probes,
         })
     }
@@ -80,7 +85,7 @@ impl Connector {
         self.probes
     }
 
-    /// The same without user and password, for sentinels, which often have none.
+    /// The same connector without user and password, for sentinels, which often have none.
     fn anonymous(&self) -> Self {
         let address = Address {
             user: None,
@@ -104,7 +109,7 @@ impl Connector {
             .build()
     }
 
-    /// What all clients have in common; the caller decides whether the client reconnects.
+    /// The settings that all clients share. The caller decides whether the client reconnects.
     fn builder(&self, host: &Host, version: RespVersion) -> Builder {
         let Address {
             user,
@@ -134,8 +139,8 @@ impl Connector {
         builder
     }
 
-    /// A client for this server that keeps its connection up by itself once it had one. Not
-    /// connected yet.
+    /// A client for this server that is not connected yet. After its first connection it reconnects
+    /// by itself.
     pub(super) fn client(&self, host: &Host) -> Result<Client, Error> {
         let mut reconnect =
             ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
@@ -145,11 +150,12 @@ impl Connector {
             .build()
     }
 
-    /// Asks one thing of a server that is not one of the nodes, over a connection of its own.
+    /// Sends one command to a server that is not one of the nodes, over a connection of its own.
     pub(super) async fn ask_once(
         &self,
         host: &Host,
-        (command, args): (&'static str, Vec<Value>),
+        command: &'static str,
+        args: Vec<Value>,
     ) -> Result<Value, Error> {
         let asking = async {
             let client = self.builder(host, RespVersion::RESP2).build()?;
@@ -157,13 +163,14 @@ impl Connector {
             connected.await?;
             client.custom(custom(command), args).await
         };
-        let late = || Error::new(ErrorKind::Timeout, "no answer in time");
-        timeout(QUESTION_DEADLINE, Box::pin(asking))
-            .await
-            .unwrap_or_else(|_| Err(late()))
+        match timeout(QUESTION_DEADLINE, Box::pin(asking)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
+        }
     }
 
-    /// Asks a host of the URL what it is. The database does not matter: a cluster has none.
+    /// Asks a host of the URL what kind of server it is. It selects no database: a cluster has
+    /// none.
     pub(super) async fn ask_info(&self, host: &Host) -> Result<Value, Error> {
         let address = Address {
             database: None,
@@ -174,22 +181,23 @@ impl Connector {
             ..self.clone()
         };
         match self.address.layout {
-            Layout::Sentinel(_) => asker.ask_sentinel(host, ("INFO", Vec::new())).await,
-            Layout::Single | Layout::Cluster => asker.ask_once(host, ("INFO", Vec::new())).await,
+            Layout::Sentinel(_) => asker.ask_sentinel(host, "INFO", Vec::new()).await,
+            Layout::Single | Layout::Cluster => asker.ask_once(host, "INFO", Vec::new()).await,
         }
     }
 
     /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with
-    /// an error: one that has no password refuses every login, and Redis has no code of its own for
-    /// that.
+    /// an error. A sentinel that has no password refuses every login, and Redis has no code of its
+    /// own for that.
     pub(super) async fn ask_sentinel(
         &self,
         host: &Host,
-        (command, args): (&'static str, Vec<Value>),
+        command: &'static str,
+        args: Vec<Value>,
     ) -> Result<Value, Error> {
-        match self.ask_once(host, (command, args.clone())).await {
+        match self.ask_once(host, command, args.clone()).await {
             Err(error) if self.address.password.is_some() && is_answer(&error) => {
-                self.anonymous().ask_once(host, (command, args)).await
+                self.anonymous().ask_once(host, command, args).await
             }
             answer => answer,
         }
@@ -208,13 +216,14 @@ pub(super) fn connect(
 ) {
     let waiting = client.clone();
     let mut connected = Box::pin(async move { waiting.wait_for_connect().await });
-    // The outcome is told once, so this must wait for it before there can be one.
+    // The library announces the outcome once, so the future must already wait for it before the
+    // client begins to connect.
     let _ = (&mut connected).now_or_never();
     (AbortOnDropHandle::new(client.connect()), connected)
 }
 
-/// Every command has a deadline, is never sent twice, and fails at once while there is no
-/// connection: it must not wait and take effect after its caller gave up.
+/// Every command has a deadline, is never repeated, and fails at once while there is no connection:
+/// it must not wait and take effect after its caller gave up.
 pub(super) fn options() -> Options {
     Options {
         timeout: Some(COMMAND_TIMEOUT),

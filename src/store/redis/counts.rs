@@ -16,10 +16,10 @@ use crate::store::{
     MAX_BATCH, MAX_POINTS, Peaks, Rank, RankedLive, StoreResult,
 };
 
-/// Lives that one call ranks: three members each.
-const RANKED_AT_ONCE: usize = MAX_BATCH / 3;
+/// Maximum lives per call that ranks. Each is a member of three sets.
+const MAX_RANKED: usize = MAX_BATCH / 3;
 
-/// What a script needs that appends a point to a history.
+/// The arguments of a script that appends a point to a history.
 pub(super) fn point_args() -> Vec<Value> {
     args![
         millis(HISTORY_STEP),
@@ -28,14 +28,22 @@ pub(super) fn point_args() -> Vec<Value> {
     ]
 }
 
+fn read_ranked((live, figure): Scored) -> Option<RankedLive> {
+    Some(RankedLive {
+        live: LiveId::parse(&live).ok()?,
+        figure,
+    })
+}
+
 impl RedisStore {
     pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
-        for some in figures.chunks(RANKED_AT_ONCE) {
-            let args = some
-                .iter()
-                .flat_map(|(live, figures)| args![live, figures.viewers, figures.fans]);
+        for some in figures.chunks(MAX_RANKED) {
+            let mut args = Vec::new();
+            for (live, figures) in some {
+                args.extend(args![live, figures.viewers, figures.fans]);
+            }
             self.router
-                .script(&scripts::RANK, self.keys().list(), args.collect())
+                .script(&scripts::RANK, self.keys().list(), args)
                 .await?;
         }
         Ok(())
@@ -101,13 +109,12 @@ impl RedisStore {
                 self.scores(Rank::Viewers, some),
                 self.scores(Rank::Fans, some)
             )?;
-            let both = viewers.into_iter().zip(fans);
-            ranked.extend(both.map(|(viewers, fans)| {
-                Some(Figures {
-                    viewers: viewers?,
-                    fans: fans?,
-                })
-            }));
+            for scores in viewers.into_iter().zip(fans) {
+                ranked.push(match scores {
+                    (Some(viewers), Some(fans)) => Some(Figures { viewers, fans }),
+                    _ => None,
+                });
+            }
         }
         Ok(ranked)
     }
@@ -136,16 +143,11 @@ impl Counts for RedisStore {
         limit: usize,
     ) -> StoreResult<Vec<RankedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.figure));
-        let read = |(live, figure): Scored| {
-            Some(RankedLive {
-                live: LiveId::parse(&live).ok()?,
-                figure,
-            })
-        };
+        let key = self.keys().top(rank);
         self.router
             .call(
                 "top_lives",
-                self.page((&self.keys().top(rank), Order::Down), after, limit, read),
+                self.page((&key, Order::Down), after, limit, read_ranked),
             )
             .await
     }

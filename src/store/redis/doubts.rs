@@ -1,6 +1,6 @@
 //! Collects the reasons for doubt that watchdogs, the subscriber and the topology find. One event
-//! causes several (a new connection, then its subscriptions, then an empty server); the collector
-//! joins them into one [`Doubt`] or two.
+//! causes several reasons: a new connection, then its subscriptions, then an empty server. The
+//! collector joins them into one [`Doubt`] or two.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -12,9 +12,10 @@ use tokio::time::sleep;
 use crate::base::redis_address::Host;
 use crate::store::{Doubt, Doubts};
 
-/// The shortest time between two doubts; all reasons in between become one doubt.
+/// Minimum time between two doubts. All reasons in between become one doubt.
 const GAP: Duration = Duration::from_millis(500);
-/// Doubts that a receiver may leave unread; one that is further behind gets [`Doubt::All`].
+/// Maximum doubts that a receiver may leave unread. A receiver that is further behind gets
+/// [`Doubt::All`].
 const BACKLOG: usize = 64;
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct DoubtCollector {
 #[derive(Debug, Default)]
 struct Reasons {
     all: bool,
-    /// Servers whose slots are in doubt: the slots that they have when the doubt is sent.
+    /// Servers whose slots are in doubt: those that they have when the collector sends the doubt.
     hosts: Vec<Host>,
     slots: Vec<RangeInclusive<u16>>,
 }
@@ -64,7 +65,7 @@ impl DoubtCollector {
     }
 
     /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or
-    /// none while it is down: its data is in doubt anyway once it is up.
+    /// none while it is down: the data of such a server is in doubt anyway once it is up.
     pub(super) async fn send_doubts(
         &self,
         slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>,

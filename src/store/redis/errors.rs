@@ -1,5 +1,5 @@
-//! The one place that reads the client library's errors: the server's code, what it means for the
-//! caller of the store, and where a cluster redirects a call. All other code decides on
+//! The one place that reads the client library's errors: the server's code, the meaning for the
+//! caller of the store, and the node to which a cluster redirects a call. All other code decides on
 //! [`ServerError`], [`Failure`] or [`StoreError`], never on a text.
 
 use fred::error::{Error, ErrorKind};
@@ -7,7 +7,7 @@ use fred::error::{Error, ErrorKind};
 use crate::base::redis_address::Host;
 use crate::store::StoreError;
 
-/// Why there is no store to begin with.
+/// Why the store could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The URL cannot be read.
@@ -42,7 +42,7 @@ impl ConnectError {
     }
 }
 
-/// What an error of the server means: its first word, which is part of the protocol.
+/// The meaning of an error of the server: its first word, which is part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerError {
     /// `MOVED`: the slot belongs to another node.
@@ -79,7 +79,7 @@ pub(super) enum ServerError {
 }
 
 impl ServerError {
-    /// What the server's error says; `None` for the library's own errors.
+    /// Reads an error of the server; `None` for the library's own errors.
     pub(super) fn of(error: &Error) -> Option<Self> {
         let details = error.details();
         Some(match server_code(details)? {
@@ -125,14 +125,17 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// What an error means that this node answered.
+    /// Reads an error with which this node answered.
     pub(super) fn of(error: &Error, asked: &Host) -> Self {
-        let target = || read_target(error.details(), asked);
         match ServerError::of(error) {
-            Some(ServerError::Moved) => {
-                target().map_or_else(|| Self::Other(judge(error)), Self::Moved)
-            }
-            Some(ServerError::Ask) => target().map_or_else(|| Self::Other(judge(error)), Self::Ask),
+            Some(ServerError::Moved) => match read_target(error.details(), asked) {
+                Some(to) => Self::Moved(to),
+                None => Self::Other(judge(error)),
+            },
+            Some(ServerError::Ask) => match read_target(error.details(), asked) {
+                Some(to) => Self::Ask(to),
+                None => Self::Other(judge(error)),
+            },
             Some(ServerError::UnknownScript) => Self::UnknownScript,
             Some(ServerError::ReadOnly) => Self::Replica(judge(error)),
             _ => Self::Other(judge(error)),
@@ -155,8 +158,8 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Reads `MOVED 3999 10.0.0.1:6381`; with no host, or one the node does not know, it is the host
-/// that was asked.
+/// Reads the target of `MOVED 3999 10.0.0.1:6381`. An empty host, or `?` for one that the node does
+/// not know, means the host that was asked.
 fn read_target(details: &str, asked: &Host) -> Option<Host> {
     let (name, port) = details.split(' ').nth(2)?.rsplit_once(':')?;
     let name = if name.is_empty() || name == "?" {
@@ -167,7 +170,7 @@ fn read_target(details: &str, asked: &Host) -> Option<Host> {
     Some(Host::new(name, port.parse().ok()?))
 }
 
-/// What an error means for the caller of the store.
+/// The meaning of an error for the caller of the store.
 pub(super) fn judge(error: &Error) -> StoreError {
     let said = readable(error.details()).to_owned();
     match (ServerError::of(error), error.kind()) {
@@ -184,22 +187,16 @@ pub(super) fn judge(error: &Error) -> StoreError {
     }
 }
 
-/// The words for people. Of an I/O error the library shows
+/// The part of an error that people can read. For an I/O error the library shows
 /// `Os { code: 111, …, message: "Connection refused" }`, or
 /// `Custom { kind: Uncategorized, error: "failed to lookup address information: Name or service not known" }`.
-/// Behind its own sentence Redis may name the script and its line, or the arguments, which have ids
-/// of users.
+/// After its own sentence Redis may name the script and its line, or the arguments, which contain
+/// ids of users.
 pub(super) fn readable(details: &str) -> &str {
-    let of_kind = |kind: &str, field: &str| {
-        details
-            .strip_prefix(kind)?
-            .split_once(field)?
-            .1
-            .split_once('"')
-    };
-    if let Some((message, _)) =
-        of_kind("Os {", "message: \"").or_else(|| of_kind("Custom {", "error: \""))
-    {
+    if let Some(message) = quoted(details, "Os {", "message: \"") {
+        return message;
+    }
+    if let Some(message) = quoted(details, "Custom {", "error: \"") {
         return message;
     }
     let mut said = details;
@@ -213,7 +210,14 @@ pub(super) fn readable(details: &str) -> &str {
     said.trim_end()
 }
 
-/// What a server said that refused a call; `None` if it led the call elsewhere, and for the
+/// The text in quotes after `field`, in an error that begins with `kind`.
+fn quoted<'a>(details: &'a str, kind: &str, field: &str) -> Option<&'a str> {
+    let (_, rest) = details.strip_prefix(kind)?.split_once(field)?;
+    let (text, _) = rest.split_once('"')?;
+    Some(text)
+}
+
+/// The words of a server that refused a call; `None` if it sent the call elsewhere, and for the
 /// library's own errors.
 pub(super) fn refusal(error: &Error) -> Option<&str> {
     match ServerError::of(error)? {
@@ -222,11 +226,15 @@ pub(super) fn refusal(error: &Error) -> Option<&str> {
     }
 }
 
-/// The word with which an error of the server begins, in capitals; the library's own errors have
-/// none.
+/// The word in capitals with which an error of the server begins; `None` for the library's own
+/// errors.
 fn server_code(details: &str) -> Option<&str> {
     let word = details.split(' ').next().unwrap_or_default();
-    (word.len() >= 3 && word.bytes().all(|b| b.is_ascii_uppercase())).then_some(word)
+    if word.len() >= 3 && word.bytes().all(|b| b.is_ascii_uppercase()) {
+        Some(word)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

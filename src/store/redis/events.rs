@@ -1,5 +1,5 @@
-//! The calls on events. The stream, the turn to send and the events that were given up share a hash
-//! slot; the records, which note the events first, lie elsewhere.
+//! The calls on events. The stream, the turn to send and the events that the sender gave up share a
+//! hash slot. The records, which note the events first, lie in other slots.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,18 +61,16 @@ impl RedisStore {
         args.extend(events.iter().flat_map(event_args));
         self.router
             .script(&scripts::APPEND_EVENTS, vec![self.keys().events()], args)
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
-    /// The command that takes events out of a record.
-    fn settle(&self, (live, numbers): &(LiveId, Vec<u64>)) -> Command {
+    /// The command that deletes events from a record.
+    fn settle(&self, live: &LiveId, numbers: &[u64]) -> Command {
         let mut args = args![self.keys().live(live)];
-        args.extend(
-            numbers
-                .iter()
-                .map(|number| Value::from(format!("{EVENT_FIELD}{number}"))),
-        );
+        for number in numbers {
+            args.push(Value::from(format!("{EVENT_FIELD}{number}")));
+        }
         ("HDEL", args)
     }
 
@@ -99,7 +97,8 @@ impl RedisStore {
             ReadFrom::Unacknowledged(after) => after.to_string(),
             ReadFrom::New => ">".to_owned(),
         };
-        let (turn, begin) = (millis(request.turn).max(1), EntryId(request.begin, 0));
+        let turn = millis(request.turn).max(1);
+        let begin = EntryId(request.begin, 0);
         let args = args![request.gateway, turn, GROUP, begin, from, request.count];
         let keys = vec![self.keys().events(), self.keys().event_sender()];
         let mut reply = self
@@ -111,12 +110,13 @@ impl RedisStore {
             "mine" => {}
             other => return Err(nonsense(format!("a sender's turn answered {other}"))),
         }
-        let (waiting, lost) = (reply.number()?, reply.number()?);
+        let waiting = reply.number()?;
+        let lost = reply.number()?;
         let mut events = Vec::new();
         while let Some(piece) = reply.piece() {
             let mut piece = Reply::of(piece)?;
             let entry = entry_id(&mut piece)?;
-            // Bytes that are no text are another program's.
+            // Another program may write bytes that are not text. Such an entry is no event.
             let fields = piece.pairs().unwrap_or_default().into_iter().collect();
             events.push(StreamEvent {
                 entry,
@@ -133,12 +133,14 @@ impl RedisStore {
     async fn do_acknowledge(&self, entries: &[EntryId]) -> StoreResult<()> {
         let mut args = args![self.keys().events(), GROUP];
         args.extend(entries.iter().map(|entry| Value::from(entry.to_string())));
-        self.router.command("XACK", args).await.map(drop)
+        self.router.command("XACK", args).await?;
+        Ok(())
     }
 
     async fn do_bury(
         &self,
-        (gateway, entry): (&GatewayId, EntryId),
+        gateway: &GatewayId,
+        entry: EntryId,
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {
@@ -164,7 +166,10 @@ impl RedisStore {
         let mut found = Vec::new();
         let mut after = after;
         while found.len() < limit {
-            let from = after.map_or_else(|| "-".to_owned(), |after| format!("({after}"));
+            let from = match after {
+                Some(after) => format!("({after}"),
+                None => "-".to_owned(),
+            };
             let args = args![self.keys().dead_events(), from, "+", "COUNT", limit];
             let mut page = Reply::of(self.router.command("XRANGE", args).await?)?;
             let before = after;
@@ -178,7 +183,9 @@ impl RedisStore {
                     .unwrap_or_default()
                     .into_iter()
                     .collect();
-                found.extend(dead_event(&fields).map(|dead| (entry, dead)));
+                if let Some(dead) = dead_event(&fields) {
+                    found.push((entry, dead));
+                }
             }
             if after == before {
                 break;
@@ -198,17 +205,19 @@ impl Events for RedisStore {
     }
 
     async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
-        let read = |_: &_, answers: &mut dyn Iterator<Item = _>| next_answer(answers).map(drop);
-        let all = self
+        let answers = self
             .router
             .read_each(
                 "settle_events",
                 appended,
-                |one| vec![self.settle(one)],
-                read,
+                |(live, numbers)| vec![self.settle(live, numbers)],
+                |_, answers| next_answer(answers),
             )
             .await;
-        all.into_iter().collect()
+        for answer in answers {
+            answer?;
+        }
+        Ok(())
     }
 
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
@@ -232,24 +241,24 @@ impl Events for RedisStore {
 
     async fn bury_event(
         &self,
-        by: (&GatewayId, EntryId),
+        (gateway, entry): (&GatewayId, EntryId),
         dead: &DeadEvent,
         kept: u64,
     ) -> StoreResult<bool> {
         self.router
-            .call("bury_event", self.do_bury(by, dead, kept))
+            .call("bury_event", self.do_bury(gateway, entry, dead, kept))
             .await
     }
 
     async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()> {
-        let steps = self.router.script(
-            &scripts::END_SENDING,
-            vec![self.keys().event_sender()],
-            args![gateway],
-        );
-        self.router
-            .call("end_sending", async { steps.await.map(drop) })
-            .await
+        let keys = vec![self.keys().event_sender()];
+        let steps = async {
+            self.router
+                .script(&scripts::END_SENDING, keys, args![gateway])
+                .await?;
+            Ok(())
+        };
+        self.router.call("end_sending", steps).await
     }
 
     async fn dead_events(

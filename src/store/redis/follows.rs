@@ -1,7 +1,7 @@
-//! The calls on the follow graph: each edge is in two sorted sets, one from each end, in different
+//! The calls on the follow graph. Each edge is in two sorted sets, one from each end, in different
 //! slots of a cluster. The fan check reads `followers:` unless it is set to read `following:`, so a
-//! follow writes it last and an unfollow clears it first. A call that got only half way is finished
-//! as [`super::changes`] says.
+//! follow writes `followers:` last and an unfollow clears it first. [`super::changes`] says how a
+//! call that got only half way is finished.
 
 use std::collections::HashSet;
 
@@ -20,6 +20,13 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, MAX_BATCH, StoreResult};
 
+fn read_followed((user, at): Scored) -> Option<Followed> {
+    Some(Followed {
+        user: UserId::parse(&user).ok()?,
+        at,
+    })
+}
+
 impl RedisStore {
     /// The two ends of an edge.
     pub(super) fn edge_keys(&self, user: &UserId, streamer: &UserId) -> [String; 2] {
@@ -29,7 +36,7 @@ impl RedisStore {
         ]
     }
 
-    /// Adds one end of an edge; answers whether it is new, and its time.
+    /// Adds one end of an edge. Answers whether it is new, and its time.
     async fn add_end(
         &self,
         key: &str,
@@ -61,26 +68,35 @@ impl RedisStore {
         in_time(self, key, reply)?.flag()
     }
 
-    /// Writes both ends of an edge whose change has begun; the first with this time, or the node's
-    /// if there is none. True if the edge is new.
+    /// Writes both ends of an edge whose change has begun. The time is `at`, or the node's if `at`
+    /// is empty. `guards` are the times until which the two nodes accept the writes. True if the
+    /// edge is new.
     pub(super) async fn write_follow(
         &self,
-        (user, streamer): (&UserId, &UserId),
+        user: &UserId,
+        streamer: &UserId,
         at: &str,
-        (begun, [first, second]): (&Begun, [UnixMillis; 2]),
+        begun: &Begun,
+        guards: [UnixMillis; 2],
     ) -> StoreResult<bool> {
+        let [first, second] = guards;
         let [following, followers] = self.edge_keys(user, streamer);
         let added = self.add_end(&following, streamer, at, first).await;
         let (_, since) = self.or_end(begun, added).await?;
-        Ok(self.add_end(&followers, user, &since, second).await?.0)
+        let (is_new, _) = self.add_end(&followers, user, &since, second).await?;
+        Ok(is_new)
     }
 
-    /// Removes both ends of an edge whose change has begun. True if there was one.
+    /// Removes both ends of an edge whose change has begun. `guards` are as in
+    /// [`Self::write_follow`]. True if there was an edge.
     pub(super) async fn write_unfollow(
         &self,
-        (user, streamer): (&UserId, &UserId),
-        (begun, [first, second]): (&Begun, [UnixMillis; 2]),
+        user: &UserId,
+        streamer: &UserId,
+        begun: &Begun,
+        guards: [UnixMillis; 2],
     ) -> StoreResult<bool> {
+        let [first, second] = guards;
         let [following, followers] = self.edge_keys(user, streamer);
         let removed = self.remove_end(&followers, user, second).await;
         let known = self.or_end(begun, removed).await?;
@@ -88,7 +104,7 @@ impl RedisStore {
         Ok(known || listed)
     }
 
-    /// As [`Follows::follow`], with the time of the follow where it is known.
+    /// As [`Follows::follow`], with the time of the follow; `at` is empty if the time is unknown.
     pub(crate) async fn follow_since(
         &self,
         user: &UserId,
@@ -102,40 +118,53 @@ impl RedisStore {
         let guards = self.guards(&change).await?;
         let begun = self.begin_change(&change).await?;
         let new = self
-            .write_follow((user, streamer), at, (&begun, guards))
+            .write_follow(user, streamer, at, &begun, guards)
             .await?;
         self.end_change(&begun).await;
         Ok(new)
     }
 
-    /// Pages by rank and without times are several times as cheap as pages by time.
+    /// Reads pages by rank and without times, which are several times as cheap as pages by time.
     async fn read_newest(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
         let key = self.keys().edge(user, Edge::Following);
-        let page = async |first: usize| {
-            let last = most.min(first + MAX_BATCH) - 1;
-            let mut names = Reply::of(
-                self.router
-                    .command("ZREVRANGE", args![key, first, last])
-                    .await?,
-            )?;
-            let names = std::iter::from_fn(|| names.piece());
-            // What another program wrote there and is no id of a user is nobody.
-            StoreResult::Ok(
-                names
-                    .filter_map(|name| UserId::parse(name.as_str()?.as_ref()).ok())
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let size = async { Ok(number(&self.router.command("ZCARD", args![key]).await?)? as usize) };
-        let (mut all, size) = try_join!(page(0), size)?;
-        let others = try_join_all((MAX_BATCH..most.min(size)).step_by(MAX_BATCH).map(page)).await?;
-        all.extend(others.into_iter().flatten());
+        let (mut all, size) = try_join!(self.newest_page(&key, 0, most), self.edge_count(&key))?;
+        let size = size as usize;
+        let mut asking = Vec::new();
+        for first in (MAX_BATCH..most.min(size)).step_by(MAX_BATCH) {
+            asking.push(self.newest_page(&key, first, most));
+        }
+        for page in try_join_all(asking).await? {
+            all.extend(page);
+        }
         if size > MAX_BATCH {
-            // A follow while the pages are read moves the last of a page to the next one.
+            // A follow at the same time moves the last user of a page to the next page.
             let mut known = HashSet::with_capacity(all.len());
             all.retain(|user| known.insert(user.clone()));
         }
         Ok(all)
+    }
+
+    /// Up to [`MAX_BATCH`] users from the rank `first` on, but none at the rank `most` or behind it.
+    async fn newest_page(&self, key: &str, first: usize, most: usize) -> StoreResult<Vec<UserId>> {
+        let last = most.min(first + MAX_BATCH) - 1;
+        let names = self
+            .router
+            .command("ZREVRANGE", args![key, first, last])
+            .await?;
+        let mut names = Reply::of(names)?;
+        let mut page = Vec::new();
+        while let Some(name) = names.piece() {
+            // Another program may write there, so skip a name that is no id of a user.
+            page.extend(
+                name.as_str()
+                    .and_then(|name| UserId::parse(name.as_ref()).ok()),
+            );
+        }
+        Ok(page)
+    }
+
+    async fn edge_count(&self, key: &str) -> StoreResult<u64> {
+        number(&self.router.command("ZCARD", args![key]).await?)
     }
 
     async fn do_unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
@@ -145,9 +174,7 @@ impl RedisStore {
         };
         let guards = self.guards(&change).await?;
         let begun = self.begin_change(&change).await?;
-        let known = self
-            .write_unfollow((user, streamer), (&begun, guards))
-            .await?;
+        let known = self.write_unfollow(user, streamer, &begun, guards).await?;
         self.end_change(&begun).await;
         Ok(known)
     }
@@ -162,8 +189,10 @@ fn fan_check(keys: &Keys, streamer: &UserId, users: &[UserId]) -> Command {
 
 fn read_fans(users: &[UserId], scores: Value) -> StoreResult<Vec<bool>> {
     let mut scores = Reply::of(scores)?;
-    let answers: Vec<bool> =
-        std::iter::from_fn(|| scores.piece().map(|score| !score.is_null())).collect();
+    let mut answers = Vec::with_capacity(users.len());
+    while let Some(score) = scores.piece() {
+        answers.push(!score.is_null());
+    }
     if answers.len() == users.len() {
         Ok(answers)
     } else {
@@ -195,38 +224,35 @@ impl Follows for RedisStore {
     }
 
     async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
-        let read = |(_, users): &(UserId, Vec<UserId>), answers: &mut dyn Iterator<Item = _>| {
-            read_fans(users, next_answer(answers)?)
-        };
         self.router
             .read_each(
                 "follows",
                 asked,
                 |(streamer, users)| vec![fan_check(self.keys(), streamer, users)],
-                read,
+                |(_, users), answers| read_fans(users, next_answer(answers)?),
             )
             .await
     }
 
     async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
-        let ask = |(user, streamer): &(UserId, UserId)| {
-            vec![(
-                "ZSCORE",
-                args![self.keys().edge(user, Edge::Following), streamer],
-            )]
-        };
-        let read = |_: &(UserId, UserId), answers: &mut dyn Iterator<Item = _>| {
-            next_answer(answers).map(|score: Value| !score.is_null())
-        };
         self.router
-            .read_each("are_following", pairs, ask, read)
+            .read_each(
+                "are_following",
+                pairs,
+                |(user, streamer)| {
+                    let key = self.keys().edge(user, Edge::Following);
+                    vec![("ZSCORE", args![key, streamer])]
+                },
+                |_, answers| Ok(!next_answer(answers)?.is_null()),
+            )
             .await
     }
 
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
-        let key = args![self.keys().edge(user, edge)];
-        let steps = async { number(&self.router.command("ZCARD", key).await?) };
-        self.router.call("follow_count", steps).await
+        let key = self.keys().edge(user, edge);
+        self.router
+            .call("follow_count", self.edge_count(&key))
+            .await
     }
 
     async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
@@ -243,17 +269,11 @@ impl Follows for RedisStore {
         limit: usize,
     ) -> StoreResult<Vec<Followed>> {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
-        let read = |(user, at): Scored| {
-            Some(Followed {
-                user: UserId::parse(&user).ok()?,
-                at,
-            })
-        };
         let key = self.keys().edge(user, edge);
         self.router
             .call(
                 "follow_page",
-                self.page((&key, Order::Down), after, limit, read),
+                self.page((&key, Order::Down), after, limit, read_followed),
             )
             .await
     }

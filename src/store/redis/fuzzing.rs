@@ -1,4 +1,4 @@
-//! What the fuzzer runs of the Redis store: every reader of answers, on any answer.
+//! The fuzzer's entrance to the Redis store: it runs every reader of answers on any answer.
 
 use fred::types::Value;
 
@@ -7,26 +7,29 @@ use super::{lives, slices, slots};
 use crate::base::ids::LiveId;
 use crate::base::redis_address::Host;
 
-/// How deep lists nest in made-up answers.
+/// Maximum depth of nested lists in made-up answers.
 const DEEPEST: u8 = 4;
 
 pub(crate) fn reply(bytes: &[u8]) {
     let answer = value(&mut bytes.iter().copied(), DEEPEST);
-    let of_script = || Reply::of_script(answer.clone());
     let live = LiveId::parse("42").expect("an id");
     let host = Host::new("127.0.0.1", 6379);
-    let _ = lives::record(&live, of_script());
-    let _ = slices::apply_reply(of_script());
-    let _ = slices::read_slice(of_script());
-    let _ = of_script().counted_gateways();
-    let _ = of_script().scored();
-    let _ = of_script().flag();
-    let _ = of_script().texts().count();
+    let _ = lives::record(&live, reply_of(&answer));
+    let _ = slices::apply_reply(reply_of(&answer));
+    let _ = slices::read_slice(reply_of(&answer));
+    let _ = reply_of(&answer).counted_gateways();
+    let _ = reply_of(&answer).scored();
+    let _ = reply_of(&answer).flag();
+    let _ = reply_of(&answer).texts().count();
     let _ = slots::read_ranges(answer.clone(), &host);
     let _ = slots::read_epoch(&answer);
 }
 
-/// An answer that the bytes describe: each begins with a byte for its kind.
+fn reply_of(answer: &Value) -> Reply {
+    Reply::of_script(answer.clone())
+}
+
+/// The answer that the bytes describe. Each value begins with a byte for its kind.
 fn value(bytes: &mut impl Iterator<Item = u8>, depth: u8) -> Value {
     let Some(kind) = bytes.next() else {
         return Value::Null;

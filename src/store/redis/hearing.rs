@@ -1,11 +1,11 @@
-//! Which gateways are heard, on which masters. Pure: leases, beats and times come in, and those who
-//! are not heard go out. [`super::beats`] makes the calls.
+//! Decides which gateways are heard on which masters. This file is pure: leases, beats and times go
+//! in, and the gateways that are not heard come out. [`super::beats`] makes the calls.
 //!
 //! A gateway sends a *beat* to every master with each renewal of its lease, and the beat has the
-//! count of that lease. So whoever reads a count in the leases has heard the beat with it, or hears
-//! it in a moment. If not, messages of that gateway do not arrive from that master: it cannot
-//! publish, they are lost on the way, or the reader receives nothing. A gateway whose lease stands
-//! still is not expected to be heard.
+//! count of that lease. So a gateway that reads a count in the leases has heard the beat with it,
+//! or hears it in a moment. If not, messages of the other gateway do not arrive from that master:
+//! the other gateway cannot publish, its messages are lost on the way, or the reader receives
+//! nothing. A gateway whose lease stands still is not expected to be heard.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -15,19 +15,19 @@ use tokio::time::Instant;
 
 use crate::base::ids::GatewayId;
 
-/// How much later than the count of its lease a gateway's beat may come.
+/// How much later than the count of its lease a gateway's beat may arrive.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// Other gateways know of a new master, or of one that took slots over, this much later at most.
+/// Maximum time until all gateways know a new master, or one that took slots over.
 const NEW_CHANNEL: Duration = Duration::from_secs(10);
 
-/// A gateway, as it is not heard on the channel of beats with this number.
+/// The number of a channel of beats, and a gateway that is not heard there.
 pub(super) type Unheard = (u32, GatewayId);
 
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
     gateways: HashMap<GatewayId, Counts>,
-    /// The channels of beats, one a master, each with the time from which on beats are missed
-    /// there.
+    /// The channels of beats, one per master. Each has the time from which a beat that does not come
+    /// counts as missing.
     channels: HashMap<u32, Instant>,
     /// The highest count in the beats of a gateway on a channel.
     heard: HashMap<Unheard, u64>,
@@ -38,8 +38,8 @@ pub(super) struct Hearing {
 /// The counts of a gateway's lease.
 #[derive(Debug)]
 struct Counts {
-    /// In the first look that found the gateway: the beat with it may have come before the
-    /// subscription.
+    /// The count in the first look that found the gateway. The beat with this count may have come
+    /// before the subscription.
     first: u64,
     newest: u64,
 }
@@ -65,11 +65,15 @@ impl Missing {
 }
 
 impl Hearing {
-    /// Takes in a look at the leases, with the channels that the masters have now.
+    /// Takes in the leases that were just read: each living gateway with its count. `channels` are
+    /// the channels that the masters have now.
     pub(super) fn looked(&mut self, living: &[(GatewayId, u64)], channels: &[u32], now: Instant) {
         let mut before = std::mem::take(&mut self.gateways);
         for (gateway, count) in living {
-            let first = before.remove(gateway).map_or(*count, |known| known.first);
+            let first = match before.remove(gateway) {
+                Some(known) => known.first,
+                None => *count,
+            };
             self.gateways.insert(
                 gateway.clone(),
                 Counts {
@@ -89,21 +93,17 @@ impl Hearing {
         for channel in channels {
             self.channels.entry(*channel).or_insert(missed_from);
         }
-        let (gateways, channels) = (&self.gateways, &self.channels);
-        let is_known = |(channel, gateway): &Unheard| {
-            channels.contains_key(channel) && gateways.contains_key(gateway)
-        };
-        self.heard.retain(|pair, _| is_known(pair));
-        self.missing.retain(|pair, _| is_known(pair));
-        for channel in channels.keys() {
-            for (gateway, counts) in gateways {
+        self.heard.retain(|(channel, gateway), _| {
+            self.channels.contains_key(channel) && self.gateways.contains_key(gateway)
+        });
+        self.missing.retain(|(channel, gateway), _| {
+            self.channels.contains_key(channel) && self.gateways.contains_key(gateway)
+        });
+        for channel in self.channels.keys() {
+            for (gateway, counts) in &self.gateways {
                 let pair = (*channel, gateway.clone());
-                let last = self
-                    .heard
-                    .get(&pair)
-                    .copied()
-                    .unwrap_or_default()
-                    .max(counts.first);
+                let heard = self.heard.get(&pair).copied().unwrap_or_default();
+                let last = heard.max(counts.first);
                 if last < counts.newest {
                     self.missing
                         .entry(pair)
@@ -122,7 +122,8 @@ impl Hearing {
         now: Instant,
     ) -> bool {
         let Some(counts) = self.gateways.get(&gateway) else {
-            // Its first beat came before the first look at its lease, which excuses that one.
+            // Its first beat came before the first look at its lease. That look does not expect
+            // this beat.
             return false;
         };
         let pair = (channel, gateway);
@@ -143,15 +144,17 @@ impl Hearing {
         was_unheard
     }
 
-    /// Those who are not heard. Whoever was not stays so until the missing beat comes, or a newer
-    /// one.
+    /// The gateways that are not heard. Such a gateway counts as unheard until the missing beat
+    /// arrives, or a newer one.
     pub(super) fn judge(&mut self, now: Instant) -> BTreeSet<&Unheard> {
         for ((channel, _), missing) in &mut self.missing {
             let is_judged = self
                 .channels
                 .get(channel)
                 .is_some_and(|missed_from| now >= *missed_from);
-            missing.is_overdue |= is_judged && now.duration_since(missing.since) >= GRACE;
+            if is_judged && now.duration_since(missing.since) >= GRACE {
+                missing.is_overdue = true;
+            }
         }
         self.missing
             .iter()

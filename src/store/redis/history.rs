@@ -1,4 +1,4 @@
-//! The calls on histories and summaries. A history lies beside the record of its live; a streamer's
+//! The calls on histories and summaries. A history lies beside the record of its live. A streamer's
 //! past lives are on a list of their own, with the summaries beside it.
 
 use std::collections::HashMap;
@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::lives::read_figures;
-use super::paging::{Order, Scored};
-use super::reply::{Reply, nonsense, text};
+use super::paging::Order;
+use super::reply::{Reply, nonsense};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::UserId;
@@ -18,47 +18,55 @@ use crate::store::{
     PastLive, Point, StoreResult, Summary,
 };
 
+fn field<'a>(fields: &'a HashMap<String, String>, name: &str) -> Option<&'a str> {
+    fields.get(name).map(String::as_str)
+}
+
+fn number(fields: &HashMap<String, String>, name: &str) -> Option<u64> {
+    field(fields, name)?.parse().ok()
+}
+
 fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point> {
-    let number = |name: &str| fields.get(name)?.parse().ok();
     Some(Point {
         at: entry.0,
         figures: Figures {
-            viewers: number("viewers")?,
-            fans: number("fans")?,
+            viewers: number(fields, "viewers")?,
+            fans: number(fields, "fans")?,
         },
         arrived: Arrived {
-            joins: number("joins")?,
-            leaves: number("leaves")?,
+            joins: number(fields, "joins")?,
+            leaves: number(fields, "leaves")?,
         },
     })
 }
 
-/// The newest point, which is in the record, unless the figures are those of another epoch, or a
-/// close has appended them to the history.
+fn read_summary(piece: Value) -> Option<Summary> {
+    serde_json::from_str(&piece.into_string()?).ok()
+}
+
+/// The newest point, which is in the record. `None` if the figures there are those of another
+/// epoch, or if a close has appended them to the history.
 fn read_open_point(of: &LiveEpoch, record: Value) -> StoreResult<Option<Point>> {
     let fields: HashMap<_, _> = Reply::of(record)?.pairs()?.into_iter().collect();
-    let word = |name: &str| fields.get(name).map(String::as_str);
-    let number = |name: &str| {
-        word(name)
-            .and_then(|number| number.parse().ok())
-            .unwrap_or(0)
+    let Some(at) = number(&fields, "counted_at") else {
+        return Ok(None);
     };
-    let at: Option<UnixMillis> = word("counted_at").and_then(|at| at.parse().ok());
-    Ok(at
-        .filter(|_| word("epoch") == Some(&of.epoch.to_string()))
-        .map(|at| Point {
-            at: at - at % millis(HISTORY_STEP),
-            figures: read_figures(word("viewers"), word("fans")),
-            arrived: Arrived {
-                joins: number("joins"),
-                leaves: number("leaves"),
-            },
-        }))
+    if field(&fields, "epoch") != Some(&of.epoch.to_string()) {
+        return Ok(None);
+    }
+    Ok(Some(Point {
+        at: at - at % millis(HISTORY_STEP),
+        figures: read_figures(field(&fields, "viewers"), field(&fields, "fans")),
+        arrived: Arrived {
+            joins: number(&fields, "joins").unwrap_or(0),
+            leaves: number(&fields, "leaves").unwrap_or(0),
+        },
+    }))
 }
 
 impl RedisStore {
-    /// The record is read first: a point that is appended meanwhile is then found twice, and not
-    /// missed.
+    /// Reads the record first: a point that is appended in the meantime is then found twice, and
+    /// not missed.
     async fn do_history(
         &self,
         of: &LiveEpoch,
@@ -71,8 +79,12 @@ impl RedisStore {
             .await?;
         let open = read_open_point(of, record)?;
         let mut points = self.appended(of, from, to).await?;
-        let is_newest = |point: &Point| points.last().is_none_or(|last| last.at < point.at);
-        points.extend(open.filter(|point| (from..=to).contains(&point.at) && is_newest(point)));
+        if let Some(point) = open {
+            let is_newest = points.last().is_none_or(|last| last.at < point.at);
+            if is_newest && (from..=to).contains(&point.at) {
+                points.push(point);
+            }
+        }
         Ok(points)
     }
 
@@ -82,11 +94,14 @@ impl RedisStore {
         from: UnixMillis,
         to: UnixMillis,
     ) -> StoreResult<Vec<Point>> {
-        let (key, mut from, mut points) = (self.keys().history(of), from.to_string(), Vec::new());
+        let key = self.keys().history(of);
+        let mut from = from.to_string();
+        let mut points = Vec::new();
         loop {
             let args = args![key, from, to, "COUNT", MAX_BATCH];
             let mut page = Reply::of(self.router.command("XRANGE", args).await?)?;
-            let (mut read, mut last) = (0, None);
+            let mut read = 0;
+            let mut last = None;
             while let Some(piece) = page.piece() {
                 let mut piece = Reply::of(piece)?;
                 let entry = EntryId::parse(&piece.text()?)
@@ -98,7 +113,8 @@ impl RedisStore {
                     .into_iter()
                     .collect();
                 points.extend(read_point(entry, &fields));
-                (read, last) = (read + 1, Some(entry));
+                read += 1;
+                last = Some(entry);
             }
             match last {
                 Some(last) if read == MAX_BATCH => from = format!("({last}"),
@@ -115,8 +131,11 @@ impl RedisStore {
     ) -> StoreResult<Vec<Summary>> {
         let after = after.map(|last| (last.of.to_string(), last.closed_at));
         let [list, summaries] = self.keys().past_lives(streamer);
-        let read = |(member, _): Scored| Some(member);
-        let lives = self.page((&list, Order::Down), after, limit, read).await?;
+        let lives = self
+            .page((&list, Order::Down), after, limit, |(member, _)| {
+                Some(member)
+            })
+            .await?;
         if lives.is_empty() {
             return Ok(Vec::new());
         }
@@ -125,11 +144,7 @@ impl RedisStore {
         let mut reply = Reply::of(self.router.command("HMGET", args).await?)?;
         let mut found = Vec::new();
         while let Some(piece) = reply.piece() {
-            found.extend(
-                text(piece)
-                    .ok()
-                    .and_then(|summary| serde_json::from_str(&summary).ok()),
-            );
+            found.extend(read_summary(piece));
         }
         Ok(found)
     }
@@ -149,7 +164,7 @@ impl History for RedisStore {
     }
 
     async fn add_past_live(&self, summary: &Summary, keep: Duration) -> StoreResult<()> {
-        // Strings and numbers only: this does not fail.
+        // A summary has only strings and numbers, so this does not fail.
         let told = serde_json::to_string(summary).unwrap_or_default();
         let args = args![
             summary.past().of,
@@ -162,8 +177,8 @@ impl History for RedisStore {
         let steps = async {
             self.router
                 .script(&scripts::ADD_PAST_LIVE, keys, args)
-                .await
-                .map(drop)
+                .await?;
+            Ok(())
         };
         self.router.call("add_past_live", steps).await
     }
@@ -183,9 +198,7 @@ impl History for RedisStore {
         let [_, summaries] = self.keys().past_lives(streamer);
         let steps = async {
             let summary = self.router.command("HGET", args![summaries, of]).await?;
-            Ok(summary
-                .into_string()
-                .and_then(|summary| serde_json::from_str(&summary).ok()))
+            Ok(read_summary(summary))
         };
         self.router.call("past_live", steps).await
     }

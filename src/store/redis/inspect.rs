@@ -1,32 +1,32 @@
-//! What the commands read of Redis from outside the protocol: which keys there are, how big they
-//! are, what is in them. No gateway calls it. It only reads, save for
-//! [`RedisStore::drop_left_overs`].
+//! Reads Redis from outside the protocol, for the commands: which keys exist, their sizes and their
+//! contents. No gateway calls it. Only [`RedisStore::drop_left_overs`] writes.
 //!
-//! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each,
+//! Nothing here stalls a server: SCAN finds the keys, one page at a time with a pause after each,
 //! and no call touches more than a page of members.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::node::Share;
+use super::node::{Node, Share};
 use super::reply::{self, Reply, flag, next_answer, number, text};
 use super::slices::{read_fence_word, read_noted};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, Group, LiveId, SliceId, UserId};
+use crate::base::redis_address::Host;
 use crate::config::FanKey;
-use crate::store::Fence;
-use crate::store::{Edge, MAX_BATCH, StoreError, StoreResult};
+use crate::store::{Edge, Fence, MAX_BATCH, StoreError, StoreResult};
 
 /// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Members that Redis looks at to guess the memory of a key.
+/// The number of members that Redis samples to estimate the memory of a key.
 const SAMPLES: &str = "5";
 
-/// A slice as it stands in one moment.
+/// The state of a slice at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SliceInside {
     pub(crate) card: u64,
@@ -34,58 +34,50 @@ pub(crate) struct SliceInside {
     /// As in [`crate::store::SliceReading`].
     pub(crate) noted: Option<u64>,
     pub(crate) fence: Option<Fence>,
-    /// The entries of gateways, each with the number of its last call.
+    /// The entry of each gateway: the number of its last call.
     pub(crate) entries: Vec<(GatewayId, u64)>,
 }
 
-/// A lease as it stands.
+/// The state of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseInside {
-    /// A living gateway's: for how long it has not been renewed by the node's clock, and how often
-    /// it was.
+    /// The lease of a living gateway: the time since the last renewal by the node's clock, and the
+    /// number of renewals.
     Living { age: Duration, count: u64 },
-    /// A buried gateway's: for how long it has been buried, and for how long its lease has not been
-    /// renewed.
+    /// The lease of a buried gateway: the time since the burial, and since the last renewal.
     Dead { age: Duration, silent: Duration },
 }
 
 /// The size of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeySize {
-    /// Members of a set, fields of a hash.
+    /// The members of a set, or the fields of a hash.
     pub(crate) members: u64,
-    /// Bytes, estimated; `None` where the server does not say or does not allow to ask.
+    /// Estimated bytes; `None` if the server gives no estimate or forbids the question.
     pub(crate) bytes: Option<u64>,
 }
 
-/// The memory of a master, as it says itself.
+/// The memory of a master, as the master reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MasterMemory {
     /// Bytes that count against the limit.
     pub(crate) used: u64,
-    /// 0 is none.
+    /// 0 means that there is no limit.
     pub(crate) limit: u64,
-    /// What the master does beyond the limit.
+    /// The policy of the master for writes beyond the limit.
     pub(crate) policy: String,
 }
 
 impl MasterMemory {
     fn read(info: &str) -> Self {
-        let field = |name: &str| {
-            info.lines()
-                .find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
-        };
-        let number = |name| {
-            field(name)
-                .and_then(|text| text.parse::<u64>().ok())
-                .unwrap_or(0)
-        };
+        let used = info_number(info, "used_memory");
         // Buffers for replicas do not count.
-        let used = number("used_memory").saturating_sub(number("mem_not_counted_for_evict"));
+        let not_counted = info_number(info, "mem_not_counted_for_evict");
+        let policy = info_field(info, "maxmemory_policy").unwrap_or("unknown");
         Self {
-            used,
-            limit: number("maxmemory"),
-            policy: field("maxmemory_policy").unwrap_or("unknown").to_owned(),
+            used: used.saturating_sub(not_counted),
+            limit: info_number(info, "maxmemory"),
+            policy: policy.to_owned(),
         }
     }
 
@@ -100,22 +92,38 @@ pub(crate) enum KeyType {
     Hash,
 }
 
+/// A field of the answer to INFO.
+fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines()
+        .find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// A field as a number; 0 if there is none.
+fn info_number(info: &str, name: &str) -> u64 {
+    let Some(text) = info_field(info, name) else {
+        return 0;
+    };
+    text.parse().unwrap_or(0)
+}
+
 impl RedisStore {
-    /// Calls `each` with the name of every key that may be one of a live, on every master; with
-    /// some of them twice. Answers how many names came and from how many masters.
+    /// Calls `each` with the name of every key on every master that may be a key of a live. Some
+    /// names come twice. Answers the number of names and the number of masters.
     pub(crate) async fn each_live_key(
         &self,
         mut each: impl FnMut(&str),
     ) -> StoreResult<(u64, usize)> {
         self.each_page(&self.keys().live_keys(), async |keys| {
-            keys.iter().for_each(|key| each(key));
+            for key in &keys {
+                each(key);
+            }
             Ok(())
         })
         .await
     }
 
-    /// Calls `each` with the names of the keys that match, a page at a time, on every master; with
-    /// some names twice. Answers how many names came and from how many masters.
+    /// Calls `each` with the names of the keys that match, a page at a time, on every master. Some
+    /// names come twice. Answers the number of names and the number of masters.
     pub(crate) async fn each_page(
         &self,
         glob: &str,
@@ -123,16 +131,8 @@ impl RedisStore {
     ) -> StoreResult<(u64, usize)> {
         let mut seen = 0;
         let mut done = HashSet::new();
-        // Masters may change meanwhile: scan a master that takes slots over as well.
-        while let Some(node) = self
-            .router
-            .topology()
-            .map()
-            .nodes()
-            .iter()
-            .find(|node| !done.contains(node.host()))
-            .cloned()
-        {
+        // Masters may change during the scan: a master that takes slots over is scanned as well.
+        while let Some(node) = self.master_besides(&done) {
             let mut cursor = 0;
             loop {
                 let args = args![cursor, "MATCH", glob, "COUNT", MAX_BATCH];
@@ -153,6 +153,16 @@ impl RedisStore {
             done.insert(node.host().clone());
         }
         Ok((seen, done.len()))
+    }
+
+    /// A master that is not one of these.
+    fn master_besides(&self, done: &HashSet<Host>) -> Option<Arc<Node>> {
+        let map = self.router.topology().map();
+        let node = map
+            .nodes()
+            .iter()
+            .find(|node| !done.contains(node.host()))?;
+        Some(Arc::clone(node))
     }
 
     /// The memory of each master, by the master's name.
@@ -203,8 +213,8 @@ impl RedisStore {
         }
     }
 
-    /// The type of each key, as the server names it, in their order. `none` is a key that is gone,
-    /// `?` one that this user of the server may not ask about.
+    /// The type of each key, as the server names it, in the order of the keys. `none` means a key
+    /// that is gone, `?` a key about which this user of the server may not ask.
     pub(crate) async fn key_types(&self, keys: &[String]) -> StoreResult<Vec<String>> {
         let types = self.router.read_each(
             "key_types",
@@ -233,7 +243,8 @@ impl RedisStore {
                 .script(&scripts::INSPECT, on, Vec::new())
                 .await?;
             let fence = read_fence_word(&reply.text()?)?;
-            let (card, fans) = (reply.number()?, reply.number()?);
+            let card = reply.number()?;
+            let fans = reply.number()?;
             let noted = read_noted(&reply.text()?)?;
             Ok(SliceInside {
                 card,
@@ -260,15 +271,20 @@ impl RedisStore {
                     .await?,
             )?
             .pairs()?;
-            let leases = fields.iter().filter_map(|(gateway, lease)| {
-                Some((GatewayId::parse(gateway).ok()?, read_lease(lease, now)?))
-            });
-            Ok(leases.collect())
+            let mut leases = BTreeMap::new();
+            for (gateway, lease) in &fields {
+                if let Ok(gateway) = GatewayId::parse(gateway)
+                    && let Some(lease) = read_lease(lease, now)
+                {
+                    leases.insert(gateway, lease);
+                }
+            }
+            Ok(leases)
         };
         self.router.call("inspect_leases", steps).await
     }
 
-    /// How many of a group a gateway holds in a slice.
+    /// The number of users of a group whom a gateway holds in a slice.
     pub(crate) async fn held_card(
         &self,
         slice: &SliceId,
@@ -298,7 +314,7 @@ impl RedisStore {
             .await
     }
 
-    /// Since when a user follows a streamer, as the fan check reads it.
+    /// The time since which a user follows a streamer, as the fan check reads it.
     pub(crate) async fn follows_since(
         &self,
         user: &UserId,
@@ -315,7 +331,7 @@ impl RedisStore {
             .await
     }
 
-    /// When a user's ban from an open live ends, or ended.
+    /// The time at which a user's ban from an open live ends or ended.
     pub(crate) async fn banned_until(
         &self,
         live: &LiveId,
@@ -367,7 +383,7 @@ impl RedisStore {
             .await
     }
 
-    /// Since when `lives` lists a live.
+    /// The time since which `lives` lists a live.
     pub(crate) async fn listed_at(&self, live: &LiveId) -> StoreResult<Option<UnixMillis>> {
         self.router
             .call("listed_at", self.score(&self.keys().lives(), live.as_str()))
@@ -384,22 +400,28 @@ impl RedisStore {
 }
 
 fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
-    let age = |at: &str| Some(Duration::from_millis(now.saturating_sub(at.parse().ok()?)));
-    match *value.split(':').collect::<Vec<_>>() {
+    let words: Vec<&str> = value.split(':').collect();
+    match words[..] {
         ["dead", at] => Some(LeaseInside::Dead {
-            age: age(at)?,
-            silent: age(at)?,
+            age: read_age(at, now)?,
+            silent: read_age(at, now)?,
         }),
         ["dead", at, renewed] => Some(LeaseInside::Dead {
-            age: age(at)?,
-            silent: age(renewed)?,
+            age: read_age(at, now)?,
+            silent: read_age(renewed, now)?,
         }),
         [_, renewed, count] => Some(LeaseInside::Living {
-            age: age(renewed)?,
+            age: read_age(renewed, now)?,
             count: count.parse().ok()?,
         }),
         _ => None,
     }
+}
+
+/// The time since `at`, which is in Unix milliseconds.
+fn read_age(at: &str, now: UnixMillis) -> Option<Duration> {
+    let at: UnixMillis = at.parse().ok()?;
+    Some(Duration::from_millis(now.saturating_sub(at)))
 }
 
 #[cfg(test)]

@@ -1,27 +1,36 @@
-//! What an audit reads of attendance and sessions from outside the protocol, and puts right. No
-//! gateway calls it.
+//! Reads and repairs attendance and sessions from outside the protocol, for an audit. No gateway
+//! calls it.
 
-use super::reply::{Reply, flag, next_answer};
+use super::reply::{flag, next_answer};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::ids::{Epoch, Group, SliceId, UserId};
-use crate::store::{LiveEpoch, SESSIONS_A_CALL, StoreError, StoreResult};
+use crate::store::{LiveEpoch, SESSIONS_A_CALL, StoreResult};
 
-/// What TTL answers of a key that never expires.
+/// The answer of TTL for a key that never expires.
 const EVERLASTING: i64 = -1;
 
-/// What to look for in the sessions of a slice.
+/// The kind of wrong sessions to look for in a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StraySessions {
     /// Members of the slice without an open session.
     Missing,
     /// Open sessions of users who are not in the slice.
     Ghosts,
-    /// The same; ends them.
+    /// The same sessions as [`Self::Ghosts`]; the call ends them.
     EndGhosts,
 }
 
+/// One page of wrong sessions.
+struct StrayPage {
+    /// 0 after the last page.
+    next: u64,
+    count: u64,
+    /// Some of the users.
+    users: Vec<UserId>,
+}
+
 impl RedisStore {
-    /// Reads how attendance is kept, before the first question about it.
+    /// Reads the form in which attendance is kept, before the first question about it.
     pub(crate) async fn learn_attendance_form(&self) -> StoreResult<()> {
         let fixed = self
             .router
@@ -33,22 +42,24 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Those of these keys that never expire.
+    /// The keys among these that never expire.
     pub(crate) async fn everlasting(&self, keys: &[String]) -> StoreResult<Vec<String>> {
-        let read = |key: &String, answers: &mut dyn Iterator<Item = _>| {
-            let never = next_answer(answers)?.as_i64() == Some(EVERLASTING);
-            Ok(never.then(|| key.clone()))
-        };
-        let found = self
+        let ttls = self
             .router
-            .read_each("everlasting", keys, |key| vec![("TTL", args![key])], read)
+            .read_each(
+                "everlasting",
+                keys,
+                |key| vec![("TTL", args![key])],
+                |_, answers| next_answer(answers),
+            )
             .await;
-        Ok(found
-            .into_iter()
-            .collect::<StoreResult<Vec<_>>>()?
-            .into_iter()
-            .flatten()
-            .collect())
+        let mut found = Vec::new();
+        for (key, ttl) in keys.iter().zip(ttls) {
+            if ttl?.as_i64() == Some(EVERLASTING) {
+                found.push(key.clone());
+            }
+        }
+        Ok(found)
     }
 
     /// Gives these keys the lifetime of attendance.
@@ -74,49 +85,73 @@ impl RedisStore {
 
     /// Whether the walk looks after the attendance of an epoch.
     pub(crate) async fn is_attendance_listed(&self, of: &LiveEpoch) -> StoreResult<bool> {
-        let steps = self
+        let due = self
             .score(&self.keys().attendance_due(), &of.to_string())
             .await;
         self.router
-            .call("is_attendance_listed", async { Ok(steps?.is_some()) })
+            .call("is_attendance_listed", async { Ok(due?.is_some()) })
             .await
     }
 
-    /// Compares the sessions of a slice with its members, all of them. Answers how many are wrong,
-    /// and some.
+    /// Compares all sessions of a slice with its members. Answers the number of wrong sessions, and
+    /// some of their users.
     pub(crate) async fn stray_sessions(
         &self,
-        (slice, epoch): (&SliceId, Epoch),
+        slice: &SliceId,
+        epoch: Epoch,
         look: StraySessions,
     ) -> StoreResult<(u64, Vec<UserId>)> {
+        let mut cursor = 0;
+        let mut sum = 0;
+        let mut names = Vec::new();
+        loop {
+            let page = self
+                .router
+                .call(
+                    "stray_sessions",
+                    self.stray_page(slice, epoch, look, cursor),
+                )
+                .await?;
+            sum += page.count;
+            names.extend(page.users);
+            cursor = page.next;
+            if cursor == 0 {
+                return Ok((sum, names));
+            }
+        }
+    }
+
+    async fn stray_page(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        look: StraySessions,
+        cursor: u64,
+    ) -> StoreResult<StrayPage> {
         let word = match look {
             StraySessions::Missing => "missing",
             StraySessions::Ghosts => "ghosts",
             StraySessions::EndGhosts => "end",
         };
         let keys = self.keys();
-        let on = [
+        let on = vec![
             keys.members(slice, Group::All),
             keys.stays(slice, epoch),
             keys.fence(slice),
         ];
-        let (mut cursor, mut sum, mut names) = (0, 0, Vec::new());
-        loop {
-            let args = args![epoch, cursor, SESSIONS_A_CALL, word];
-            let steps = async {
-                let mut reply: Reply = self
-                    .router
-                    .script(&scripts::STRAY_SESSIONS, on.to_vec(), args)
-                    .await?;
-                Ok::<_, StoreError>((reply.number()?, reply.number()?, reply))
-            };
-            let (next, found, some) = self.router.call("stray_sessions", steps).await?;
-            sum += found;
-            names.extend(some.texts().filter_map(|user| UserId::parse(&user).ok()));
-            cursor = next;
-            if cursor == 0 {
-                return Ok((sum, names));
+        let args = args![epoch, cursor, SESSIONS_A_CALL, word];
+        let mut reply = self
+            .router
+            .script(&scripts::STRAY_SESSIONS, on, args)
+            .await?;
+        let next = reply.number()?;
+        let count = reply.number()?;
+        let mut users = Vec::new();
+        for user in reply.texts() {
+            if let Ok(user) = UserId::parse(&user) {
+                users.push(user);
             }
         }
+        Ok(StrayPage { next, count, users })
     }
 }

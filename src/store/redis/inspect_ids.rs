@@ -1,5 +1,5 @@
-//! Where Redis has ids that are none any more, because no URL can carry them: `.` and `..`. Only an
-//! audit asks.
+//! Finds ids in Redis that are no longer valid, because no URL can carry them: `.` and `..`. Only an
+//! audit calls it.
 
 use super::reply::{Reply, number};
 use super::{RedisStore, args};
@@ -7,7 +7,7 @@ use crate::base::ids::{DOTS, Group, SliceId};
 use crate::store::StoreResult;
 
 impl RedisStore {
-    /// The keys that are named after such an id, or list one, with the id.
+    /// The keys that are named after such an id, or that list one. Each comes with the id.
     pub(crate) async fn keys_of_dots(&self) -> StoreResult<Vec<(String, &'static str)>> {
         self.router
             .call("keys_of_dots", self.do_keys_of_dots())
@@ -22,28 +22,21 @@ impl RedisStore {
                     found.push((key, id));
                 }
             }
-            let (lives, logins) = (self.keys().lives(), self.keys().users());
-            if !self
-                .router
-                .command("ZSCORE", args![lives, id])
-                .await?
-                .is_null()
-            {
+            let lives = self.keys().lives();
+            let opened_at = self.router.command("ZSCORE", args![lives, id]).await?;
+            if !opened_at.is_null() {
                 found.push((lives, id));
             }
-            if !self
-                .router
-                .command("HGET", args![logins, id])
-                .await?
-                .is_null()
-            {
+            let logins = self.keys().users();
+            let user = self.router.command("HGET", args![logins, id]).await?;
+            if !user.is_null() {
                 found.push((logins, id));
             }
         }
         Ok(found)
     }
 
-    /// Those of such ids that are in a group of a slice.
+    /// The ids of this kind that are in a group of a slice.
     pub(crate) async fn dots_in_slice(
         &self,
         slice: &SliceId,

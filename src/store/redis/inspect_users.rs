@@ -1,5 +1,5 @@
-//! What an audit reads of the users of the platform from outside the protocol, and puts right. No
-//! gateway calls it.
+//! Reads and repairs the users of the platform from outside the protocol, for an audit. No gateway
+//! calls it.
 
 use std::time::Duration;
 
@@ -12,21 +12,26 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{MAX_BATCH, StoreResult, Whereabouts};
 
-/// Members of a page.
+/// Maximum members per page.
 const PAGE: usize = 500;
 
-/// All that is known of a user of a slice, whether or not it fits together.
+/// All facts about a user of a slice, whether or not they fit together.
 #[derive(Debug)]
 pub(crate) struct UserInside {
     pub(crate) online: bool,
     /// When the user was seen last; a user who is online should have no such time.
     pub(crate) seen: Option<UnixMillis>,
-    /// What gateways say of where the user is.
+    /// The lives in which gateways say that the user is.
     pub(crate) words: Whereabouts,
 }
 
+/// The cursor of the next page; `None` after the last page.
+fn next_page(cursor: u64) -> Option<u64> {
+    if cursor == 0 { None } else { Some(cursor) }
+}
+
 impl RedisStore {
-    /// Reads how the times of users are kept, before the first question about them.
+    /// Reads the form in which the times of users are kept, before the first question about them.
     pub(crate) async fn learn_seen_ids(&self) -> StoreResult<()> {
         let fixed = self
             .router
@@ -38,7 +43,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// A page of the users of a slice who are online, from cursor 0 on; and where to go on.
+    /// A page of the online users of a slice, and the cursor of the next page. The first page has
+    /// cursor 0.
     pub(crate) async fn online_page(
         &self,
         slice: u32,
@@ -48,18 +54,18 @@ impl RedisStore {
         let steps = async {
             let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
             let next = reply.number()?;
-            let users = reply
-                .list()?
-                .texts()
-                .filter_map(|user| UserId::parse(&user).ok())
-                .collect();
-            Ok((users, (next != 0).then_some(next)))
+            let mut users = Vec::new();
+            for user in reply.list()?.texts() {
+                if let Ok(user) = UserId::parse(&user) {
+                    users.push(user);
+                }
+            }
+            Ok((users, next_page(next)))
         };
         self.router.call("online_page", steps).await
     }
 
-    /// What is known of up to [`MAX_BATCH`] users of a slice, each in one moment with what else is
-    /// known.
+    /// The facts about up to [`MAX_BATCH`] users of a slice, all as of one moment.
     pub(crate) async fn inspect_users(
         &self,
         slice: u32,
@@ -81,22 +87,28 @@ impl RedisStore {
                 .router
                 .script(&scripts::INSPECT_USERS, on, args)
                 .await?;
-            let (mut online, mut seen, mut words) = (reply.list()?, reply.list()?, reply.list()?);
-            let read = |_| match (online.piece(), seen.piece(), words.piece()) {
-                (Some(online), Some(seen), Some(words)) => Ok(UserInside {
-                    online: flag(&online)?,
-                    seen: read_time(seen)?,
-                    words: read_lives(&words),
-                }),
-                _ => Err(nonsense("too little of a user")),
-            };
-            users.iter().map(read).collect()
+            let mut online = reply.list()?;
+            let mut seen = reply.list()?;
+            let mut words = reply.list()?;
+            let mut found = Vec::with_capacity(users.len());
+            for _ in users {
+                match (online.piece(), seen.piece(), words.piece()) {
+                    (Some(online), Some(seen), Some(words)) => found.push(UserInside {
+                        online: flag(&online)?,
+                        seen: read_time(seen)?,
+                        words: read_lives(&words),
+                    }),
+                    _ => return Err(nonsense("too little of a user")),
+                }
+            }
+            Ok(found)
         };
         self.router.call("inspect_users", steps).await
     }
 
-    /// A page of the users of a slice, from cursor 0 on, with what gateways said of the lives in
-    /// which each is; and where to go on. A user may come twice, as in HSCAN.
+    /// A page of the users of a slice, each with the lives in which gateways say the user is, and
+    /// the cursor of the next page. The first page has cursor 0. A user may come twice, as in
+    /// HSCAN.
     pub(crate) async fn whereabouts_page(
         &self,
         slice: u32,
@@ -109,19 +121,18 @@ impl RedisStore {
                 .await?,
         )?;
         let next = reply.number()?;
-        let fields = reply.list()?.pairs()?.into_iter();
-        let users = fields.filter_map(|(user, words)| {
-            Some((UserId::parse(&user).ok()?, read_whereabouts(&words)))
-        });
-        Ok((users.collect(), (next != 0).then_some(next)))
+        let mut users = Vec::new();
+        for (user, words) in reply.list()?.pairs()? {
+            if let Ok(user) = UserId::parse(&user) {
+                users.push((user, read_whereabouts(&words)));
+            }
+        }
+        Ok((users, next_page(next)))
     }
 
-    /// How many users of a slice were seen last in a span of scores, as ZCOUNT takes it.
-    pub(crate) async fn count_seen(
-        &self,
-        slice: u32,
-        (from, to): (&str, &str),
-    ) -> StoreResult<u64> {
+    /// The number of users of a slice who were seen last between two times. Both are written as
+    /// ZCOUNT takes them.
+    pub(crate) async fn count_seen(&self, slice: u32, from: &str, to: &str) -> StoreResult<u64> {
         let args = args![self.keys().last_seen(slice), from, to];
         self.router
             .call("count_seen", async {
@@ -137,12 +148,12 @@ impl RedisStore {
         seen: &[(UserId, UnixMillis)],
     ) -> StoreResult<()> {
         let seen: Vec<(&UserId, UnixMillis)> = seen.iter().map(|(user, at)| (user, *at)).collect();
-        self.note_slice(slice, &seen, Duration::ZERO)
-            .await
-            .map(drop)
+        self.note_slice(slice, &seen, Duration::ZERO).await?;
+        Ok(())
     }
 
-    /// Lowers up to [`MAX_BATCH`] times of a slice that are later than `most`. How many there were.
+    /// Lowers up to [`MAX_BATCH`] times of a slice that are later than `most`. Answers how many
+    /// there were.
     pub(crate) async fn cap_seen(&self, slice: u32, most: UnixMillis) -> StoreResult<u64> {
         let key = self.keys().last_seen(slice);
         let later = args![

@@ -1,14 +1,14 @@
-//! Owns every key in Redis and every lifetime: what is there, of which type, for how long. Nothing
-//! else in the program spells a key. The contract's keys (read by other services) and the gateways'
-//! own are marked as such.
+//! Owns every key in Redis: its name, its type and its lifetime. No other file of the program
+//! spells a key. The word "contract" marks the keys that other services read; the others are the
+//! gateways' own.
 //!
 //! [`Keys`] is the only way to make a key or a channel, and it begins each with the installation's
 //! prefix.
 //!
 //! A slice's companions carry the slice's key in braces as their hash tag, so they live in the
 //! slice's hash slot and one script may change them together. The prefix stands before the braces,
-//! so that one pattern names all keys of an installation, and inside them, because the slice's own
-//! key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
+//! so that one pattern matches all keys of an installation, and inside them, because the slice's
+//! own key has it. Neither ids nor prefixes contain braces, so none can move a key to another slot.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Tim
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// How long keys of gateways outlive their last write: slices with their companions.
+/// How long slices and their companions outlive their last write.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
 /// How long a closed slice's fence outlives the close.
@@ -33,26 +33,26 @@ pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 /// the longest ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
 
-/// How long what is kept of attendance outlives the last write or renewal: longer than
-/// [`ATTENDANCE_KEPT`], after which the walk deletes it in the background. A large key that expires
-/// holds up the server.
+/// How long the keys of attendance outlive their last write or renewal. This is longer than
+/// [`ATTENDANCE_KEPT`], after which the walk deletes them in the background: a large key that
+/// expires holds up the server.
 pub const ATTENDANCE_TTL: Duration = Duration::from_secs(ATTENDANCE_KEPT.as_secs() + 2 * 24 * 3600);
 
-/// How long the history of an open live outlives its last point, and that of a closed one as long
-/// as its record.
+/// How long the history of an open live outlives its last point. The history of a closed live
+/// lives as long as its record.
 pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long what is known of a streamer's open lives outlives the last opening.
+/// How long the list of a streamer's open lives outlives the last opening.
 pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long the totals of a slice outlive its last write: its fence, and the different users. A
-/// close counts and deletes them.
+/// How long the totals of a slice outlive its last write: its fence, and the counters of different
+/// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 const BEATS_CHANNEL: &str = "rollcall:beats:";
 
-/// What lies beside a slice of the users online: in which lives they are.
+/// The companion of a slice of the online users that notes in which lives they are.
 const LIVES: &str = "lives";
 
 const EVENTS: &str = "rollcall:events";
@@ -74,13 +74,13 @@ impl fmt::Display for Suffix<'_> {
     }
 }
 
-/// What a key is, read back from its name.
+/// The meaning of a key, read back from its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadKey {
     /// A key of a live.
     Live(LiveId, LiveKey),
-    /// A key of a slice: of which set, which slice (`None` if the set has only one), and which of
-    /// its keys.
+    /// A key of a slice: the set, the number of the slice (`None` if the set has only one), and
+    /// which of its keys.
     Slice(OnlineSet, Option<u32>, SliceKey),
 }
 
@@ -89,9 +89,9 @@ pub enum ReadKey {
 pub enum LiveKey {
     /// `live:<live_id>`
     Record,
-    /// Who was sent out, or who may not come back.
+    /// The users who were sent out, or those who may not come back.
     Removals,
-    /// How the figures of an epoch moved.
+    /// The history of an epoch's figures.
     History(Epoch),
 }
 
@@ -100,36 +100,36 @@ pub enum LiveKey {
 pub enum SliceKey {
     /// The set of a group.
     Set(Group),
-    /// Whom of a group a gateway holds.
+    /// The users of a group whom a gateway holds.
     Held(Group, GatewayId),
     /// The gateways' entries.
     Gateways,
     /// The fence.
     Fence,
-    /// Who of a group came at any time.
+    /// The users of a group who came at any time.
     Uniques(Group),
-    /// What is noted of each member.
+    /// The notes on the members.
     Notes,
 }
 
-/// Of what a key is that outlasts a close.
+/// The contents of a key that outlasts a close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptKey {
-    /// Of the fans who came.
+    /// The fans who came.
     Attendance,
-    /// Of the sessions of a slice.
+    /// The sessions of a slice.
     Sessions,
 }
 
-/// Makes the keys and channels of one installation, and reads them back. Without a prefix by
-/// default.
+/// Makes the keys and channels of one installation, and reads them back. By default there is no
+/// prefix.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
     prefix: KeyPrefix,
 }
 
 impl Keys {
-    /// The keys that begin so.
+    /// The keys that begin with this prefix.
     pub fn new(prefix: KeyPrefix) -> Self {
         Self { prefix }
     }
@@ -175,10 +175,10 @@ impl Keys {
         self.key("rollcall:leases")
     }
 
-    /// STRING: a random text that some gateway wrote, never changed. A server with another text, or
-    /// none, has lost its data or is another server. In a cluster each master has one of its own,
-    /// [`Self::canary_of_master`]. Never expires; one that a moved slot took to another master is
-    /// left there.
+    /// STRING: a random text that some gateway wrote and that never changes. A server with another
+    /// text, or none, has lost its data or is another server. In a cluster each master has a canary
+    /// of its own, [`Self::canary_of_master`]. Never expires. A canary that moves to another master
+    /// with its slot stays there.
     pub fn canary(&self) -> String {
         self.key("rollcall:canary")
     }
@@ -194,23 +194,23 @@ impl Keys {
     /// | field | what |
     /// | --- | --- |
     /// | `state` | `open`, `closing` or `closed` |
-    /// | `streamer_id` | who owns it |
-    /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
-    /// | `slices` | over how many slices its viewers are spread |
+    /// | `streamer_id` | the owner |
+    /// | `epoch` | the number of this opening; at least the Unix time in seconds of the opening |
+    /// | `slices` | the number of slices over which its viewers are spread |
     /// | `opened_at` | Unix milliseconds |
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
-    /// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
+    /// | `title`, `streamer_timeout_s` | from the opening; absent if the opening did not give them |
     /// | `attendance` | `1` if it was opened with attendance; absent otherwise |
     /// | `invisible` | `1` if it is in no feed; absent otherwise |
-    /// | `info`, `info_version` | what a back end wrote for clients, and its version; absent once a close has begun |
+    /// | `info`, `info_version` | a back end's text for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
     /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
-    /// | `joins`, `leaves` | how many came and left, over all gateways, at `counted_at`; absent while nobody came |
-    /// | `watched_ms` | how long all viewers were there together, up to `counted_at` |
-    /// | `unique_viewers`, `unique_fans` | how many different users came; absent while open, or if not counted |
+    /// | `joins`, `leaves` | the joins and leaves over all gateways, up to `counted_at`; absent while nobody came |
+    /// | `watched_ms` | the sum of the viewers' times in the live, up to `counted_at` |
+    /// | `unique_viewers`, `unique_fans` | the different users who came; absent while open, or if not counted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
     pub fn live(&self, live: &LiveId) -> String {
         self.key(format_args!("live:{live}"))
@@ -222,31 +222,32 @@ impl Keys {
         self.beside(&self.live(live), "removals")
     }
 
-    /// ZSET: who may not join an open live, scored by when that ends, in Unix milliseconds.
+    /// ZSET: the users who may not join an open live, scored by the end of the ban, in Unix
+    /// milliseconds.
     pub fn bans(&self, live: &LiveId) -> String {
         self.beside(&self.live(live), "bans")
     }
 
-    /// STREAM: how the figures of an epoch moved, an entry for each bucket of time in which they
-    /// changed. Its id is the begin of the bucket, in Unix milliseconds, and how often the entry
-    /// was replaced. The newest point of an open live is in the record. Outlasts the close, as the
-    /// record does.
+    /// STREAM: the history of an epoch's figures, with an entry for each bucket of time in which
+    /// they changed. The id of an entry is the begin of the bucket, in Unix milliseconds, and how
+    /// often the entry was replaced. The newest point of an open live is in the record. Outlasts
+    /// the close, as the record does.
     pub fn history(&self, of: &LiveEpoch) -> String {
         self.beside(&self.live(&of.live), format_args!("history@{}", of.epoch))
     }
 
-    /// ZSET: `<live_id>@<epoch>`, a streamer's past lives, scored by when their close began; and
-    /// HASH: the same → its summary as JSON. They expire when the newest is as old as a closed
-    /// record may be.
+    /// ZSET: `<live_id>@<epoch>`, a streamer's past lives, scored by the begin of their close. And
+    /// HASH: `<live_id>@<epoch>` → the summary as JSON. Both expire when the newest is as old as a
+    /// closed record may be.
     pub fn past_lives(&self, streamer: &UserId) -> [String; 2] {
         let list = self.key(format_args!("past-lives:{streamer}"));
         let summaries = self.beside(&list, "summaries");
         [list, summaries]
     }
 
-    /// ZSET: the lives that a streamer's own tokens opened, scored by when each was claimed last,
-    /// in Unix milliseconds; and `:pace`, until when all openings so far would take at the pace
-    /// that is allowed. In the slot of the past lives.
+    /// ZSET: the lives that a streamer's own tokens opened, scored by the last claim of each, in
+    /// Unix milliseconds. The member `:pace` has the time up to which all openings so far would
+    /// last at the allowed pace. In the slot of the past lives.
     pub fn claimed_lives(&self, streamer: &UserId) -> String {
         let [list, _] = self.past_lives(streamer);
         self.beside(&list, "open")
@@ -263,8 +264,8 @@ impl Keys {
         }
     }
 
-    /// SET, contract: the users of a group of a slice. Of a live, that of all viewers lies beside
-    /// the fans.
+    /// SET, contract: the users of a group of a slice. For a live, the set of all viewers lies
+    /// beside the set of fans.
     pub fn members(&self, slice: &SliceId, group: Group) -> String {
         match (&slice.set, group) {
             (OnlineSet::Live(_), Group::All) => self.beside(&self.slice(slice), "viewers"),
@@ -274,8 +275,8 @@ impl Keys {
         }
     }
 
-    /// The keys of a slice, as most scripts take them first: all members, what a gateway holds,
-    /// entries and fence.
+    /// The keys of a slice with which the keys of most scripts begin: all members, the members that
+    /// a gateway holds, the entries and the fence.
     pub(super) fn of_gateway(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
         vec![
             self.members(slice, Group::All),
@@ -285,9 +286,9 @@ impl Keys {
         ]
     }
 
-    /// HASH: user → what is noted of a member: since when a viewer is in the live, in Unix
-    /// milliseconds; of a user of the platform, `<gateway> <live>` for each live in which the user
-    /// is on a gateway, with commas between. `None` for a set that notes nothing.
+    /// HASH: user → the note on a member. For a viewer, the time since which the viewer is in the
+    /// live, in Unix milliseconds. For a user of the platform, `<gateway> <live>` for each live in
+    /// which the user is on a gateway, with commas between. `None` for a set without notes.
     pub fn notes(&self, slice: &SliceId) -> Option<String> {
         let name = match &slice.set {
             OnlineSet::Live(_) => "since",
@@ -304,7 +305,8 @@ impl Keys {
         format!("{}{epoch}", self.stays_prefix(slice))
     }
 
-    /// What the stays of all epochs of a slice begin with; empty for a set that never has sessions.
+    /// The beginning of the keys of a slice's stays in all epochs; empty for a set that never has
+    /// sessions.
     pub fn stays_prefix(&self, slice: &SliceId) -> String {
         if slice.set.live().is_some() {
             self.beside(&self.slice(slice), "stays@")
@@ -313,18 +315,18 @@ impl Keys {
         }
     }
 
-    /// ZSET: `<user> <number>`, each session of an epoch of a live with attendance, scored by its
-    /// begin in Unix milliseconds. Outlasts the close, as attendance does.
+    /// ZSET: `<user> <number>` for each session of an epoch of a live with attendance, scored by
+    /// its begin in Unix milliseconds. Outlasts the close, as attendance does.
     pub fn sessions(&self, slice: &SliceId, epoch: Epoch) -> String {
         format!("{}{epoch}", self.sessions_prefix(slice))
     }
 
-    /// What the sessions of all epochs of a slice begin with.
+    /// The beginning of the keys of a slice's sessions in all epochs.
     pub(super) fn sessions_prefix(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "sessions@")
     }
 
-    /// HASH: what is known of an epoch with attendance: `streamer_id`, `slices`, `opened_at` and,
+    /// HASH: the facts about an epoch with attendance: `streamer_id`, `slices`, `opened_at` and,
     /// after the close, `closed_at`.
     pub fn attended(&self, of: &LiveEpoch) -> String {
         self.key(format_args!("attendance:{of}"))
@@ -336,8 +338,8 @@ impl Keys {
         self.key(format_args!("attendance:{of}:{{p{part}}}"))
     }
 
-    /// STRING, contract: the same as bits, for those whose number divided by
-    /// [`crate::store::BITS_A_PART`] is `part`.
+    /// STRING, contract: the fans of one part as bits. A fan's part is the number that is the fan's
+    /// id, divided by [`crate::store::BITS_A_PART`].
     pub fn attendance_bits(&self, of: &LiveEpoch, part: u32) -> String {
         self.key(format_args!("attendance:{of}:{{b{part}}}"))
     }
@@ -353,32 +355,34 @@ impl Keys {
         self.key(format_args!("attended:{streamer}"))
     }
 
-    /// ZSET: `<live_id>@<epoch>`, every epoch whose attendance is kept, scored by when the walk
-    /// looks after it next.
+    /// ZSET: `<live_id>@<epoch>`, every epoch whose attendance is kept, scored by the time at which
+    /// the walk looks after it next.
     pub fn attendance_due(&self) -> String {
         self.key("rollcall:attendance")
     }
 
-    /// STRING: `set` or `bitmap`, how attendance is kept. Never expires.
+    /// STRING: `set` or `bitmap`, the form in which attendance is kept. Never expires.
     pub fn attendance_form(&self) -> String {
         self.key("rollcall:attendance-form")
     }
 
     /// Adds the keys of a script that removes members: the notes on them, if the set has some, and
-    /// when users of the platform were seen last.
+    /// the times at which users of the platform were seen last.
     pub(super) fn with_ends(&self, slice: &SliceId, keys: Vec<String>) -> Vec<String> {
         let mut keys = self.with_notes(slice, keys);
-        keys.extend((slice.set == OnlineSet::Users).then(|| self.last_seen(slice.index)));
+        if slice.set == OnlineSet::Users {
+            keys.push(self.last_seen(slice.index));
+        }
         keys
     }
 
-    /// Adds a key of a script on members: what is noted of each, if the set notes something.
+    /// Adds a key of a script on members: the notes on them, if the set has some.
     pub(super) fn with_notes(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         keys.extend(self.notes(slice));
         keys
     }
 
-    /// Adds the keys of a live's fans: all of them, and those whom a gateway holds.
+    /// Adds the keys of a live's fans: all fans, and the fans whom a gateway holds.
     pub(super) fn with_fans(
         &self,
         slice: &SliceId,
@@ -402,15 +406,18 @@ impl Keys {
         keys
     }
 
-    /// Adds the keys of the different users of a live.
+    /// Adds the keys that count the different users of a live.
     pub(super) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         if slice.set.live().is_some() {
-            keys.extend([Group::All, Group::Fans].map(|group| self.uniques(slice, group)));
+            keys.extend([
+                self.uniques(slice, Group::All),
+                self.uniques(slice, Group::Fans),
+            ]);
         }
         keys
     }
 
-    /// SET, contract: the users with any socket now, those of one of [`USERS_SLICES`] slices.
+    /// SET, contract: the users who have a socket now, in one of [`USERS_SLICES`] slices.
     pub fn online_users(&self, index: u32) -> String {
         self.slice(&SliceId {
             set: OnlineSet::Users,
@@ -419,25 +426,26 @@ impl Keys {
         })
     }
 
-    /// ZSET, contract: when each user of a slice who is not online was seen last, in Unix
-    /// milliseconds. In the hash slot of the users online, so that one script may look at both.
-    /// Never expires: users are forgotten one by one.
+    /// ZSET, contract: the users of a slice who are not online, scored by when each was seen last,
+    /// in Unix milliseconds. In the hash slot of the online users, so that one script may look at
+    /// both. Never expires: users are forgotten one by one.
     pub fn last_seen(&self, slice: u32) -> String {
         self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
     }
 
-    /// What is noted of the users of a slice: in which lives they are.
+    /// The notes on the online users of a slice: in which lives they are.
     pub fn whereabouts(&self, slice: u32) -> String {
         self.beside(&self.online_users(slice), LIVES)
     }
 
-    /// STREAM, contract: what happened, an entry an event, with the fields `id`, `type`, `live_id`
-    /// and `data`. Capped.
+    /// STREAM, contract: the events, one per entry, with the fields `id`, `type`, `live_id` and
+    /// `data`. Capped.
     pub fn events(&self) -> String {
         self.key(EVENTS)
     }
 
-    /// STREAM: the events that a webhook did not take, with `why` and `attempts` besides. Capped.
+    /// STREAM: the events that a webhook did not accept, with the additional fields `why` and
+    /// `attempts`. Capped.
     pub fn dead_events(&self) -> String {
         self.beside(&self.events(), "dead")
     }
@@ -447,7 +455,7 @@ impl Keys {
         self.beside(&self.events(), "sender")
     }
 
-    /// STRING: `text` or `u32`, how members of the keys of [`Self::last_seen`] are written. Never
+    /// STRING: `text` or `u32`, the form of the members in the keys of [`Self::last_seen`]. Never
     /// expires.
     pub fn last_seen_ids(&self) -> String {
         self.key("rollcall:last-seen-ids")
@@ -459,7 +467,7 @@ impl Keys {
         format!("{}{gateway}", self.held_prefix(slice, group))
     }
 
-    /// What all held sets of a group of a slice begin with.
+    /// The beginning of the keys of all held sets of a group of a slice.
     pub fn held_prefix(&self, slice: &SliceId, group: Group) -> String {
         let name = match group {
             Group::All => "held:",
@@ -468,14 +476,14 @@ impl Keys {
         self.beside(&self.slice(slice), name)
     }
 
-    /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the
-    /// gateway let go of the slice.
+    /// HASH: gateway → the number of its last applied call. A living gateway's entry stays after
+    /// the gateway has let go of the slice.
     pub fn gateways(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "gateways")
     }
 
-    /// STRING, a HyperLogLog: the users of a group who came to the slice since its epoch began, if
-    /// they are counted.
+    /// STRING, a HyperLogLog: the users of a group who came to the slice since its epoch began. It
+    /// exists only if they are counted.
     pub fn uniques(&self, slice: &SliceId, group: Group) -> String {
         let name = match group {
             Group::All => "uniques",
@@ -484,16 +492,16 @@ impl Keys {
         self.beside(&self.slice(slice), name)
     }
 
-    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>`, with `:<Unix ms>`
-    /// behind it while the slice is in doubt, until then at least; or
-    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. Joins and leaves are
-    /// of the epoch and of all gateways, so their difference is how many members the slice has.
+    /// STRING: `open:<epoch>:<version of the slice>:<joins>-<leaves>:<fans>` or
+    /// `closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>`. While an open slice
+    /// is in doubt, `:<Unix ms>` is behind it; the doubt lasts until that time at least. Joins and
+    /// leaves count the epoch over all gateways, so their difference is the number of members.
     pub fn fence(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "fence")
     }
 
-    /// ZSET, contract: the follow graph from one end, scored by the time of the follow; the
-    /// platform may write it too. Never expires.
+    /// ZSET, contract: the follow graph from one end, scored by the time of the follow. The
+    /// platform may write it, too. Never expires.
     pub fn edge(&self, user: &UserId, edge: Edge) -> String {
         match edge {
             Edge::Following => self.key(format_args!("following:{user}")),
@@ -501,20 +509,20 @@ impl Keys {
         }
     }
 
-    /// HASH, contract: folded login → the user who has it. Never expires.
+    /// HASH, contract: folded login → the user with this login. Never expires.
     pub fn users(&self) -> String {
         self.key("users")
     }
 
-    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms); `former`, the
-    /// login before. Never expires.
+    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms), and `former`,
+    /// the previous login. Never expires.
     pub fn user(&self, user: &UserId) -> String {
         self.key(format_args!("user:{user}"))
     }
 
     /// ZSET: statuses, scored by when the live opened or the announcement was made, in Unix
-    /// milliseconds. A live's leaves with its close; of announcements the newest
-    /// [`crate::store::MAX_TIMELINE`] stay. Never expires.
+    /// milliseconds. The status of a live leaves with the live's close. The newest
+    /// [`crate::store::MAX_TIMELINE`] announcements stay. Never expires.
     pub fn timeline(&self, timeline: &Timeline) -> String {
         match timeline {
             Timeline::Home(user) => self.key(format_args!("statuses:home:{user}")),
@@ -545,19 +553,19 @@ impl Keys {
         Some(kind(UserId::parse(user).ok()?))
     }
 
-    /// HASH: an author's announcements → what they say. In the slot of the author's profile. Never
+    /// HASH: an author's announcements → their texts. In the slot of the author's profile. Never
     /// expires.
     pub fn posts(&self, author: &UserId) -> String {
         self.beside(&self.timeline(&Timeline::Profile(author.clone())), "posts")
     }
 
-    /// ZSET: the members of a user's list, scored by when they were put into it. Never expires.
+    /// ZSET: the members of a user's list, scored by when each was added. Never expires.
     pub fn list_of(&self, owner: &UserId, list: &ListName) -> String {
         self.key(format_args!("list:{list}:{owner}"))
     }
 
-    /// STREAM: jobs that bring a status to the followers of its author, or take it from them;
-    /// gateways share them as one consumer group. Empty at rest. Never expires.
+    /// STREAM: jobs that bring a status to the followers of its author, or take it from them.
+    /// Gateways share the jobs as one consumer group. Empty at rest. Never expires.
     pub fn fanout(&self) -> String {
         self.key("rollcall:fanout")
     }
@@ -567,15 +575,15 @@ impl Keys {
         self.beside(&self.fanout(), "progress")
     }
 
-    /// ZSET: the authors whose statuses have no such jobs, scored by the time from which on they
-    /// have none. Never expires.
+    /// ZSET: the authors whose statuses have no such jobs, scored by the time since which they have
+    /// none. Never expires.
     pub fn pulled(&self) -> String {
         self.key("rollcall:pulled")
     }
 
-    /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are
-    /// under way, or were left half done. A user's are in the partition of the user's hash. Empty
-    /// at rest.
+    /// HASH: the thing that changes → `<begin, Unix ms> <how>`. These are changes of several keys
+    /// that are under way or were left half done. The hash of a user's id decides the partition of
+    /// the user's changes. Empty at rest.
     pub fn changes(&self, partition: u64) -> String {
         self.key(format_args!("rollcall:changes:{partition}"))
     }
@@ -603,15 +611,12 @@ impl Keys {
 
     /// Reads the key of a profile back.
     pub fn read_user(&self, key: &str) -> Option<UserId> {
-        UserId::parse(
-            key.strip_prefix(self.prefix.as_str())?
-                .strip_prefix("user:")?,
-        )
-        .ok()
+        let name = key.strip_prefix(self.prefix.as_str())?;
+        UserId::parse(name.strip_prefix("user:")?).ok()
     }
 
-    /// The keys of a live or a user that would have this id, were it one. Of the sets of a live,
-    /// those of one slice.
+    /// The keys that a live or a user with this id would have, if the id were valid. Of the sets of
+    /// a live, these are the keys of one slice.
     pub(super) fn named_after(&self, id: &str) -> Vec<String> {
         let families = [
             "live:",
@@ -631,32 +636,39 @@ impl Keys {
             .into()
     }
 
-    /// The keys of this installation that match a glob in which no key has a prefix. A key that
-    /// begins with another key in braces has the prefix there as well.
+    /// A glob for this installation's keys, made of a glob without prefixes. A key that begins with
+    /// another key in braces has the prefix inside the braces, too.
     pub fn matching(&self, glob: &str) -> String {
-        let in_braces = ["", "last-seen:"].into_iter().find_map(|begin| {
-            let rest = glob.strip_prefix(begin)?.strip_prefix('{')?;
-            Some(format!("{begin}{{{}{rest}", self.prefix))
-        });
-        self.key(in_braces.as_deref().unwrap_or(glob))
+        for before in ["", "last-seen:"] {
+            if let Some(after) = glob.strip_prefix(before)
+                && let Some(after) = after.strip_prefix('{')
+            {
+                return self.key(format_args!("{before}{{{}{after}", self.prefix));
+            }
+        }
+        self.key(glob)
     }
 
-    /// Of which kind a key is, for people: its name without the prefix, with `*` for ids and
-    /// numbers. `None` for a key of another installation.
+    /// The kind of a key, for people: its name without the prefix, with `*` for ids and numbers.
+    /// `None` for a key of another installation.
     pub fn kind(&self, key: &str) -> Option<String> {
         let name = key.strip_prefix(self.prefix.as_str())?;
-        let beside = name
-            .strip_prefix('{')
-            .and_then(|name| name.strip_prefix(self.prefix.as_str())?.split_once("}:"));
-        let Some((key, companion)) = beside else {
+        let Some((key, companion)) = self.split_beside(name) else {
             return Some(plain_kind(name));
         };
-        let end = companion.find([':', '@']);
-        let companion = end.map_or_else(
-            || companion.to_owned(),
-            |end| format!("{}*", &companion[..=end]),
-        );
-        Some(format!("{{{}}}:{companion}", plain_kind(key)))
+        let key = plain_kind(key);
+        match companion.find([':', '@']) {
+            Some(end) => Some(format!("{{{key}}}:{}*", &companion[..=end])),
+            None => Some(format!("{{{key}}}:{companion}")),
+        }
+    }
+
+    /// Splits a name without its prefix that [`Self::beside`] made: the name of the other key
+    /// without its prefix, and the companion's own name.
+    fn split_beside<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+        name.strip_prefix('{')?
+            .strip_prefix(self.prefix.as_str())?
+            .split_once("}:")
     }
 
     /// A glob that every key of a live matches, and few others do.
@@ -664,8 +676,8 @@ impl Keys {
         self.key("*li[nv]e*")
     }
 
-    /// Reads a key's name back; `None` for what is no key of a live or a slice, or none that a
-    /// gateway would have spelled so.
+    /// Reads a key's name back. `None` for a name that is no key of a live or a slice, or that no
+    /// gateway would spell in this way.
     pub fn read_key(&self, key: &str) -> Option<ReadKey> {
         let name = key.strip_prefix(self.prefix.as_str())?;
         if let Some(live) = name.strip_prefix("live:") {
@@ -675,10 +687,7 @@ impl Keys {
             let group = *set.groups().last()?;
             return Some(ReadKey::Slice(set, index, SliceKey::Set(group)));
         }
-        let (beside, companion) = name
-            .strip_prefix('{')?
-            .strip_prefix(self.prefix.as_str())?
-            .split_once("}:")?;
+        let (beside, companion) = self.split_beside(name)?;
         if let Some(live) = beside.strip_prefix("live:") {
             let companion = match companion {
                 "removals" | "bans" => LiveKey::Removals,
@@ -706,8 +715,8 @@ impl Keys {
         Some(ReadKey::Slice(set, index, companion))
     }
 
-    /// Globs that every key of attendance and of sessions matches, but the lists of epochs, and few
-    /// others do.
+    /// Globs that every key of attendance and of sessions matches, except the lists of epochs. Few
+    /// other keys match.
     pub fn kept_keys(&self) -> [String; 2] {
         [
             self.key("attendance:*"),
@@ -715,37 +724,26 @@ impl Keys {
         ]
     }
 
-    /// Reads one of these keys back.
+    /// Reads a key of attendance or of sessions back.
     pub fn read_kept(&self, key: &str) -> Option<(LiveEpoch, KeptKey)> {
-        if let Some(of) = key
-            .strip_prefix(self.prefix.as_str())?
-            .strip_prefix("attendance:")
-        {
-            return Some((
-                LiveEpoch::parse(of.split(':').next()?)?,
-                KeptKey::Attendance,
-            ));
+        let name = key.strip_prefix(self.prefix.as_str())?;
+        if let Some(of) = name.strip_prefix("attendance:") {
+            let of = LiveEpoch::parse(of.split(':').next()?)?;
+            return Some((of, KeptKey::Attendance));
         }
-        let name = key.strip_prefix(self.prefix.as_str())?.strip_prefix('{')?;
-        let (beside, companion) = name.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
-        let epoch = companion
-            .strip_prefix("stays@")
-            .or_else(|| companion.strip_prefix("sessions@"))?;
-        let epoch = epoch.parse().ok()?;
+        let (beside, companion) = self.split_beside(name)?;
+        let epoch = match companion.split_once('@')? {
+            ("stays" | "sessions", epoch) => Epoch(epoch.parse().ok()?),
+            _ => return None,
+        };
         let (OnlineSet::Live(live), _) = read_slice(beside)? else {
             return None;
         };
-        Some((
-            LiveEpoch {
-                live,
-                epoch: Epoch(epoch),
-            },
-            KeptKey::Sessions,
-        ))
+        Some((LiveEpoch { live, epoch }, KeptKey::Sessions))
     }
 
-    /// The keys of a trial of a server, beside its canary and in the canary's slot. They are there
-    /// for a moment only.
+    /// The keys of a trial of a server, beside its canary and in the canary's slot. They exist for
+    /// a moment only.
     pub(super) fn trial(canary: &str) -> Vec<String> {
         let names = [
             "string",
@@ -768,7 +766,7 @@ impl Keys {
         format!("{canary}:trial")
     }
 
-    /// A key of each kind, with the ids of nobody in particular.
+    /// A key of each kind, with the given ids.
     pub(super) fn one_of_each(&self, live: &LiveId, user: &UserId, list: &ListName) -> Vec<String> {
         let epoch = Epoch(0);
         let of = LiveEpoch {
@@ -825,8 +823,8 @@ impl Keys {
         keys
     }
 
-    /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on
-    /// the gateways' channel. A live's channel shares the hash slot of its record, so that a script
+    /// The channel of messages between gateways (sharded pub/sub). Every gateway listens on the
+    /// gateways' channel. A live's channel shares the hash slot of its record, so that a script
     /// which changes the record publishes in the same step.
     pub fn channel(&self, channel: &Channel) -> String {
         match channel {
@@ -864,24 +862,25 @@ impl Keys {
 
 /// The kind of a key that has no other key in braces before it.
 fn plain_kind(name: &str) -> String {
-    if let Some((set, _)) = name
-        .split_once("_slice")
-        .filter(|(set, _)| !set.contains(':'))
+    if let Some((set, _)) = name.split_once("_slice")
+        && !set.contains(':')
     {
         return format!("{set}_slice*");
     }
-    // Two words say what these are, one what others are.
-    let words = ["rollcall:", "statuses:"]
-        .into_iter()
-        .find(|word| name.starts_with(word))
-        .map_or(0, str::len);
-    name[words..].find(':').map_or_else(
-        || name.to_owned(),
-        |end| format!("{}*", &name[..=words + end]),
-    )
+    // Most kinds have one word, and an id follows the first colon. These have two words.
+    let mut start = 0;
+    for word in ["rollcall:", "statuses:"] {
+        if name.starts_with(word) {
+            start = word.len();
+        }
+    }
+    match name[start..].find(':') {
+        Some(end) => format!("{}*", &name[..=start + end]),
+        None => name.to_owned(),
+    }
 }
 
-/// The sets of the platform: what their keys begin with, and how many slices they have.
+/// The sets of the platform: the beginning of their keys, and their numbers of slices.
 const PLATFORM_SETS: [(&str, OnlineSet, u32); 2] = [
     (USERS, OnlineSet::Users, USERS_SLICES),
     (STREAMERS, OnlineSet::Streamers, STREAMERS_SLICES),
@@ -891,7 +890,10 @@ fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
     for (name, set, of) in PLATFORM_SETS {
         if let Some(suffix) = key.strip_prefix(name) {
             let index = read_index(suffix.strip_prefix("_slice")?)?;
-            return (1..=of).contains(&index).then_some((set, Some(index)));
+            if (1..=of).contains(&index) {
+                return Some((set, Some(index)));
+            }
+            return None;
         }
     }
     let name = key.strip_prefix(FANS)?;
@@ -899,21 +901,22 @@ fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
         return Some((OnlineSet::Live(live), None));
     }
     let (live, index) = name.rsplit_once("_slice")?;
-    Some((
-        OnlineSet::Live(LiveId::parse(live).ok()?),
-        Some(read_index(index)?),
-    ))
+    let live = LiveId::parse(live).ok()?;
+    Some((OnlineSet::Live(live), Some(read_index(index)?)))
 }
 
-/// One name a slice: `_slice007` is no gateway's.
+/// Reads the number of a slice. Each slice has one name: no gateway writes `_slice007`.
 fn read_index(index: &str) -> Option<u32> {
     read_number(index)?.try_into().ok()
 }
 
 fn read_number(text: &str) -> Option<u64> {
-    text.parse()
-        .ok()
-        .filter(|read: &u64| read.to_string() == text)
+    let number: u64 = text.parse().ok()?;
+    if number.to_string() == text {
+        Some(number)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The calls on jobs for the followers of an author: a stream that the gateways read as one
-//! consumer group, and a hash that says who works on what, and how far it got. Both are in one
-//! slot, so each step is one script.
+//! The calls on jobs for the followers of an author. The gateways read a stream of jobs as one
+//! consumer group. A hash notes for each job which gateway works on it and how far it got. Both are
+//! in one slot, so each step is one script.
 //!
-//! The group has one consumer for all gateways, so that none is left behind by gateways that are
-//! gone: the hash says whose a job is.
+//! The group has one consumer for all gateways, so that gateways that are gone leave no consumers
+//! behind. The hash names the gateway of each job instead.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use fred::types::Value;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, UserId};
-use crate::store::redis::reply::{Reply, number, score};
+use crate::store::redis::reply::{Reply, number, score, text};
 use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{
     CLAIM_AFTER, Entry, FanoutJobs, FanoutTask, Followed, Job, MAX_PULLED, StatusId, StoreResult,
@@ -21,7 +21,7 @@ use crate::store::{
 
 const GROUP: &str = "gateways";
 
-/// A job as the stream and the hash name it.
+/// The name of a job in the stream and in the hash.
 fn name(task: FanoutTask, status: &StatusId) -> String {
     match task {
         FanoutTask::Add => format!("add {status}"),
@@ -58,24 +58,20 @@ impl RedisStore {
         vec![self.keys().fanout(), self.keys().fanout_progress()]
     }
 
-    /// Whether a job is not finished that adds or removes the status.
+    /// Whether a job that adds or removes the status is unfinished.
     pub(crate) async fn is_being_told(&self, status: &StatusId) -> StoreResult<bool> {
-        let (add, remove) = (
-            name(FanoutTask::Add, status),
-            name(FanoutTask::Remove, status),
-        );
+        let add = name(FanoutTask::Add, status);
+        let remove = name(FanoutTask::Remove, status);
         let args = args![self.keys().fanout_progress(), add, remove];
         let steps = async {
-            Ok(Reply::of(self.router.command("HMGET", args).await?)?
-                .texts()
-                .next()
-                .is_some())
+            let fields = Reply::of(self.router.command("HMGET", args).await?)?;
+            Ok(fields.texts().next().is_some())
         };
         self.router.call("is_being_told", steps).await
     }
 
     async fn take_jobs(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
-        // Mostly there is nothing to do, and a look costs Redis a small part of what a script does.
+        // Mostly there is nothing to do, and these two commands cost Redis far less than a script.
         let look = vec![
             ("XLEN", args![self.keys().fanout()]),
             ("EXISTS", args![self.keys().fanout_progress()]),
@@ -89,18 +85,21 @@ impl RedisStore {
             .router
             .script(&scripts::TAKE_FANOUTS, self.fanout_keys(), args)
             .await?;
-        let (unfinished, oldest) = (reply.number()?, Duration::from_millis(reply.number()?));
+        let unfinished = reply.number()?;
+        let oldest = Duration::from_millis(reply.number()?);
         let mut taken = TakenJobs {
             jobs: Vec::new(),
             unfinished,
             oldest,
         };
         while let Some(id) = reply.piece() {
-            let (id, job) = (crate::store::redis::reply::text(id)?, reply.text()?);
-            let (at, done_to) = (reply.text()?, read_progress(&reply.text()?));
+            let id = text(id)?;
+            let job = reply.text()?;
+            let at = reply.text()?;
+            let done_to = read_progress(&reply.text()?);
             match read_job(&job, &at) {
                 Some(job) => taken.jobs.push(TakenJob { id, job, done_to }),
-                // Another program's.
+                // Another program wrote this job.
                 None => self.finish_taken(worker, &id, &job).await?,
             }
         }
@@ -108,11 +107,10 @@ impl RedisStore {
     }
 
     async fn keep_taken(&self, worker: &GatewayId, taken: &TakenJob) -> StoreResult<bool> {
-        let done_to = taken
-            .done_to
-            .as_ref()
-            .map(|last| format!("{} {}", last.at, last.user))
-            .unwrap_or_default();
+        let done_to = match &taken.done_to {
+            Some(last) => format!("{} {}", last.at, last.user),
+            None => String::new(),
+        };
         let args = args![
             worker,
             GROUP,
@@ -130,18 +128,15 @@ impl RedisStore {
         let args = args![worker, GROUP, id, job];
         self.router
             .script(&scripts::FINISH_FANOUT, self.fanout_keys(), args)
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     async fn do_set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
         let key = self.keys().pulled();
         let Some(since) = since else {
-            return self
-                .router
-                .command("ZREM", args![key, author])
-                .await
-                .map(drop);
+            self.router.command("ZREM", args![key, author]).await?;
+            return Ok(());
         };
         self.router
             .command("ZADD", args![key, "NX", since, author])
@@ -149,8 +144,8 @@ impl RedisStore {
         let too_old = -(MAX_PULLED as i64) - 1;
         self.router
             .command("ZREMRANGEBYRANK", args![key, 0, too_old])
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 }
 
@@ -161,8 +156,8 @@ impl FanoutJobs for RedisStore {
         let steps = async {
             self.router
                 .script(&scripts::ENQUEUE_FANOUT, self.fanout_keys(), args)
-                .await
-                .map(drop)
+                .await?;
+            Ok(())
         };
         self.router.call("enqueue_fanout", steps).await
     }
@@ -196,10 +191,13 @@ impl FanoutJobs for RedisStore {
         let args = args![self.keys().pulled(), 0, MAX_PULLED - 1, "WITHSCORES"];
         let steps = async {
             let authors = Reply::of(self.router.command("ZREVRANGE", args).await?)?.scored()?;
-            Ok(authors
-                .into_iter()
-                .filter_map(|(user, since)| Some((UserId::parse(&user).ok()?, since)))
-                .collect())
+            let mut pulled = Vec::with_capacity(authors.len());
+            for (user, since) in authors {
+                if let Ok(user) = UserId::parse(&user) {
+                    pulled.push((user, since));
+                }
+            }
+            Ok(pulled)
         };
         self.router.call("pulled_authors", steps).await
     }
@@ -207,7 +205,7 @@ impl FanoutJobs for RedisStore {
     async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>> {
         let args = args![self.keys().pulled(), author];
         let steps = async {
-            let since: Value = self.router.command("ZSCORE", args).await?;
+            let since = self.router.command("ZSCORE", args).await?;
             if since.is_null() {
                 Ok(None)
             } else {
