@@ -145,7 +145,7 @@ impl Counts for RedisStore {
         self.router
             .call(
                 "top_lives",
-                self.page((&self.keys().top(rank), Order::Down), after, limit, read),
+                self.page(&self.keys().top(rank), Order::Down, after, limit, read),
             )
             .await
     }

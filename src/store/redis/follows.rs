@@ -253,7 +253,7 @@ impl Follows for RedisStore {
         self.router
             .call(
                 "follow_page",
-                self.page((&key, Order::Down), after, limit, read),
+                self.page(&key, Order::Down, after, limit, read),
             )
             .await
     }

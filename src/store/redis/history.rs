@@ -116,7 +116,7 @@ impl RedisStore {
         let after = after.map(|last| (last.of.to_string(), last.closed_at));
         let [list, summaries] = self.keys().past_lives(streamer);
         let read = |(member, _): Scored| Some(member);
-        let lives = self.page((&list, Order::Down), after, limit, read).await?;
+        let lives = self.page(&list, Order::Down, after, limit, read).await?;
         if lives.is_empty() {
             return Ok(Vec::new());
         }
