@@ -173,7 +173,7 @@ impl RedisStore {
             Err(why) => return Err(requirements::explain(&connector, why).await),
         };
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
-        let router = Router::new((topology, tasks), metrics);
+        let router = Router::new(topology, tasks, metrics);
         Ok(Self {
             router,
             subscriber,

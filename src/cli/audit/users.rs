@@ -9,7 +9,7 @@ use super::scan::{each_key, or_unreadable};
 use crate::base::ids::{Login, UserId};
 use crate::cli::common::seconds;
 use crate::store::redis::RedisStore;
-use crate::store::redis::users::HalfFollow;
+use crate::store::redis::users::{HalfFollow, LeftChange};
 use crate::store::{Profiles, StoreError, StoreResult};
 
 /// How many names a finding has as examples.
@@ -114,12 +114,13 @@ impl UserInspector<'_> {
 
     async fn left_changes(&self) -> StoreResult<Vec<AuditFinding>> {
         let left = self.store.left_changes(self.overdue).await?;
-        let finding = |(change, key, age): (String, String, Duration)| {
+        let finding = |left: LeftChange| {
             let detail = format!(
-                "{change} began {} ago, and nobody finishes it",
-                seconds(age)
+                "{} began {} ago, and nobody finishes it",
+                left.change,
+                seconds(left.age)
             );
-            AuditFinding::new(FindingKind::UnfinishedChange, detail).key(key)
+            AuditFinding::new(FindingKind::UnfinishedChange, detail).key(left.key)
         };
         Ok(left.into_iter().map(finding).collect())
     }

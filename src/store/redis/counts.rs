@@ -147,7 +147,7 @@ impl Counts for RedisStore {
         self.router
             .call(
                 "top_lives",
-                self.page((&key, Order::Down), after, limit, read_ranked),
+                self.page(&key, Order::Down, after, limit, read_ranked),
             )
             .await
     }

@@ -273,7 +273,7 @@ impl Follows for RedisStore {
         self.router
             .call(
                 "follow_page",
-                self.page((&key, Order::Down), after, limit, read_followed),
+                self.page(&key, Order::Down, after, limit, read_followed),
             )
             .await
     }

@@ -132,9 +132,7 @@ impl RedisStore {
         let after = after.map(|last| (last.of.to_string(), last.closed_at));
         let [list, summaries] = self.keys().past_lives(streamer);
         let lives = self
-            .page((&list, Order::Down), after, limit, |(member, _)| {
-                Some(member)
-            })
+            .page(&list, Order::Down, after, limit, |(member, _)| Some(member))
             .await?;
         if lives.is_empty() {
             return Ok(Vec::new());

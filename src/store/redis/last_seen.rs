@@ -1,5 +1,5 @@
-//! The calls on when users were seen last. Ids are written as [`SeenIds`] says; the scripts and
-//! [`read_member`] alone know how.
+//! The calls on the times at which users were last seen. [`SeenIds`] sets the form of the ids; only
+//! the scripts, [`read_member`] and [`write_member`] know the forms.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,17 +8,23 @@ use async_trait::async_trait;
 use fred::types::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::reply::{nonsense, score, text};
+use super::reply::{Reply, nonsense, score, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{USERS_SLICES, UserId};
 use crate::config::SeenIds;
 use crate::store::{LastSeen, MAX_BATCH, Seen, StoreResult};
 
-/// Users of one call. Each costs Redis about 2 µs.
-const USERS_A_CALL: usize = 250;
-/// Calls under way at a time.
-const AT_A_TIME: usize = 16;
+/// Maximum users per call. Each user costs Redis about 2 µs.
+const MAX_USERS_PER_CALL: usize = 250;
+/// Maximum concurrent calls.
+const MAX_CONCURRENT_CALLS: usize = 16;
+
+/// Where a page of users seen begins: at this time, after this member.
+struct PageStart {
+    at: UnixMillis,
+    after: Value,
+}
 
 fn read_member(ids: SeenIds, member: &[u8]) -> Option<UserId> {
     let text = match ids {
@@ -28,18 +34,24 @@ fn read_member(ids: SeenIds, member: &[u8]) -> Option<UserId> {
     UserId::parse(&text).ok()
 }
 
-/// A user as a member; an id that does not fit gives a member that none is.
+/// A user as a member. An id that does not fit gives the empty text, which is nobody's member.
 pub(super) fn write_member(ids: SeenIds, user: &UserId) -> Value {
-    let number = || user.as_str().parse::<u32>().ok().filter(|_| ids.fits(user));
     match ids {
         SeenIds::Text => user.as_str().into(),
-        SeenIds::U32 => Value::Bytes(
-            number()
-                .map(|id| id.to_be_bytes().to_vec())
-                .unwrap_or_default()
-                .into(),
-        ),
+        SeenIds::U32 => {
+            let bytes = match user.as_str().parse::<u32>() {
+                Ok(number) if ids.fits(user) => number.to_be_bytes().to_vec(),
+                _ => Vec::new(),
+            };
+            Value::Bytes(bytes.into())
+        }
     }
+}
+
+/// Takes the time behind a user from an answer.
+fn take_time(reply: &mut Reply) -> StoreResult<UnixMillis> {
+    let time = score(reply.piece().unwrap_or(Value::Null))?;
+    Ok(time.max(0.0) as UnixMillis)
 }
 
 impl RedisStore {
@@ -58,9 +70,10 @@ impl RedisStore {
                 args![self.keys().last_seen_ids(), ids.as_str(), "NX"],
             )
             .await?;
-        self.fixed_seen_ids()
-            .await?
-            .ok_or_else(|| nonsense("ids of users seen that cannot be fixed"))
+        match self.fixed_seen_ids().await? {
+            Some(fixed) => Ok(fixed),
+            None => Err(nonsense("ids of users seen that cannot be fixed")),
+        }
     }
 
     pub(super) async fn fixed_seen_ids(&self) -> StoreResult<Option<SeenIds>> {
@@ -85,21 +98,23 @@ impl RedisStore {
         apart: Duration,
     ) -> StoreResult<Vec<(UserId, UnixMillis)>> {
         let mut args = args![self.seen_ids().as_str(), millis(apart)];
-        args.extend(seen.iter().flat_map(|(user, at)| args![user, at]));
+        for (user, at) in seen {
+            args.extend(args![user, at]);
+        }
         let keys = self.keys();
         let on = vec![keys.last_seen(slice), keys.online_users(slice)];
         let steps = async {
             let mut reply = self.router.script(&scripts::NOTE_SEEN, on, args).await?;
             let mut unchanged = Vec::new();
+            // The script counts users from 1.
             while let Some(place) = reply.next_number()? {
-                let asked = usize::try_from(place)
-                    .ok()
-                    .and_then(|place| seen.get(place.checked_sub(1)?));
-                let (user, _) = asked.ok_or_else(|| nonsense("a user who was not told of"))?;
-                unchanged.push((
-                    (*user).clone(),
-                    score(reply.piece().unwrap_or(Value::Null))?.max(0.0) as UnixMillis,
-                ));
+                let index = place
+                    .checked_sub(1)
+                    .and_then(|index| usize::try_from(index).ok());
+                let Some((user, _)) = index.and_then(|index| seen.get(index)) else {
+                    return Err(nonsense("a user who was not told of"));
+                };
+                unchanged.push(((*user).clone(), take_time(&mut reply)?));
             }
             Ok(unchanged)
         };
@@ -109,32 +124,32 @@ impl RedisStore {
     async fn read_seen(
         &self,
         slice: u32,
-        (at, after): (UnixMillis, Value),
+        start: PageStart,
         limit: usize,
     ) -> StoreResult<Vec<Seen>> {
         let ids = self.seen_ids();
-        let mut args = args!["up", limit, at];
-        args.push(after);
+        let mut args = args!["up", limit, start.at];
+        args.push(start.after);
         let mut reply = self
             .router
             .script(&scripts::PAGE, vec![self.keys().last_seen(slice)], args)
             .await?;
         let mut page = Vec::new();
         while let Some(member) = reply.piece() {
-            let at = score(reply.piece().unwrap_or(Value::Null))?.max(0.0) as UnixMillis;
+            let at = take_time(&mut reply)?;
             let user = member
                 .as_bytes()
                 .and_then(|member| read_member(ids, member));
-            page.push(Seen {
-                user: user.ok_or_else(|| nonsense("a user seen whose id cannot be read"))?,
-                at,
-            });
+            let Some(user) = user else {
+                return Err(nonsense("a user seen whose id cannot be read"));
+            };
+            page.push(Seen { user, at });
         }
         Ok(page)
     }
 }
 
-/// The calls that it takes to ask about users: a slice each, with so many users at most.
+/// Sorts items by the slice of their user.
 pub(super) fn by_slice<T>(
     items: impl Iterator<Item = T>,
     user: impl Fn(&T) -> &UserId,
@@ -161,21 +176,21 @@ impl LastSeen for RedisStore {
         apart: Duration,
     ) -> StoreResult<Vec<(UserId, UnixMillis)>> {
         let ids = self.seen_ids();
-        // The edges refuse ids that do not fit, so none is here but by a gateway with other
-        // settings.
+        // The edges refuse ids that do not fit, so only a gateway with other settings can have let
+        // one in.
         let fitting = seen
             .iter()
             .filter(|(user, _)| ids.fits(user))
             .map(|(user, at)| (user, *at));
         let slices = by_slice(fitting, |(user, _)| *user);
-        let calls = slices
-            .iter()
-            .flat_map(|(slice, seen)| seen.chunks(USERS_A_CALL).map(|some| (*slice, some)));
-        let calls: Vec<_> = calls
-            .map(|(slice, some)| self.note_slice(slice, some, apart))
-            .collect();
+        let mut calls = Vec::new();
+        for (slice, seen) in &slices {
+            for some in seen.chunks(MAX_USERS_PER_CALL) {
+                calls.push(self.note_slice(*slice, some, apart));
+            }
+        }
         stream::iter(calls)
-            .buffer_unordered(AT_A_TIME)
+            .buffer_unordered(MAX_CONCURRENT_CALLS)
             .try_concat()
             .await
     }
@@ -187,12 +202,19 @@ impl LastSeen for RedisStore {
         after: Option<&Seen>,
         limit: usize,
     ) -> StoreResult<Vec<Seen>> {
-        // No member comes before the empty one.
-        let first = after.map_or((from, Value::from("")), |seen| {
-            (seen.at, write_member(self.seen_ids(), &seen.user))
-        });
+        let start = match after {
+            Some(seen) => PageStart {
+                at: seen.at,
+                after: write_member(self.seen_ids(), &seen.user),
+            },
+            // No member comes before the empty one.
+            None => PageStart {
+                at: from,
+                after: Value::from(""),
+            },
+        };
         self.router
-            .call("seen_in_slice", self.read_seen(slice, first, limit))
+            .call("seen_in_slice", self.read_seen(slice, start, limit))
             .await
     }
 
@@ -201,7 +223,8 @@ impl LastSeen for RedisStore {
     }
 
     async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64> {
-        let (on, args) = (vec![self.keys().last_seen(slice)], args![before, MAX_BATCH]);
+        let on = vec![self.keys().last_seen(slice)];
+        let args = args![before, MAX_BATCH];
         let steps = async {
             self.router
                 .script(&scripts::FORGET_SEEN, on, args)

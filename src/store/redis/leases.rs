@@ -18,26 +18,29 @@ impl RedisStore {
             number,
             burials,
         } = renewal;
+        let (born, known_count) = match held {
+            Some(held) => (held.born.to_string(), held.count),
+            None => (String::new(), 0),
+        };
         let mut args = args![
             gateway,
-            held.map(|held| held.born.to_string()).unwrap_or_default(),
-            held.map_or(0, |held| held.count),
+            born,
+            known_count,
             number,
             millis(DEATH_TTL),
             keys::LEASES_TTL.as_secs()
         ];
         for burial in burials {
-            args.extend(args![
-                burial.gateway,
-                burial
-                    .count
-                    .map(|count| count.to_string())
-                    .unwrap_or_default()
-            ]);
+            let count = match burial.count {
+                Some(count) => count.to_string(),
+                None => String::new(),
+            };
+            args.extend(args![burial.gateway, count]);
         }
         let router = self.router.with_share(Share::Lease);
         let beats = self.subscriber.beats();
-        // Whoever reads the count of this renewal in the leases has mostly heard the beat before.
+        // The beat goes out first, so a gateway that reads the count of this renewal in the leases
+        // has mostly heard the beat before.
         beats.send(&router, gateway, *number);
         let mut reply = router
             .script(&scripts::LEASE, vec![self.keys().leases()], args)
@@ -48,10 +51,8 @@ impl RedisStore {
                     born: reply.number()?,
                     count: reply.number()?,
                 };
-                let (living, dead) = (
-                    reply.list()?.counted_gateways()?,
-                    reply.list()?.counted_gateways()?,
-                );
+                let living = reply.list()?.counted_gateways()?;
+                let dead = reply.list()?.counted_gateways()?;
                 beats.looked(&living);
                 Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
@@ -77,6 +78,7 @@ impl LeaseStore for RedisStore {
                 .await?
                 .number()
         };
-        self.router.call("end_lease", steps).await.map(drop)
+        self.router.call("end_lease", steps).await?;
+        Ok(())
     }
 }

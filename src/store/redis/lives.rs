@@ -1,6 +1,6 @@
 //! The calls on the records of lives and on the list of open ones. The two lie in different slots
-//! of a cluster, so a call that changes both uses the order that leaves no open live unlisted; a
-//! crash in between may leave a closed live on the list, which [`LiveStore::delist`] removes.
+//! of a cluster, so a call that changes both uses the order that leaves no open live unlisted. A
+//! crash in between may leave a closed live on the list; [`LiveStore::delist`] removes it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,114 +18,157 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
-    Arrived, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures,
-    FinishClose, Happened, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState,
-    LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents,
-    Standing, StoreResult, Sums, Terms, Uniques, WriteInfo,
+    Arrived, Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures, FinishClose,
+    Happened, Info, InfoReply, LEAP, ListedLive, LiveEpoch, LiveRecord, LiveState, LiveStore,
+    MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent, RecordEvents, Standing,
+    StoreResult, Sums, Terms, Uniques, WriteInfo,
 };
 
-/// What the fields of pending events begin with; the number of the event follows.
+/// The prefix of the fields of pending events; the number of the event follows.
 pub(super) const EVENT_FIELD: &str = "event:";
 
-/// Reads the fields that are left of an answer as a record; none means that there is no record.
+/// Reads the remaining fields of an answer as a record; no fields mean that there is no record.
 pub(super) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
     let found: HashMap<_, _> = fields.pairs()?.into_iter().collect();
     if found.is_empty() {
         return Ok(None);
     }
-    read_record(live, &found)
-        .map(Some)
-        .ok_or_else(|| nonsense(format!("the record of live {live} is garbled")))
+    match read_record(live, &Fields(&found)) {
+        Some(record) => Ok(Some(record)),
+        None => Err(nonsense(format!("the record of live {live} is garbled"))),
+    }
 }
 
-fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRecord> {
-    let word = |name: &str| fields.get(name).map(String::as_str);
-    let number = |name: &str| word(name).and_then(|text| text.parse::<u64>().ok());
-    let state = LiveState::from_word(word("state")?)?;
+/// The fields of a record, by their names.
+struct Fields<'a>(&'a HashMap<String, String>);
+
+impl<'a> Fields<'a> {
+    fn word(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// `None` also if the field is no number.
+    fn number(&self, name: &str) -> Option<u64> {
+        self.word(name)?.parse().ok()
+    }
+}
+
+fn read_record(live: &LiveId, fields: &Fields<'_>) -> Option<LiveRecord> {
+    let state = LiveState::from_word(fields.word("state")?)?;
     let closure = match state {
         LiveState::Open => None,
         LiveState::Closing | LiveState::Closed => Some(Closure {
-            reason: CloseReason::from_word(word("reason")?)?,
-            at: number("closed_at")?,
+            reason: CloseReason::from_word(fields.word("reason")?)?,
+            at: fields.number("closed_at")?,
         }),
+    };
+    let slices = u32::try_from(fields.number("slices")?).ok()?;
+    if !(1..=MAX_SLICES).contains(&slices) {
+        return None;
+    }
+    let unique_viewers = fields.number("unique_viewers");
+    let unique_fans = fields.number("unique_fans");
+    let uniques = match (unique_viewers, unique_fans) {
+        (Some(viewers), Some(fans)) => Some(Uniques { viewers, fans }),
+        _ => None,
     };
     Some(LiveRecord {
         live: live.clone(),
         state,
-        streamer: UserId::parse(word("streamer_id")?).ok()?,
-        epoch: Epoch(number("epoch")?),
-        slices: number("slices")
-            .and_then(|n| u32::try_from(n).ok())
-            .filter(|n| (1..=MAX_SLICES).contains(n))?,
-        opened_at: number("opened_at")?,
-        opened_by: OpenedBy::from_word(word("opened_by")?)?,
+        streamer: UserId::parse(fields.word("streamer_id")?).ok()?,
+        epoch: Epoch(fields.number("epoch")?),
+        slices,
+        opened_at: fields.number("opened_at")?,
+        opened_by: OpenedBy::from_word(fields.word("opened_by")?)?,
         peaks: Peaks {
-            viewers: number("peak_viewers")?,
-            fans: number("peak_fans")?,
+            viewers: fields.number("peak_viewers")?,
+            fans: fields.number("peak_fans")?,
         },
         closure,
-        removals: number("removals").unwrap_or(0),
+        removals: fields.number("removals").unwrap_or(0),
         terms: Terms {
-            title: word("title").map(str::to_owned),
-            streamer_timeout: number("streamer_timeout_s").map(Duration::from_secs),
-            attendance: word("attendance") == Some("1"),
-            invisible: word("invisible") == Some("1"),
+            title: fields.word("title").map(str::to_owned),
+            streamer_timeout: fields.number("streamer_timeout_s").map(Duration::from_secs),
+            attendance: fields.word("attendance") == Some("1"),
+            invisible: fields.word("invisible") == Some("1"),
         },
         info: Info {
-            version: number("info_version").unwrap_or(0),
-            json: word("info").map(Arc::from),
+            version: fields.number("info_version").unwrap_or(0),
+            json: fields.word("info").map(Arc::from),
         },
-        counted: number("counted_at").map(|at| Counted {
-            figures: read_figures(word("viewers"), word("fans")),
+        counted: fields.number("counted_at").map(|at| Counted {
+            figures: read_figures(fields.word("viewers"), fields.word("fans")),
             at,
         }),
         sums: Sums {
             arrived: Arrived {
-                joins: number("joins").unwrap_or(0),
-                leaves: number("leaves").unwrap_or(0),
+                joins: fields.number("joins").unwrap_or(0),
+                leaves: fields.number("leaves").unwrap_or(0),
             },
-            watched_ms: number("watched_ms").unwrap_or(0),
-            uniques: number("unique_viewers")
-                .zip(number("unique_fans"))
-                .map(|(viewers, fans)| Uniques { viewers, fans }),
+            watched_ms: fields.number("watched_ms").unwrap_or(0),
+            uniques,
         },
         events: read_events(fields),
     })
 }
 
-/// Reads the fields `viewers` and `fans`; absent ones, and what is no number, are zero.
+/// Reads the fields `viewers` and `fans`; a field that is absent or no number counts as zero.
 pub(super) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures {
-    let read = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Figures {
-        viewers: read(viewers),
-        fans: read(fans),
+        viewers: read_figure(viewers),
+        fans: read_figure(fans),
     }
 }
 
-/// Reads the events that a record notes. Skips what cannot be read: another program's, or a later
-/// version's.
-fn read_events(fields: &HashMap<String, String>) -> RecordEvents {
-    let pending = fields.iter().filter_map(|(name, text)| {
-        let number = name.strip_prefix(EVENT_FIELD)?.parse().ok()?;
-        Some(PendingEvent {
-            number,
-            what: Happened::parse(text)?,
-        })
-    });
-    let mut pending: Vec<_> = pending.collect();
-    pending.sort_unstable_by_key(|event| event.number);
-    let told = fields.get("counts_told").and_then(|told| {
-        let (figures, at) = told.rsplit_once(' ')?;
-        let (viewers, fans) = figures.split_once(' ')?;
-        Some(Counted {
-            figures: read_figures(Some(viewers), Some(fans)),
-            at: at.parse().ok()?,
-        })
-    });
-    RecordEvents { pending, told }
+fn read_figure(text: Option<&str>) -> u64 {
+    match text {
+        Some(text) => text.parse().unwrap_or(0),
+        None => 0,
+    }
 }
 
-/// The arguments of what a live is opened with; empty ones are not written.
+/// Reads the events that a record notes. Skips events that cannot be read: another program, or a
+/// later version of this one, wrote them.
+fn read_events(fields: &Fields<'_>) -> RecordEvents {
+    let mut pending = Vec::new();
+    for (name, text) in fields.0 {
+        if let Some(event) = read_pending_event(name, text) {
+            pending.push(event);
+        }
+    }
+    pending.sort_unstable_by_key(|event| event.number);
+    RecordEvents {
+        pending,
+        told: read_counts_told(fields),
+    }
+}
+
+/// `None` for a field of another kind, and for an event that cannot be read.
+fn read_pending_event(name: &str, text: &str) -> Option<PendingEvent> {
+    let number = name.strip_prefix(EVENT_FIELD)?.parse().ok()?;
+    let what = Happened::parse(text)?;
+    Some(PendingEvent { number, what })
+}
+
+/// Reads `<viewers> <fans> <at>`.
+fn read_counts_told(fields: &Fields<'_>) -> Option<Counted> {
+    let (figures, at) = fields.word("counts_told")?.rsplit_once(' ')?;
+    let (viewers, fans) = figures.split_once(' ')?;
+    Some(Counted {
+        figures: read_figures(Some(viewers), Some(fans)),
+        at: at.parse().ok()?,
+    })
+}
+
+/// `None` for another program's member.
+fn read_listed((live, opened_at): Scored) -> Option<ListedLive> {
+    Some(ListedLive {
+        live: LiveId::parse(&live).ok()?,
+        opened_at,
+    })
+}
+
+/// The arguments for the terms of a live; the scripts do not write an empty one.
 fn terms_args(terms: &Terms) -> Vec<Value> {
     let timeout = terms
         .streamer_timeout
@@ -137,28 +180,30 @@ fn terms_args(terms: &Terms) -> Vec<Value> {
 }
 
 fn flag_args(terms: &Terms) -> Vec<Value> {
-    args![
-        FLAG[usize::from(terms.attendance)],
-        FLAG[usize::from(terms.invisible)]
-    ]
+    args![flag_arg(terms.attendance), flag_arg(terms.invisible)]
 }
 
-/// A field that is not written, and one that is.
-const FLAG: [&str; 2] = ["", "1"];
+/// A flag as an argument; the scripts do not write an empty one.
+fn flag_arg(is_set: bool) -> &'static str {
+    if is_set { "1" } else { "" }
+}
 
-/// A record that must be there.
+/// Reads a record that must be there.
 fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
-    record(live, fields)?.ok_or_else(|| nonsense("a record without fields"))
+    match record(live, fields)? {
+        Some(record) => Ok(record),
+        None => Err(nonsense("a record without fields")),
+    }
 }
 
 impl RedisStore {
-    /// The record and the other keys of its epoch.
+    /// The keys of the record and of its epoch's removals and bans.
     pub(super) fn record_keys(&self, live: &LiveId) -> Vec<String> {
         let keys = self.keys();
         vec![keys.live(live), keys.removals(live), keys.bans(live)]
     }
 
-    /// The last arguments of a script that publishes what it changes on the live's channel.
+    /// The last arguments of a script that publishes its change on the live's channel.
     pub(super) fn publish_args(&self, live: &LiveId, message: &str) -> [Value; 2] {
         [
             Value::from(self.keys().channel(&Channel::Live(live.clone()))),
@@ -175,26 +220,28 @@ impl RedisStore {
             .map(|slice| ("GET", args![self.keys().fence(&slice)]));
         let mut highest = Epoch(0);
         for fence in self.router.read_all(fences.collect()).await {
-            highest = highest.max(read_fence(fence?)?.map_or(highest, Fence::epoch));
+            if let Some(fence) = read_fence(fence?)? {
+                highest = highest.max(fence.epoch());
+            }
         }
         Ok(highest)
     }
 
-    /// Puts a live on the list. Without a time, as a hint that it may be about to open.
+    /// Puts a live on the list. An entry without a time is a hint that the live may open soon.
     async fn list(&self, live: &LiveId, opened_at: Option<UnixMillis>) -> StoreResult<()> {
         let args = args![live, opened_at.map(|at| at.to_string()).unwrap_or_default()];
         self.router
             .script(&scripts::LIST, self.keys().list(), args)
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
         let args = args![live, listed_until];
         self.router
             .script(&scripts::DELIST, self.keys().list(), args)
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
@@ -233,8 +280,8 @@ impl RedisStore {
         let record = sure_record(&request.live, reply)?;
         Ok(match outcome.as_str() {
             "opened" => {
-                // The list may still have an older epoch's time. It has the live already, as the
-                // ranks want it.
+                // The list may still have an older epoch's time. The live is listed already, which
+                // the ranks require.
                 let figures = [(request.live.clone(), Figures::default())];
                 try_join!(
                     self.list(&request.live, Some(record.opened_at)),
@@ -319,7 +366,7 @@ impl RedisStore {
             MAX_RECORD_FIELDS
         ];
         args.extend(self.publish_args(&request.live, &request.message));
-        args.push(Value::from(FLAG[usize::from(request.uniques)]));
+        args.push(Value::from(flag_arg(request.uniques)));
         args.extend(point_args());
         let mut keys = self.record_keys(&request.live);
         keys.push(self.keys().history(&LiveEpoch {
@@ -350,9 +397,10 @@ impl RedisStore {
             uniques,
             keep,
         } = request;
-        let uniques =
-            uniques.map(|uniques| [uniques.viewers.to_string(), uniques.fans.to_string()]);
-        let [viewers, fans] = uniques.unwrap_or_default();
+        let (viewers, fans) = match uniques {
+            Some(uniques) => (uniques.viewers.to_string(), uniques.fans.to_string()),
+            None => (String::new(), String::new()),
+        };
         let args = args![
             epoch,
             keep.as_secs(),
@@ -378,7 +426,7 @@ impl RedisStore {
             ..
         }) = &record
         {
-            // An opening that came in between lists the live with a later time, and stays.
+            // If the live was opened again meanwhile, its entry has a later time and stays.
             self.take_off_list(live, closure.at).await?;
         }
         Ok(record)
@@ -421,12 +469,13 @@ impl LiveStore for RedisStore {
     }
 
     async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
-        let command = |live: &LiveId| vec![("HGETALL", args![self.keys().live(live)])];
-        let read = |live: &LiveId, answers: &mut dyn Iterator<Item = _>| {
-            record(live, Reply::of(next_answer(answers)?)?)
-        };
         self.router
-            .read_each("load_lives", lives, command, read)
+            .read_each(
+                "load_lives",
+                lives,
+                |live| vec![("HGETALL", args![self.keys().live(live)])],
+                |live, answers| record(live, Reply::of(next_answer(answers)?)?),
+            )
             .await
     }
 
@@ -466,18 +515,9 @@ impl LiveStore for RedisStore {
         limit: usize,
     ) -> StoreResult<Vec<ListedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
-        let read = |(live, opened_at): Scored| {
-            Some(ListedLive {
-                live: LiveId::parse(&live).ok()?,
-                opened_at,
-            })
-        };
-        self.router
-            .call(
-                "lives_page",
-                self.page((&self.keys().lives(), Order::Up), after, limit, read),
-            )
-            .await
+        let key = self.keys().lives();
+        let steps = self.page(&key, Order::Up, after, limit, read_listed);
+        self.router.call("lives_page", steps).await
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {
@@ -492,8 +532,8 @@ impl LiveStore for RedisStore {
     ) -> StoreResult<bool> {
         let key = self.keys().walker();
         let steps = async {
-            // Mostly another gateway has the turn, and a look costs Redis a small part of what a
-            // script does.
+            // Mostly another gateway has the turn, and this command costs Redis a small part of the
+            // script.
             let holder = self.router.command("GET", args![key]).await?;
             let holder = holder.as_str().unwrap_or_default();
             let is_free = holder.is_empty() || holder == gateway.as_str();

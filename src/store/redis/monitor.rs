@@ -1,6 +1,6 @@
-//! The health of the store: up while any node answers, whole while all do. Watchdogs report here. A
-//! node that is down fails the calls to it and has the map read again; it must not stop calls to
-//! the other nodes.
+//! The health of the store: up while any node answers, whole while all do. Watchdogs report here.
+//! While a node is down, calls to it fail and the topology reads the map again. Calls to the other
+//! nodes must go on.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Monitor {
         }
     }
 
-    /// The map may be wrong: has it read again soon.
+    /// The map may be wrong: makes the topology read it again soon.
     pub(super) fn suspect_map(&self) {
         self.suspicions.notify_one();
     }

@@ -25,16 +25,18 @@ use super::watchdog::{self, NodeState};
 use crate::base::redis_address::Host;
 use crate::store::{Health, StoreError, StoreResult};
 
-/// The first connection, all in all.
+/// The deadline of the first connection and its handshake.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
+
 /// A command's name and its arguments, its key first.
 pub(super) type Command = (&'static str, Vec<Value>);
 
-/// Commands under way at once for the gateway itself; the next one is refused. More than the most
-/// jobs of the flusher and of the publisher together, so that other calls find a place beside them.
+/// Maximum concurrent commands for the gateway itself; the node refuses the next one. More than the
+/// most jobs of the flusher and of the publisher together, so that other calls find a place beside
+/// them.
 const MAX_OWN: usize = 2_048;
 /// The same for renewals of the gateway's lease. One at a time is usual; the other places are for
-/// some that hang.
+/// renewals that hang.
 const MAX_LEASE: usize = 8;
 /// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
@@ -61,7 +63,8 @@ pub(super) struct Node {
     clients_places: Semaphore,
     state: Arc<NodeState>,
     known_scripts: Mutex<KnownScripts>,
-    /// Commands look at Redis and must not fill its log with what they may not see.
+    /// False for the program's commands that only look at Redis: they must not fill the log with
+    /// what their user may not see.
     logs_refusals: bool,
     _watchdog: DropGuard,
 }
@@ -95,8 +98,10 @@ impl Node {
         };
         let stop = CancellationToken::new();
         let state = watchdog::spawn(
-            (host, client.clone()),
-            (connection, now),
+            host,
+            client.clone(),
+            connection,
+            now,
             Arc::clone(monitor),
             stop.clone(),
         );
@@ -197,6 +202,7 @@ impl Node {
             .filled(vec![("ASKING", Vec::new()), (command, args)])
             .await?;
         let mut answers = self.sent(&pipeline).await;
+        // The permission has an answer, too.
         match answers.pop() {
             Some(Ok(value)) if answers.len() == 1 => Ok(value),
             Some(Err(failure)) => Err(failure),
@@ -240,8 +246,8 @@ impl Node {
         Box::pin(self.client.custom(custom(command), args)).await
     }
 
-    /// What an error means. The log tells what the server refuses. If the error means that the
-    /// server is a replica, the watchdog probes it at once.
+    /// Reads the meaning of an error, and logs a refusal. If the error means that the server is a
+    /// replica, makes the watchdog probe it at once.
     fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, &self.host);
         if self.logs_refusals
@@ -274,38 +280,40 @@ impl Node {
     }
 }
 
-/// Puts a command into a pipeline. One that is sent as a custom command is written at once, in a
-/// packet of its own, which costs the server more than the command; the library's own commands are
-/// written together.
+/// Puts a command into a pipeline. The library writes its own commands together. It writes a custom
+/// command at once, in a packet of its own, which costs the server more than the command.
 async fn queue(
     pipeline: &WithOptions<Pipeline<Client>>,
     command: &'static str,
     args: Vec<Value>,
 ) -> Result<Value, Error> {
     let mut rest = args.into_iter();
-    let mut next = || rest.next().unwrap_or(Value::Null);
     match command {
-        "GET" => pipeline.get(Key::try_from(next())?).await,
-        "SCARD" => pipeline.scard(Key::try_from(next())?).await,
-        "HLEN" => pipeline.hlen(Key::try_from(next())?).await,
-        "HGETALL" => pipeline.hgetall(Key::try_from(next())?).await,
+        "GET" => pipeline.get(next_key(&mut rest)?).await,
+        "SCARD" => pipeline.scard(next_key(&mut rest)?).await,
+        "HLEN" => pipeline.hlen(next_key(&mut rest)?).await,
+        "HGETALL" => pipeline.hgetall(next_key(&mut rest)?).await,
         "HGET" => {
-            pipeline
-                .hget(Key::try_from(next())?, Key::try_from(next())?)
-                .await
+            let key = next_key(&mut rest)?;
+            let field = next_key(&mut rest)?;
+            pipeline.hget(key, field).await
         }
-        "HMGET" => pipeline.hmget(Key::try_from(next())?, keys(rest)?).await,
+        "HMGET" => {
+            let key = next_key(&mut rest)?;
+            pipeline.hmget(key, keys(rest)?).await
+        }
         "SDIFF" => pipeline.sdiff(keys(rest)?).await,
         "SMISMEMBER" => {
-            pipeline
-                .smismember(Key::try_from(next())?, rest.collect::<Vec<_>>())
-                .await
+            let key = next_key(&mut rest)?;
+            pipeline.smismember(key, rest.collect::<Vec<_>>()).await
         }
-        "ZSCORE" => pipeline.zscore(Key::try_from(next())?, next()).await,
+        "ZSCORE" => {
+            let key = next_key(&mut rest)?;
+            pipeline.zscore(key, next_value(&mut rest)).await
+        }
         "ZMSCORE" => {
-            pipeline
-                .zmscore(Key::try_from(next())?, rest.collect::<Vec<_>>())
-                .await
+            let key = next_key(&mut rest)?;
+            pipeline.zmscore(key, rest.collect::<Vec<_>>()).await
         }
         _ => {
             pipeline
@@ -313,6 +321,14 @@ async fn queue(
                 .await
         }
     }
+}
+
+fn next_value(values: &mut impl Iterator<Item = Value>) -> Value {
+    values.next().unwrap_or(Value::Null)
+}
+
+fn next_key(values: &mut impl Iterator<Item = Value>) -> Result<Key, Error> {
+    Key::try_from(next_value(values))
 }
 
 fn keys(values: impl Iterator<Item = Value>) -> Result<Vec<Key>, Error> {

@@ -1,6 +1,6 @@
-//! The calls that read who is online, and where. What is known of the users of one slice is in one
-//! hash slot, so a script answers about them in one step. Users go in, and answers come out, as a
-//! few texts: for the client library a value a user is more work than the question is for Redis.
+//! The calls that read who is online, and where. All keys on the users of one slice lie in one hash
+//! slot, so a script answers about these users in one step. Users go in, and answers come out, as a
+//! few texts: one value a user would cost the client library more than the question costs Redis.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -13,6 +13,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::keys::Keys;
 use super::last_seen::by_slice;
 use super::reply::{nonsense, read_score, score};
+use super::router::ScriptCall;
 use super::scripts::Script;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
@@ -21,128 +22,136 @@ use crate::store::{
     OnlineCount, OnlineUsers, Span, StoreError, StoreResult, UserPresence, Whereabouts,
 };
 
-/// Users of one call. Each takes Redis about 1 µs, and Redis does nothing else during a call.
-const USERS_A_CALL: usize = 128;
+/// Maximum users per call. Each takes Redis about 1 µs, and Redis does nothing else during a call.
+const MAX_USERS_PER_CALL: usize = 128;
 
-/// Calls of one question at a time: so many that Redis need not wait for the next, and no more,
-/// since it carries out what it has received of a connection before it turns to others.
-const CALLS_AT_A_TIME: usize = 4;
+/// Maximum concurrent calls of one question. With this many, Redis need not wait for the next call.
+/// More would keep other connections waiting: Redis carries out all that it has received on one
+/// connection before it turns to the next.
+const MAX_CONCURRENT_CALLS: usize = 4;
 
-/// A user, with the place of the answer.
-type Asked<'a> = (usize, &'a UserId);
+/// A user in question.
+struct Asked<'a> {
+    user: &'a UserId,
+    /// The place of the answer.
+    place: usize,
+}
 
-/// Users of a slice.
-type Part<'a> = (u32, &'a [Asked<'a>]);
+/// Users of one slice.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    slice: u32,
+    users: &'a [Asked<'a>],
+}
 
 /// A script that answers an item about each user.
-struct Question<K> {
+struct Question {
     script: &'static Script,
     args: Vec<Value>,
-    /// Its keys of a slice.
-    keys: K,
+    /// The keys of the script for a slice.
+    keys: fn(&Keys, u32) -> Vec<String>,
+}
+
+impl Question {
+    /// The run of the script for these parts.
+    fn call(&self, keys: &Keys, parts: &[Part<'_>]) -> ScriptCall {
+        let mut call = ScriptCall {
+            keys: Vec::new(),
+            args: self.args.clone(),
+        };
+        for part in parts {
+            call.keys.extend((self.keys)(keys, part.slice));
+            call.args.push(names(part));
+        }
+        call
+    }
 }
 
 impl RedisStore {
-    /// Asks a question about users; answers what is read from the item about each.
-    async fn ask<T: Clone + Default, K: IntoIterator<Item = String>>(
+    /// Asks a question about users. Returns the item about each, as `read` reads it.
+    async fn ask<T: Clone + Default>(
         &self,
         users: &[UserId],
-        question: Question<impl Fn(&Keys, u32) -> K>,
-        read: impl Fn(&str) -> StoreResult<T>,
+        question: Question,
+        read: fn(&str) -> StoreResult<T>,
     ) -> StoreResult<Vec<T>> {
-        let slices = by_slice(users.iter().enumerate(), |(_, user)| *user);
-        // In a cluster a script has keys of one slice only.
-        let parts_a_script = if self.router.is_cluster() {
-            1
-        } else {
-            usize::MAX
-        };
-        let (question, read) = (&question, &read);
-        let calls: Vec<_> = calls(&slices)
-            .into_iter()
-            .map(|parts| async move {
-                let scripts = parts.chunks(parts_a_script).map(|parts| {
-                    let keys = parts
-                        .iter()
-                        .flat_map(|(slice, _)| (question.keys)(self.keys(), *slice))
-                        .collect();
-                    (
-                        keys,
-                        question
-                            .args
-                            .iter()
-                            .cloned()
-                            .chain(parts.iter().map(names))
-                            .collect(),
-                    )
-                });
-                let answers = self
-                    .router
-                    .script_each(question.script, scripts.collect())
-                    .await;
-                let mut found = Vec::with_capacity(USERS_A_CALL);
-                for (parts, answer) in parts.chunks(parts_a_script).zip(answers) {
-                    let answer = answer?.bytes()?;
-                    // What another program wrote may be no text; it says nothing then.
-                    let answer = String::from_utf8_lossy(&answer);
-                    let mut items = answer.split('\n');
-                    for (place, _) in parts.iter().flat_map(|(_, users)| *users) {
-                        found.push((*place, read(items.next().ok_or_else(other_number)?)?));
-                    }
-                    if items.next().is_some() {
-                        return Err(other_number());
-                    }
-                }
-                Ok(found)
-            })
-            .collect();
+        let asked = users
+            .iter()
+            .enumerate()
+            .map(|(place, user)| Asked { user, place });
+        let slices = by_slice(asked, |asked| asked.user);
+        let mut calls = Vec::new();
+        for parts in calls_about(&slices) {
+            calls.push(self.ask_parts(&question, parts, read));
+        }
         let mut known = vec![T::default(); users.len()];
-        // The answers of a call are read while Redis works on the next ones.
-        let mut answers = stream::iter(calls).buffer_unordered(CALLS_AT_A_TIME);
+        // Reads the answers of a call while Redis works on the next ones.
+        let mut answers = stream::iter(calls).buffer_unordered(MAX_CONCURRENT_CALLS);
         while let Some(found) = answers.try_next().await? {
-            found
-                .into_iter()
-                .for_each(|(place, item)| known[place] = item);
+            for (place, item) in found {
+                known[place] = item;
+            }
         }
         Ok(known)
     }
 
-    async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        let keys = |keys: &Keys, slice| {
-            [
-                keys.online_users(slice),
-                keys.last_seen(slice),
-                keys.whereabouts(slice),
-            ]
+    /// Asks about the users of one call. Returns each item with the place of its user.
+    async fn ask_parts<T>(
+        &self,
+        question: &Question,
+        parts: Vec<Part<'_>>,
+        read: fn(&str) -> StoreResult<T>,
+    ) -> StoreResult<Vec<(usize, T)>> {
+        // In a cluster a script has keys of one slice only.
+        let parts_per_script = if self.router.is_cluster() {
+            1
+        } else {
+            usize::MAX
         };
+        let scripts = parts
+            .chunks(parts_per_script)
+            .map(|parts| question.call(self.keys(), parts))
+            .collect();
+        let answers = self.router.script_each(question.script, scripts).await;
+        let mut found = Vec::with_capacity(MAX_USERS_PER_CALL);
+        for (parts, answer) in parts.chunks(parts_per_script).zip(answers) {
+            let answer = answer?.bytes()?;
+            // Bytes of another program may be no text; they say nothing then.
+            let answer = String::from_utf8_lossy(&answer);
+            let mut items = answer.split('\n');
+            for asked in parts.iter().flat_map(|part| part.users) {
+                let Some(item) = items.next() else {
+                    return Err(other_number());
+                };
+                found.push((asked.place, read(item)?));
+            }
+            if items.next().is_some() {
+                return Err(other_number());
+            }
+        }
+        Ok(found)
+    }
+
+    async fn do_presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         let question = Question {
             script: &scripts::PRESENCE,
             args: args![self.seen_ids().as_str()],
-            keys,
+            keys: |keys, slice| {
+                vec![
+                    keys.online_users(slice),
+                    keys.last_seen(slice),
+                    keys.whereabouts(slice),
+                ]
+            },
         };
-        let read = |item: &str| {
-            Ok(match item.strip_prefix('+') {
-                Some(words) => UserPresence {
-                    online: true,
-                    last_seen: None,
-                    lives: read_whereabouts(words),
-                },
-                None if item.is_empty() => UserPresence::default(),
-                None => UserPresence {
-                    last_seen: Some(as_time(read_score(item)?)),
-                    ..UserPresence::default()
-                },
-            })
-        };
-        self.ask(users, question, read).await
+        self.ask(users, question, read_presence).await
     }
 
     async fn do_whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
-        let keys = |keys: &Keys, slice| [keys.whereabouts(slice)];
         let question = Question {
             script: &scripts::WHEREABOUTS,
             args: Vec::new(),
-            keys,
+            keys: |keys, slice| vec![keys.whereabouts(slice)],
         };
         self.ask(users, question, |words| Ok(read_whereabouts(words)))
             .await
@@ -161,26 +170,22 @@ impl RedisStore {
                 .map(|slices| self.count_slices(slices, span)),
         )
         .await?;
-        Ok(counts
-            .iter()
-            .fold(OnlineCount::default(), |sum, slice| OnlineCount {
-                online: sum.online + slice.online,
-                seen: sum.seen + slice.seen,
-            }))
+        let mut sum = OnlineCount::default();
+        for count in counts {
+            sum.online += count.online;
+            sum.seen += count.seen;
+        }
+        Ok(sum)
     }
 
     async fn count_slices(&self, slices: &[u32], span: Span) -> StoreResult<OnlineCount> {
-        let on = slices.iter().flat_map(|slice| {
-            [
-                self.keys().online_users(*slice),
-                self.keys().last_seen(*slice),
-            ]
-        });
+        let mut on = Vec::with_capacity(2 * slices.len());
+        for slice in slices {
+            on.push(self.keys().online_users(*slice));
+            on.push(self.keys().last_seen(*slice));
+        }
         let args = args![span.from, last_score(span)];
-        let mut reply = self
-            .router
-            .script(&scripts::COUNT_ONLINE, on.collect(), args)
-            .await?;
+        let mut reply = self.router.script(&scripts::COUNT_ONLINE, on, args).await?;
         Ok(OnlineCount {
             online: reply.number()?,
             seen: reply.number()?,
@@ -188,28 +193,33 @@ impl RedisStore {
     }
 }
 
-/// The calls that it takes to ask about users: the parts of slices in each.
-fn calls<'a>(slices: &'a BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<Part<'a>>> {
-    let (mut calls, mut call, mut size) = (Vec::new(), Vec::new(), 0);
-    let parts = slices
-        .iter()
-        .flat_map(|(slice, users)| users.chunks(USERS_A_CALL).map(|some| (*slice, some)));
-    for (slice, users) in parts {
-        if size + users.len() > USERS_A_CALL {
-            calls.push(mem::take(&mut call));
-            size = 0;
+/// Splits a question about these users into calls: the parts of slices in each.
+fn calls_about<'a>(slices: &'a BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<Part<'a>>> {
+    let mut calls = Vec::new();
+    let mut call = Vec::new();
+    let mut size = 0;
+    for (slice, users) in slices {
+        for users in users.chunks(MAX_USERS_PER_CALL) {
+            if size + users.len() > MAX_USERS_PER_CALL {
+                calls.push(mem::take(&mut call));
+                size = 0;
+            }
+            size += users.len();
+            call.push(Part {
+                slice: *slice,
+                users,
+            });
         }
-        size += users.len();
-        call.push((slice, users));
     }
-    calls.push(call);
-    calls.retain(|call| !call.is_empty());
+    if !call.is_empty() {
+        calls.push(call);
+    }
     calls
 }
 
 /// Users as one argument, a list in JSON.
-fn names((_, users): &Part<'_>) -> Value {
-    let names: Vec<&str> = users.iter().map(|(_, user)| user.as_str()).collect();
+fn names(part: &Part<'_>) -> Value {
+    let names: Vec<&str> = part.users.iter().map(|asked| asked.user.as_str()).collect();
     Value::from(serde_json::to_string(&names).expect("texts are JSON"))
 }
 
@@ -217,7 +227,7 @@ fn other_number() -> StoreError {
     nonsense("users of another number")
 }
 
-/// The end of a span, as Redis takes it.
+/// The end of a span as the highest score of a range.
 fn last_score(span: Span) -> String {
     if span.to == UnixMillis::MAX {
         "+inf".to_owned()
@@ -234,26 +244,49 @@ pub(super) fn read_time(seen: Value) -> StoreResult<Option<UnixMillis>> {
     }
 }
 
+/// Reads the item about a user: `+` and the words of gateways while the user is online; otherwise
+/// when the user was last seen, if that is known.
+fn read_presence(item: &str) -> StoreResult<UserPresence> {
+    if let Some(words) = item.strip_prefix('+') {
+        return Ok(UserPresence {
+            online: true,
+            last_seen: None,
+            lives: read_whereabouts(words),
+        });
+    }
+    if item.is_empty() {
+        return Ok(UserPresence::default());
+    }
+    Ok(UserPresence {
+        last_seen: Some(as_time(read_score(item)?)),
+        ..UserPresence::default()
+    })
+}
+
 fn as_time(score: f64) -> UnixMillis {
     score.max(0.0) as UnixMillis
 }
 
 /// Reads the words about a user. Another program's bytes say nothing.
 pub(super) fn read_lives(words: &Value) -> Whereabouts {
-    words
-        .as_bytes()
-        .and_then(|words| std::str::from_utf8(words).ok())
-        .map(read_whereabouts)
-        .unwrap_or_default()
+    let Some(bytes) = words.as_bytes() else {
+        return Whereabouts::default();
+    };
+    match std::str::from_utf8(bytes) {
+        Ok(words) => read_whereabouts(words),
+        Err(_) => Whereabouts::default(),
+    }
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.
 pub(super) fn read_whereabouts(words: &str) -> Whereabouts {
-    let read = |word: &str| {
-        let (gateway, live) = word.split_once(' ')?;
-        Some((GatewayId::parse(gateway).ok()?, LiveId::parse(live).ok()?))
-    };
-    words.split(',').filter_map(read).collect()
+    words.split(',').filter_map(read_place).collect()
+}
+
+/// Reads `<gateway> <live>`.
+fn read_place(word: &str) -> Option<(GatewayId, LiveId)> {
+    let (gateway, live) = word.split_once(' ')?;
+    Some((GatewayId::parse(gateway).ok()?, LiveId::parse(live).ok()?))
 }
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is
-//! no id of ours is skipped: it must not hide the rest.
+//! Reads a sorted set page by page. The platform may write some of these sets, so the reader skips
+//! a member that is no id of this program: it must not hide the rest.
 
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
@@ -20,7 +20,8 @@ impl RedisStore {
     /// Up to `limit` entries after the given one; skips those that `read` cannot read.
     pub(super) async fn page<T>(
         &self,
-        (key, order): (&str, Order),
+        key: &str,
+        order: Order,
         mut after: Option<Scored>,
         limit: usize,
         read: impl Fn(Scored) -> Option<T>,
@@ -43,7 +44,9 @@ impl RedisStore {
                 .scored()?;
             let at_end = page.len() < wanted;
             after = page.last().cloned();
-            found.extend(page.into_iter().filter_map(&read));
+            for entry in page {
+                found.extend(read(entry));
+            }
             if at_end {
                 break;
             }

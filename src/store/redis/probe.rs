@@ -1,5 +1,5 @@
-//! One probe of a server: the question that its watchdog asks each second, and what the answer
-//! means. A probe changes nothing by itself.
+//! One probe of a server: the question that its watchdog asks each second, and the meaning of the
+//! answer. A probe changes nothing by itself.
 
 use fred::clients::{Client, WithOptions};
 use fred::error::Error;
@@ -20,12 +20,12 @@ use crate::store::StoreResult;
 pub(super) enum Probed {
     /// It takes writes.
     Leads {
-        /// What its canary holds; `None` if it has no room for one.
+        /// The value of its canary; `None` if it has no room for one.
         canary: Option<String>,
         /// Its clock.
         at: UnixMillis,
     },
-    /// It answers; whether it takes writes was not asked.
+    /// It answers; the probe did not ask whether it takes writes.
     Answers,
     /// It answers and refuses: no room, no permission, not enough replicas, another master's slot.
     /// The text is the server's own sentence, for the log.
@@ -38,7 +38,7 @@ pub(super) enum Probed {
     Silent,
 }
 
-/// Probes a server with this canary; without one, any answer will do.
+/// Probes a server with this canary. Without a canary any answer will do.
 pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
     let asking = async {
         let client = client.with_options(&options());
@@ -49,17 +49,16 @@ pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
             return Ok(leads);
         }
         let nonce = format!("{:016x}", rand::random::<u64>());
-        let args = |script: &str| args![script, 1, canary, nonce];
         let script = &scripts::PROBE;
-        let mut said: Result<Value, Error> =
-            client.custom(custom("EVALSHA"), args(script.sha1())).await;
-        if said
-            .as_ref()
-            .is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript))
+        let by_name = args![script.sha1(), 1, canary, nonce];
+        let mut said: Result<Value, Error> = client.custom(custom("EVALSHA"), by_name).await;
+        if let Err(error) = &said
+            && ServerError::of(error) == Some(ServerError::UnknownScript)
         {
-            said = client.custom(custom("EVAL"), args(script.text())).await;
+            let by_text = args![script.text(), 1, canary, nonce];
+            said = client.custom(custom("EVAL"), by_text).await;
         }
-        said.map(|answer| read(answer).unwrap_or(Probed::Answers))
+        Ok(read(said?).unwrap_or(Probed::Answers))
     };
     match timeout(COMMAND_TIMEOUT, Box::pin(asking)).await {
         Ok(Ok(probed)) => probed,
@@ -68,8 +67,8 @@ pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
     }
 }
 
-/// Asks what the script asks, in commands that cost Redis a small part of it. `None` if there is no
-/// canary: the script makes one.
+/// Asks the same as the script, in commands that cost Redis a small part of it. `None` if there is
+/// no canary: the script makes one.
 async fn look(client: &WithOptions<Client>, canary: &str) -> Result<Option<Probed>, Error> {
     let pipeline = client.pipeline();
     let pipeline = pipeline.with_options(&options());
@@ -81,33 +80,54 @@ async fn look(client: &WithOptions<Client>, canary: &str) -> Result<Option<Probe
         let _: Value = pipeline.custom(custom(command), args).await?;
     }
     let mut answers = pipeline.try_all::<Value>().await.into_iter();
-    let mut next = || answers.next().unwrap_or(Ok(Value::Null));
-    let (_, canary, at) = (next()?, next()?, next()?);
-    let at = Reply::of(at).and_then(|mut at| Ok(at.number()? * 1_000 + at.number()? / 1_000));
-    Ok(canary
-        .into_string()
-        .zip(at.ok())
-        .map(|(canary, at)| Probed::Leads {
-            canary: Some(canary),
-            at,
-        }))
+    next_or_null(&mut answers)?;
+    let canary = next_or_null(&mut answers)?;
+    let time = next_or_null(&mut answers)?;
+    let Some(canary) = canary.into_string() else {
+        return Ok(None);
+    };
+    let Ok(at) = read_time(time) else {
+        return Ok(None);
+    };
+    Ok(Some(Probed::Leads {
+        canary: Some(canary),
+        at,
+    }))
+}
+
+/// The next answer; a pipeline that failed as a whole has fewer.
+fn next_or_null(answers: &mut impl Iterator<Item = Result<Value, Error>>) -> Result<Value, Error> {
+    answers.next().unwrap_or(Ok(Value::Null))
+}
+
+/// Reads the answer to TIME: seconds and microseconds.
+fn read_time(answer: Value) -> StoreResult<UnixMillis> {
+    let mut reply = Reply::of(answer)?;
+    let seconds = reply.number()?;
+    let micros = reply.number()?;
+    Ok(seconds * 1_000 + micros / 1_000)
 }
 
 fn read(answer: Value) -> StoreResult<Probed> {
     let mut reply = Reply::of(answer)?;
-    let (canary, at) = (reply.text()?, reply.number()?);
+    let canary = reply.text()?;
+    let at = reply.number()?;
     Ok(Probed::Leads {
-        canary: Some(canary).filter(|canary| !canary.is_empty()),
+        canary: if canary.is_empty() {
+            None
+        } else {
+            Some(canary)
+        },
         at,
     })
 }
 
 fn judge(error: &Error) -> Probed {
     match ServerError::of(error) {
-        // A replica that has lost its master says the second, unless it was told to answer all the
-        // same.
+        // A replica that has lost its master answers with the second error, unless it is set to
+        // serve stale data.
         Some(ServerError::ReadOnly | ServerError::MasterDown) => Probed::Follows,
-        // The library hangs up on a server that says the second.
+        // The library hangs up on a server that answers with the second error.
         Some(ServerError::Loading | ServerError::ClusterDown) => Probed::Unready,
         // A server that is stuck in a script, or that refused the login, is of no use.
         Some(ServerError::Stuck | ServerError::NotLetIn) | None => Probed::Silent,

@@ -1,5 +1,5 @@
-//! What one server refuses, by its own sentences, and when the log must say so: at once, then once
-//! a minute for as long as it lasts, and when it is over. Pure; `now` comes in.
+//! The refusals of one server, by its own sentences, and when the log must tell of them: at once,
+//! then once a minute for as long as they last, and when they are over. Pure; `now` comes in.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// While calls are refused, the log says so this often.
+/// The time between two log lines on a refusal that lasts.
 const REMIND: Duration = Duration::from_secs(60);
-/// A refusal is over when it was not heard for so long. What waits for Redis is tried every two
-/// seconds.
+/// A refusal is over when the server has not repeated it for this long. A write that waits for
+/// Redis is retried every two seconds.
 const OVER: Duration = Duration::from_secs(60);
-/// The most sentences that are told apart; others are known by their first word.
+/// Maximum sentences to tell apart; a further one counts by its first word.
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
@@ -22,13 +22,13 @@ pub(super) struct Refusals(Mutex<HashMap<String, Refusal>>);
 struct Refusal {
     last: Instant,
     told: Instant,
-    /// Calls refused since the log told it.
+    /// Calls refused since the last log line.
     untold: u64,
 }
 
 impl Refusals {
-    /// Notes that a call was refused with this sentence. Answers how many were since the last line
-    /// of the log, if another line is due.
+    /// Notes that the server refused a call with this sentence. If a log line is due, returns the
+    /// number of calls refused since the last one.
     pub(super) fn note(&self, said: &str, now: Instant) -> Option<u64> {
         let mut refusals = self.0.lock();
         let kind = if refusals.len() < MOST || refusals.contains_key(said) {
@@ -58,7 +58,7 @@ impl Refusals {
         Some(std::mem::take(&mut refusal.untold))
     }
 
-    /// The sentences with which nothing has been refused for a while. Each is answered once.
+    /// The sentences with which the server has refused no call for a while. Returns each once.
     pub(super) fn take_over(&self, now: Instant) -> Vec<String> {
         let mut refusals = self.0.lock();
         let over = refusals.extract_if(|_, refusal| now.duration_since(refusal.last) >= OVER);

@@ -41,10 +41,12 @@ impl RedisStore {
             .await?;
         match reply.text()?.as_str() {
             "done" => {
-                let (number, until, is_told) = (reply.number()?, reply.number()?, reply.flag()?);
+                let number = reply.number()?;
+                let until = reply.number()?;
+                let is_told = reply.flag()?;
                 Ok(RemoveReply::Done {
                     number,
-                    until: Some(until).filter(|until| *until > 0),
+                    until: if until > 0 { Some(until) } else { None },
                     is_told,
                 })
             }
@@ -93,16 +95,23 @@ impl RedisStore {
             "over" | "absent" => return Ok(None),
             other => return Err(nonsense(format!("removals answered {other}"))),
         }
-        let (last, at) = (reply.number()?, reply.number()?);
+        let last = reply.number()?;
+        let at = reply.number()?;
         let mut changes = Vec::new();
         while let Some(entry) = reply.piece() {
-            let (entry, number, left) = (text(entry)?, reply.number()?, reply.number()?);
+            let entry = text(entry)?;
+            let number = reply.number()?;
+            let left = reply.number()?;
             let (user, kind) = match entry.strip_prefix('+') {
                 Some(user) => (user, ChangeKind::Lifted),
-                None => (
-                    entry.as_str(),
-                    ChangeKind::Removed((left > 0).then(|| Duration::from_millis(left))),
-                ),
+                None => {
+                    let ban = if left > 0 {
+                        Some(Duration::from_millis(left))
+                    } else {
+                        None
+                    };
+                    (entry.as_str(), ChangeKind::Removed(ban))
+                }
             };
             let user = UserId::parse(user).map_err(|_| nonsense("the removal of nobody"))?;
             changes.push(Change { user, number, kind });
@@ -123,9 +132,17 @@ impl RedisStore {
         self.router
             .script(&scripts::RESTORE, self.record_keys(live), args)
             .await?
-            .text()
-            .map(drop)
+            .text()?;
+        Ok(())
     }
+}
+
+/// `None` for another program's member.
+fn read_ban((user, until): Scored) -> Option<Ban> {
+    Some(Ban {
+        user: UserId::parse(&user).ok()?,
+        until,
+    })
 }
 
 #[async_trait]
@@ -158,18 +175,9 @@ impl Moderation for RedisStore {
         limit: usize,
     ) -> StoreResult<Vec<Ban>> {
         let after = after.map(|last| (last.user.to_string(), last.until));
-        let read = |(user, until): Scored| {
-            Some(Ban {
-                user: UserId::parse(&user).ok()?,
-                until,
-            })
-        };
-        self.router
-            .call(
-                "bans_page",
-                self.page((&self.keys().bans(live), Order::Up), after, limit, read),
-            )
-            .await
+        let key = self.keys().bans(live);
+        let steps = self.page(&key, Order::Up, after, limit, read_ban);
+        self.router.call("bans_page", steps).await
     }
 
     async fn restore_bans(

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use fred::types::Value;
 
 use crate::base::clock::UnixMillis;
-use crate::base::ids::GatewayId;
+use crate::base::ids::{GatewayId, UserId};
 use crate::store::{StoreError, StoreResult};
 
 /// An answer made of several pieces, taken from the front.
@@ -32,8 +32,8 @@ impl Reply {
         Self(pieces.into_iter())
     }
 
-    /// Takes why Redis did not publish what a script changed, if it refused; see `publish` in
-    /// `scripts/prelude/basics.lua`.
+    /// Takes the reason for which Redis refused to publish a script's change, if it did; see
+    /// `publish` in `scripts/prelude/basics.lua`.
     pub(super) fn take_refusal(&mut self) -> StoreResult<Option<String>> {
         let word = self.0.as_slice().first().and_then(Value::as_bytes);
         if word != Some(b"not published") {
@@ -49,8 +49,10 @@ impl Reply {
     }
 
     fn next(&mut self) -> StoreResult<Value> {
-        self.piece()
-            .ok_or_else(|| nonsense("an answer that is too short"))
+        match self.piece() {
+            Some(piece) => Ok(piece),
+            None => Err(nonsense("an answer that is too short")),
+        }
     }
 
     pub(super) fn text(&mut self) -> StoreResult<String> {
@@ -58,9 +60,10 @@ impl Reply {
     }
 
     pub(super) fn bytes(&mut self) -> StoreResult<Bytes> {
-        self.next()?
-            .into_bytes()
-            .ok_or_else(|| nonsense("a text was expected"))
+        match self.next()?.into_bytes() {
+            Some(bytes) => Ok(bytes),
+            None => Err(nonsense("a text was expected")),
+        }
     }
 
     pub(super) fn number(&mut self) -> StoreResult<u64> {
@@ -69,7 +72,18 @@ impl Reply {
 
     /// The next piece as a number, if there is one.
     pub(super) fn next_number(&mut self) -> StoreResult<Option<u64>> {
-        self.piece().map(|piece| number(&piece)).transpose()
+        match self.piece() {
+            Some(piece) => Ok(Some(number(&piece)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The next piece, as the cursor of the next page; `None` for zero, which ends a scan.
+    pub(super) fn cursor(&mut self) -> StoreResult<Option<u64>> {
+        match self.number()? {
+            0 => Ok(None),
+            cursor => Ok(Some(cursor)),
+        }
     }
 
     /// True for 1.
@@ -80,6 +94,11 @@ impl Reply {
     /// The next piece, as an answer of several pieces.
     pub(super) fn list(&mut self) -> StoreResult<Self> {
         Self::of(self.next()?)
+    }
+
+    /// All remaining pieces.
+    pub(super) fn pieces(self) -> Vec<Value> {
+        self.0.collect()
     }
 
     /// The remaining pieces, as gateways.
@@ -110,6 +129,18 @@ impl Reply {
         self.0.filter_map(|piece| text(piece).ok())
     }
 
+    /// The remaining pieces that are ids of users. Skips others, which another program wrote:
+    /// nobody can ask for them or take them out by name.
+    pub(super) fn users(self) -> Vec<UserId> {
+        let mut users = Vec::new();
+        for text in self.texts() {
+            if let Ok(user) = UserId::parse(&text) {
+                users.push(user);
+            }
+        }
+        users
+    }
+
     /// The remaining pieces, as pairs of a member and its score.
     pub(super) fn scored(mut self) -> StoreResult<Vec<(String, UnixMillis)>> {
         let mut pairs = Vec::new();
@@ -130,9 +161,10 @@ impl Reply {
 pub(super) fn next_answer(
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<Value> {
-    answers
-        .next()
-        .unwrap_or_else(|| Err(nonsense("too few answers")))
+    match answers.next() {
+        Some(answer) => answer,
+        None => Err(nonsense("too few answers")),
+    }
 }
 
 pub(super) fn text(piece: Value) -> StoreResult<String> {
@@ -146,7 +178,10 @@ pub(super) fn number(piece: &Value) -> StoreResult<u64> {
         Value::Integer(n) => u64::try_from(*n).ok(),
         other => other.as_str().and_then(|text| text.parse().ok()),
     };
-    read.ok_or_else(|| nonsense("a number was expected"))
+    match read {
+        Some(number) => Ok(number),
+        None => Err(nonsense("a number was expected")),
+    }
 }
 
 pub(super) fn score(piece: Value) -> StoreResult<f64> {

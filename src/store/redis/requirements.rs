@@ -1,8 +1,8 @@
-//! What a gateway needs of each master, tried out before it serves: the version, the layout that
-//! the URL names, a master and no replica, every command and every kind of key that the program
-//! uses, and a message that arrives. The start of a gateway and `rollcall check-config --connect`
-//! ask for it. What cannot work ends the start. A master that is full or away does not, because a
-//! gateway lives with that.
+//! Tries out, before a gateway serves, whether each master meets its requirements: the version, the
+//! layout that the URL names, a master and no replica, every command and every kind of key that the
+//! program uses, and a message that arrives. The start of a gateway and
+//! `rollcall check-config --connect` run the trial. A requirement that is not met ends the start. A
+//! master that is full or away does not, because a gateway lives with that.
 
 use std::time::Duration;
 
@@ -26,23 +26,23 @@ use crate::store::StoreError;
 
 /// The first version with sharded pub/sub.
 const VERSION: (u64, u64) = (7, 0);
-/// The trial of a master, all in all.
+/// The deadline of the whole trial of a master.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(15);
-/// The connection for messages, and the handshake on it.
+/// The deadline of the connection for messages and of its handshake.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
-/// A subscription, and a message, until it arrives.
+/// The deadline of a subscription, and of the arrival of a message.
 const MESSAGE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long keys of a trial stay if they cannot be deleted, in seconds.
 const LEFT_BEHIND: u64 = 60;
-/// How often a question that got no answer in time is asked.
+/// Maximum times to ask a question that gets no answer in time.
 const ATTEMPTS: u32 = 3;
 
-/// What a trial of all masters found that does not keep a gateway from starting.
+/// The findings of a trial that do not keep a gateway from starting.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TriedOut {
-    /// What is allowed and probably not intended.
+    /// Settings that are allowed and probably not intended.
     pub warnings: Vec<String>,
-    /// What a master refuses now, and may take later.
+    /// Calls that a master refuses now, and may take later.
     pub refusals: Vec<String>,
     /// Masters that do not answer now.
     pub away: Vec<String>,
@@ -59,7 +59,7 @@ impl TriedOut {
     }
 }
 
-/// What kind of server it is.
+/// The kind of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Single,
@@ -67,7 +67,7 @@ enum Mode {
     Sentinel,
 }
 
-/// What a server says of itself; `None` for what it does not say.
+/// A server's information on itself; `None` where the server does not say.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ServerInfo {
     version: Option<String>,
@@ -79,13 +79,13 @@ struct ServerInfo {
 impl ServerInfo {
     fn read(text: &str) -> Self {
         let mut info = Self::default();
-        for (name, value) in text
-            .lines()
-            .filter_map(|line| line.trim_end().split_once(':'))
-        {
+        for line in text.lines() {
+            let Some((name, value)) = line.trim_end().split_once(':') else {
+                continue;
+            };
             match name {
                 "redis_version" => info.version = Some(value.to_owned()),
-                // Valkey calls it so, unless it is told to speak as Redis does.
+                // The second is Valkey's name, unless it is set to speak as Redis does.
                 "redis_mode" | "server_mode" => info.mode = Mode::of(value),
                 "role" => info.role = Some(value.to_owned()),
                 "maxmemory_policy" => info.policy = Some(value.to_owned()),
@@ -95,7 +95,7 @@ impl ServerInfo {
         info
     }
 
-    /// The major and the minor number; Valkey tells those of the Redis that it stands for.
+    /// The major and the minor number. Valkey tells the numbers of the Redis that it stands for.
     fn numbers(&self) -> Option<(u64, u64)> {
         let mut numbers = self.version.as_ref()?.split('.').map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -112,7 +112,7 @@ impl Mode {
         }
     }
 
-    /// What a master is at the end of such a URL.
+    /// The kind of the masters with such a URL.
     fn of_masters(layout: &Layout) -> Self {
         match layout {
             Layout::Single | Layout::Sentinel(_) => Self::Single,
@@ -120,7 +120,7 @@ impl Mode {
         }
     }
 
-    /// What a host is that such a URL names.
+    /// The kind of the hosts that such a URL names.
     fn of_hosts(layout: &Layout) -> Self {
         match layout {
             Layout::Single => Self::Single,
@@ -150,11 +150,16 @@ impl Mode {
 fn wrong_scheme(
     host: &Host,
     address: &Address,
-    (expected, is): (Mode, Option<Mode>),
+    expected: Mode,
+    found: Option<Mode>,
 ) -> Option<ConnectError> {
-    let is = is.filter(|is| *is != expected)?;
+    let found = found?;
+    if found == expected {
+        return None;
+    }
     let name = if address.tls { "rediss" } else { "redis" };
-    let (kind, scheme) = (is.name(), is.scheme());
+    let kind = found.name();
+    let scheme = found.scheme();
     Some(ConnectError::WrongScheme(format!(
         "Redis at {host}: this is {kind}: use {name}{scheme}://"
     )))
@@ -163,7 +168,7 @@ fn wrong_scheme(
 /// Why no master was found or none could be used, if the hosts of the URL are of another kind than
 /// its scheme says.
 pub(super) async fn explain(connector: &Connector, why: ConnectError) -> ConnectError {
-    // Whoever does not answer does not say either what it is.
+    // A server that does not answer does not say what it is either.
     if !matches!(
         why,
         ConnectError::Unreachable(StoreError::Refused(_) | StoreError::Nonsense(_))
@@ -174,11 +179,14 @@ pub(super) async fn explain(connector: &Connector, why: ConnectError) -> Connect
     let expected = Mode::of_hosts(&address.layout);
     let infos = join_all(address.hosts.iter().map(|host| connector.ask_info(host))).await;
     for (host, info) in address.hosts.iter().zip(infos) {
-        let mode = info
-            .ok()
-            .and_then(Value::into_string)
-            .and_then(|text| ServerInfo::read(&text).mode);
-        if let Some(wrong) = wrong_scheme(host, address, (expected, mode)) {
+        let Ok(info) = info else {
+            continue;
+        };
+        let Some(text) = info.into_string() else {
+            continue;
+        };
+        let mode = ServerInfo::read(&text).mode;
+        if let Some(wrong) = wrong_scheme(host, address, expected, mode) {
             return wrong;
         }
     }
@@ -222,15 +230,17 @@ pub(super) async fn try_out(topology: &Topology) -> Result<TriedOut, ConnectErro
     Ok(found)
 }
 
-/// Of what is wrong with several masters, what matters most. All that they lack is told at once.
+/// Of the errors of several masters, the one that matters most. It tells at once all that the
+/// masters lack.
 fn worst(wrong: Vec<ConnectError>) -> Option<ConnectError> {
     if let Some(mistake) = wrong.iter().find(|why| why.is_mistake()) {
         return Some(mistake.clone());
     }
-    let lacks = wrong
+    let lacks: Vec<String> = wrong
         .iter()
-        .filter(|why| matches!(why, ConnectError::Unfit(_)));
-    let lacks: Vec<String> = lacks.map(ToString::to_string).collect();
+        .filter(|why| matches!(why, ConnectError::Unfit(_)))
+        .map(ToString::to_string)
+        .collect();
     if lacks.is_empty() {
         wrong.into_iter().next()
     } else {
@@ -243,7 +253,7 @@ struct Trial<'a> {
     topology: &'a Topology,
     node: &'a Node,
     found: TriedOut,
-    /// What the server does not know or does not allow, with its own sentences.
+    /// The commands and keys that the server does not know or allow, with its own sentences.
     lacks: Vec<String>,
 }
 
@@ -265,7 +275,10 @@ impl Trial<'_> {
         if let Some(canary) = self.canary() {
             let (commands, messages) = join(self.commands(&canary), self.messages(&canary)).await;
             let keys = self.keys().await;
-            for Failed { what, said } in commands.into_iter().chain(messages).chain(keys) {
+            let mut failed = commands;
+            failed.extend(messages);
+            failed.extend(keys);
+            for Failed { what, said } in failed {
                 self.note(&what, &said);
             }
         }
@@ -279,10 +292,11 @@ impl Trial<'_> {
     }
 
     fn read_info(&mut self, text: &str) -> Result<(), ConnectError> {
-        let (host, address) = (self.node.host(), self.topology.connector().address());
+        let host = self.node.host();
+        let address = self.topology.connector().address();
         let info = ServerInfo::read(text);
         let expected = Mode::of_masters(&address.layout);
-        if let Some(wrong) = wrong_scheme(host, address, (expected, info.mode)) {
+        if let Some(wrong) = wrong_scheme(host, address, expected, info.mode) {
             return Err(wrong);
         }
         match (info.numbers(), &info.version) {
@@ -321,8 +335,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Asks the server again if it did not answer in time: a busy server is not away. Nothing that
-    /// a trial asks does harm if it is done twice.
+    /// Sends a command, and sends it again if the server does not answer in time: a busy server is
+    /// not away. No command of a trial does harm if it is carried out twice.
     async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Error> {
         for _ in 1..ATTEMPTS {
             match self.node.ask(command, args.clone()).await {
@@ -347,125 +361,115 @@ impl Trial<'_> {
     async fn commands(&self, canary: &str) -> Vec<Failed> {
         let keys = Keys::trial(canary);
         let channel = Keys::trial_channel(canary);
-        let call = |script: &str| {
-            let mut args = args![script, keys.len()];
-            args.extend(keys.iter().map(|key| Value::from(key.as_str())));
-            args.extend(args![channel, LEFT_BEHIND]);
-            args
-        };
         let mut failed = Vec::new();
-        // Outside a script, where a full server refuses it. The script deletes it.
+        // A write outside a script, where a full server refuses it. The script deletes the key.
         let write = args![keys[0], "1", "EX", LEFT_BEHIND];
         if let Err(said) = self.ask("SET", write).await {
-            failed.push(Failed {
-                what: "SET".to_owned(),
-                said,
-            });
+            failed.push(Failed::new("SET", said));
         }
-        // The server may know the script already, and would not be sent its text.
+        // A trial of EVAL of its own: if the server knows the trial's script already, that script
+        // is not sent as text.
         if let Err(said) = self.ask("EVAL", args!["return 1", 1, keys[0]]).await {
-            failed.push(Failed {
-                what: "EVAL".to_owned(),
-                said,
-            });
+            failed.push(Failed::new("EVAL", said));
         }
-        // For calls to a slot that is moving.
+        // Calls to a slot that is moving need it.
         if *self.topology.layout() == Layout::Cluster
             && let Err(said) = self.ask("ASKING", Vec::new()).await
         {
-            failed.push(Failed {
-                what: "ASKING".to_owned(),
-                said,
-            });
+            failed.push(Failed::new("ASKING", said));
         }
         let script = &scripts::TRIAL;
         let mut command = "EVALSHA";
-        let mut said = self.ask(command, call(script.sha1())).await;
-        if said
-            .as_ref()
-            .is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript))
+        let mut said = self
+            .ask(command, trial_args(script.sha1(), &keys, &channel))
+            .await;
+        if let Err(error) = &said
+            && ServerError::of(error) == Some(ServerError::UnknownScript)
         {
             command = "EVAL";
-            said = self.ask(command, call(script.text())).await;
+            said = self
+                .ask(command, trial_args(script.text(), &keys, &channel))
+                .await;
         }
         let mut read = match said {
             Ok(answer) => Reply::of_script(answer),
             Err(error) => {
-                failed.push(Failed {
-                    what: command.to_owned(),
-                    said: error,
-                });
+                failed.push(Failed::new(command, error));
                 let _ = self.ask("DEL", args![keys[0]]).await;
                 return failed;
             }
         };
-        while let (Ok(what), Ok(sentence)) = (read.text(), read.text()) {
-            failed.push(Failed {
-                what,
-                said: Error::new(fred::error::ErrorKind::Unknown, sentence),
-            });
+        while let Ok(what) = read.text() {
+            let Ok(sentence) = read.text() else {
+                break;
+            };
+            let said = Error::new(fred::error::ErrorKind::Unknown, sentence);
+            failed.push(Failed { what, said });
         }
         failed
     }
 
-    /// Finds the kinds of keys that this user may not use. A key that another node serves says
-    /// nothing of that.
+    /// Finds the kinds of keys that this user may not use. The error for a key that another node
+    /// serves does not count.
     async fn keys(&self) -> Vec<Failed> {
-        let ids = (LiveId::parse("0"), UserId::parse("0"), ListName::parse("0"));
-        let (Ok(live), Ok(user), Ok(list)) = ids else {
+        let Ok(live) = LiveId::parse("0") else {
+            return Vec::new();
+        };
+        let Ok(user) = UserId::parse("0") else {
+            return Vec::new();
+        };
+        let Ok(list) = ListName::parse("0") else {
             return Vec::new();
         };
         let keys = self.topology.keys().one_of_each(&live, &user, &list);
-        let asked = join_all(keys.iter().map(|key| self.ask("EXISTS", args![key]))).await;
-        let refused = keys
-            .into_iter()
-            .zip(asked)
-            .filter_map(|(key, said)| Some((key, said.err()?)));
-        refused
-            .map(|(key, said)| Failed {
-                what: format!("the key {key}"),
-                said,
-            })
-            .collect()
+        let answers = join_all(keys.iter().map(|key| self.ask("EXISTS", args![key]))).await;
+        let mut failed = Vec::new();
+        for (key, answer) in keys.into_iter().zip(answers) {
+            if let Err(said) = answer {
+                failed.push(Failed::new(&format!("the key {key}"), said));
+            }
+        }
+        failed
     }
 
     /// Subscribes to a channel, and publishes a message there, which must arrive.
     async fn messages(&self, canary: &str) -> Option<Failed> {
         let channel = Keys::trial_channel(canary);
-        let failed = |what: &str, said| {
-            Some(Failed {
-                what: what.to_owned(),
-                said,
-            })
-        };
-        let late = |what| Error::new(fred::error::ErrorKind::Timeout, what);
         let client = match self.topology.connector().subscriber(self.node.host()) {
             Ok(client) => client,
-            Err(error) => return failed("a connection for messages", error),
+            Err(error) => return Some(Failed::new("a connection for messages", error)),
         };
         let (_connection, connected) = connect(&client);
         match timeout(CONNECT_DEADLINE, connected).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return failed("a connection for messages", error),
-            Err(_) => return failed("a connection for messages", late("no connection in time")),
+            Ok(Err(error)) => return Some(Failed::new("a connection for messages", error)),
+            Err(_) => {
+                return Some(Failed::new(
+                    "a connection for messages",
+                    late("no connection in time"),
+                ));
+            }
         }
         let mut messages = client.message_rx();
         match timeout(MESSAGE_DEADLINE, client.ssubscribe(channel.as_str())).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return failed("SSUBSCRIBE", error),
-            Err(_) => return failed("SSUBSCRIBE", late("no answer to a subscription")),
+            Ok(Err(error)) => return Some(Failed::new("SSUBSCRIBE", error)),
+            Err(_) => {
+                return Some(Failed::new(
+                    "SSUBSCRIBE",
+                    late("no answer to a subscription"),
+                ));
+            }
         }
         // Other gateways may try out the same server now.
         let text = format!("{:016x}", rand::random::<u64>());
         if let Err(error) = self.ask("SPUBLISH", args![channel, text]).await {
-            return failed("SPUBLISH", error);
+            return Some(Failed::new("SPUBLISH", error));
         }
         let arrives = async {
             while let Ok(message) = messages.recv().await {
-                if message
-                    .value
-                    .as_str()
-                    .is_some_and(|arrived| *arrived == *text)
+                if let Some(arrived) = message.value.as_str()
+                    && *arrived == *text
                 {
                     return true;
                 }
@@ -473,30 +477,30 @@ impl Trial<'_> {
             false
         };
         if !timeout(MESSAGE_DEADLINE, arrives).await.unwrap_or(false) {
-            return failed(
+            return Some(Failed::new(
                 "messages",
                 Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED),
-            );
+            ));
         }
         // The library waits for no answer to its own command, and drops the answer to this one
         // unless it is an error. So the answer to the next command ends the wait.
         let ended = client.custom::<Value, _>(custom("SUNSUBSCRIBE"), args![channel]);
         let next = client.ping::<Value>(None);
         match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
-            Ok(Either::Left((Err(error), _))) => failed("SUNSUBSCRIBE", error),
+            Ok(Either::Left((Err(error), _))) => Some(Failed::new("SUNSUBSCRIBE", error)),
             Ok(_) => None,
-            Err(_) => failed(
+            Err(_) => Some(Failed::new(
                 "SUNSUBSCRIBE",
                 late("no answer to the end of a subscription"),
-            ),
+            )),
         }
     }
 
-    /// Notes that the server did not do something, by what it said.
+    /// Notes a failure by the server's sentence.
     fn note(&mut self, what: &str, error: &Error) {
         let host = self.node.host();
         match ServerError::of(error) {
-            // The slot has moved meanwhile, and its node is tried out by others.
+            // The slot has moved meanwhile; the trial of its node covers it.
             Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown) => {}
             Some(
                 ServerError::Refused
@@ -528,10 +532,31 @@ impl Trial<'_> {
 
 const NOT_ARRIVED: &str = "a message that was published did not arrive at its subscriber";
 
-/// What the server did not do, and what it said.
+/// A part of a trial that failed, and the server's error.
 struct Failed {
     what: String,
     said: Error,
+}
+
+impl Failed {
+    fn new(what: &str, said: Error) -> Self {
+        Self {
+            what: what.to_owned(),
+            said,
+        }
+    }
+}
+
+/// The arguments of the script that calls every command; `script` is its text or its name.
+fn trial_args(script: &str, keys: &[String], channel: &str) -> Vec<Value> {
+    let mut args = args![script, keys.len()];
+    args.extend(keys.iter().map(|key| Value::from(key.as_str())));
+    args.extend(args![channel, LEFT_BEHIND]);
+    args
+}
+
+fn late(what: &'static str) -> Error {
+    Error::new(fred::error::ErrorKind::Timeout, what)
 }
 
 #[cfg(test)]

@@ -26,14 +26,46 @@ use crate::base::metrics::Metrics;
 use crate::base::redis_address::Layout;
 use crate::store::{CALL_DEADLINE, Health, LATEST_ENTRY, StoreError, StoreResult};
 
-/// How often a command is sent: to the slot's last known owner, its new owner, and where the slot
-/// is moving next.
+/// Maximum nodes to which the router sends one command: the slot's last known owner, its new owner,
+/// and the node where the slot is moving next.
 const MAX_HOPS: usize = 3;
 
-/// At most as many commands go in one call of [`Router::read_each`], unless one item has more.
-const COMMANDS_A_CALL: usize = 250;
-/// Such calls under way at a time.
-const CALLS_AT_A_TIME: usize = 4;
+/// Maximum commands per call of [`Router::read_each`], unless one item has more.
+const MAX_COMMANDS_PER_CALL: usize = 250;
+/// Maximum concurrent calls of one [`Router::read_each`].
+const MAX_CONCURRENT_CALLS: usize = 4;
+
+/// The keys and arguments of one run of a script.
+#[derive(Debug, Clone)]
+pub(super) struct ScriptCall {
+    pub(super) keys: Vec<String>,
+    pub(super) args: Vec<Value>,
+}
+
+impl ScriptCall {
+    /// The command that runs a script by its name.
+    fn command(&self, script: &Script) -> Command {
+        let mut all = vec![
+            Value::from(script.sha1()),
+            Value::from(self.keys.len() as i64),
+        ];
+        all.extend(self.keys.iter().map(|key| Value::from(key.as_str())));
+        all.extend(self.args.iter().cloned());
+        ("EVALSHA", all)
+    }
+}
+
+/// The commands for one node, by their places among all commands.
+struct NodeCommands {
+    node: Arc<Node>,
+    places: Vec<usize>,
+}
+
+/// Consecutive items, and the commands for all of them.
+struct Batch<'a, T> {
+    items: &'a [T],
+    commands: Vec<Command>,
+}
 
 /// Sends calls to all nodes; their connections end when the last clone is dropped.
 #[derive(Debug, Clone)]
@@ -46,10 +78,7 @@ pub(super) struct Router {
 }
 
 impl Router {
-    pub(super) fn new(
-        (topology, tasks): (Arc<Topology>, DropGuard),
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(super) fn new(topology: Arc<Topology>, tasks: DropGuard, metrics: Arc<Metrics>) -> Self {
         let health = topology.monitor().any();
         Self {
             topology,
@@ -60,7 +89,7 @@ impl Router {
         }
     }
 
-    /// The same router for calls of this share.
+    /// A router for calls of this share.
     pub(super) fn with_share(&self, share: Share) -> Self {
         Self {
             share,
@@ -96,7 +125,7 @@ impl Router {
         Ok(self.note_time(key, now))
     }
 
-    /// Notes what the server that has the key says is the time; answers as [`Self::not_after`].
+    /// Notes the time that the server with the key tells; returns the same as [`Self::not_after`].
     pub(super) fn note_time(&self, key: &str, now: UnixMillis) -> UnixMillis {
         if let Ok(node) = self.topology.owner(slot_of(key.as_bytes())) {
             node.state().hear_time(now);
@@ -104,8 +133,8 @@ impl Router {
         now + millis(LATEST_ENTRY)
     }
 
-    /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at
-    /// once while no node answers.
+    /// Runs one call of the store with a deadline, and counts its failure under `name`. Refuses the
+    /// call at once while no node answers.
     pub(super) async fn call<T>(
         &self,
         name: &'static str,
@@ -115,9 +144,10 @@ impl Router {
             Err(StoreError::Lost("it is down".to_owned()))
         } else {
             let span = tracing::debug_span!("redis", call = name);
-            timeout(CALL_DEADLINE, steps.instrument(span))
-                .await
-                .unwrap_or(Err(StoreError::Timeout))
+            match timeout(CALL_DEADLINE, steps.instrument(span)).await {
+                Ok(result) => result,
+                Err(_) => Err(StoreError::Timeout),
+            }
         };
         if let Err(error) = &result {
             self.count_error(name, error);
@@ -149,9 +179,9 @@ impl Router {
         Ok(self.send(command, args, key).await?)
     }
 
-    /// Sends many commands that only read, or may be carried out late and twice, each with its key
-    /// as its first argument, to the nodes that serve them: one call a node. What a node redirects
-    /// is sent once more, by itself.
+    /// Sends many commands to the nodes that serve them: one call a node. The commands only read,
+    /// or may be carried out late and twice; the first argument of each is its key. The router
+    /// sends a command that a node redirects once more, by itself.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let answers = self.send_all(&commands, 0).await;
         let mut found = Vec::with_capacity(commands.len());
@@ -164,30 +194,19 @@ impl Router {
         found
     }
 
-    /// Runs a script many times, each time with keys of one slot and arguments; otherwise as
-    /// [`Self::read_all`].
+    /// Runs a script many times, each time with keys of one slot; otherwise as [`Self::read_all`].
     pub(super) async fn script_each(
         &self,
         script: &'static Script,
-        calls: Vec<(Vec<String>, Vec<Value>)>,
+        calls: Vec<ScriptCall>,
     ) -> Vec<StoreResult<Reply>> {
-        let command = |(keys, args): &(Vec<String>, Vec<Value>)| {
-            let mut all = vec![Value::from(script.sha1()), Value::from(keys.len() as i64)];
-            all.extend(
-                keys.iter()
-                    .map(|key| Value::from(key.as_str()))
-                    .chain(args.iter().cloned()),
-            );
-            ("EVALSHA", all)
-        };
-        let answers = self
-            .send_all(&calls.iter().map(command).collect::<Vec<_>>(), 2)
-            .await;
+        let commands: Vec<Command> = calls.iter().map(|call| call.command(script)).collect();
+        let answers = self.send_all(&commands, 2).await;
         let mut found = Vec::with_capacity(calls.len());
-        for ((keys, args), answer) in calls.into_iter().zip(answers) {
+        for (call, answer) in calls.into_iter().zip(answers) {
             found.push(match answer {
                 Err(Failure::Moved(_) | Failure::Ask(_) | Failure::UnknownScript) => {
-                    self.script(script, keys, args).await
+                    self.script(script, call.keys, call.args).await
                 }
                 answer => answer.map(Reply::of_script).map_err(StoreError::from),
             });
@@ -199,55 +218,62 @@ impl Router {
     /// a node.
     async fn send_all(&self, commands: &[Command], key: usize) -> Vec<Result<Value, Failure>> {
         let mut answers: Vec<Result<Value, Failure>> = Vec::with_capacity(commands.len());
-        let mut by_node: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
+        let mut by_node: Vec<NodeCommands> = Vec::new();
         for (place, (_, args)) in commands.iter().enumerate() {
-            let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
             answers.push(Err(Failure::Other(StoreError::Lost(
                 "no answer".to_owned(),
             ))));
-            match self.topology.owner(slot) {
-                Ok(node) => match by_node
-                    .iter_mut()
-                    .find(|(known, _)| Arc::ptr_eq(known, &node))
-                {
-                    Some((_, places)) => places.push(place),
-                    None => by_node.push((node, vec![place])),
-                },
-                Err(error) => answers[place] = Err(Failure::Other(error)),
+            let node = match self.topology.owner(slot_of_arg(args, key)) {
+                Ok(node) => node,
+                Err(error) => {
+                    answers[place] = Err(Failure::Other(error));
+                    continue;
+                }
+            };
+            let known = by_node
+                .iter_mut()
+                .find(|known| Arc::ptr_eq(&known.node, &node));
+            match known {
+                Some(known) => known.places.push(place),
+                None => by_node.push(NodeCommands {
+                    node,
+                    places: vec![place],
+                }),
             }
         }
-        let calls = by_node.into_iter().map(|(node, places)| {
+        let calls = by_node.into_iter().map(|commands_of_node| {
             self.metrics.store_calls.inc();
+            let NodeCommands { node, places } = commands_of_node;
             let commands = places
                 .iter()
                 .map(|place| commands[*place].clone())
                 .collect();
             async move {
-                (
-                    places,
-                    self.timed(node.read_all(self.share, commands)).await,
-                )
+                let said = self.timed(node.read_all(self.share, commands)).await;
+                (places, said)
             }
         });
         for (places, said) in join_all(calls).await {
             match said {
-                Ok(said) => places
-                    .into_iter()
-                    .zip(said)
-                    .for_each(|(place, said)| answers[place] = said),
+                Ok(said) => {
+                    for (place, said) in places.into_iter().zip(said) {
+                        answers[place] = said;
+                    }
+                }
                 Err(failure) => {
                     let error = StoreError::from(failure);
-                    places
-                        .into_iter()
-                        .for_each(|place| answers[place] = Err(Failure::Other(error.clone())));
+                    for place in places {
+                        answers[place] = Err(Failure::Other(error.clone()));
+                    }
                 }
             }
         }
         answers
     }
 
-    /// Reads something of many items with some commands each, many items in one call, a few calls
-    /// at a time. Each call has a deadline of its own, and its failure is counted under `name`.
+    /// Reads many items with some commands each: many items in one call, a few calls at a time.
+    /// `read` takes the answers to the commands of its item from the iterator, all of them. Each
+    /// call has a deadline of its own; the router counts its failure under `name`.
     pub(super) async fn read_each<T: Sync, R>(
         &self,
         name: &'static str,
@@ -257,30 +283,33 @@ impl Router {
     ) -> Vec<StoreResult<R>> {
         let calls: Vec<_> = batches(items, commands)
             .into_iter()
-            .map(|(items, all)| async move {
-                (
-                    items,
-                    self.call(name, async { Ok(self.read_all(all).await) })
-                        .await,
-                )
+            .map(|batch| async move {
+                let steps = async { Ok(self.read_all(batch.commands).await) };
+                (batch.items, self.call(name, steps).await)
             })
             .collect();
-        let mut calls = stream::iter(calls).buffered(CALLS_AT_A_TIME);
+        let mut calls = stream::iter(calls).buffered(MAX_CONCURRENT_CALLS);
         let mut found = Vec::with_capacity(items.len());
         while let Some((items, answers)) = calls.next().await {
             match answers {
                 Ok(answers) => {
                     let mut answers = answers.into_iter();
-                    found.extend(items.iter().map(|item| read(item, &mut answers)));
+                    for item in items {
+                        found.push(read(item, &mut answers));
+                    }
                 }
-                Err(why) => found.extend(items.iter().map(|_| Err(why.clone()))),
+                Err(why) => {
+                    for _ in items {
+                        found.push(Err(why.clone()));
+                    }
+                }
             }
         }
         found
     }
 
-    /// Runs a script. Sends its text with its first run on a connection, and if the server does not
-    /// know the script; a server that refused so did nothing.
+    /// Runs a script. Sends its text with its first run on a connection, and again if the server
+    /// does not know the script; the server did nothing then.
     pub(super) async fn script(
         &self,
         script: &'static Script,
@@ -322,7 +351,7 @@ impl Router {
         args: Vec<Value>,
         key: usize,
     ) -> Result<Value, Failure> {
-        let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
+        let slot = slot_of_arg(&args, key);
         let mut node = self.topology.owner(slot).map_err(Failure::Other)?;
         let mut asking = false;
         for _ in 0..MAX_HOPS {
@@ -358,19 +387,35 @@ impl Router {
     }
 }
 
-/// Consecutive items with their commands: as many in each batch as one call may have.
-fn batches<T>(items: &[T], commands: impl Fn(&T) -> Vec<Command>) -> Vec<(&[T], Vec<Command>)> {
-    let (mut batches, mut batch, mut start) = (Vec::new(), Vec::new(), 0);
+/// The slot of the key that is the argument at this place; 0 for a command without it.
+fn slot_of_arg(args: &[Value], key: usize) -> u16 {
+    match args.get(key).and_then(Value::as_bytes) {
+        Some(key) => slot_of(key),
+        None => 0,
+    }
+}
+
+/// The batches that all items take: as many commands in each as one call may have.
+fn batches<T>(items: &[T], commands: impl Fn(&T) -> Vec<Command>) -> Vec<Batch<'_, T>> {
+    let mut batches = Vec::new();
+    let mut batch: Vec<Command> = Vec::new();
+    let mut start = 0;
     for (place, item) in items.iter().enumerate() {
         let more = commands(item);
-        if !batch.is_empty() && batch.len() + more.len() > COMMANDS_A_CALL {
-            batches.push((&items[start..place], std::mem::take(&mut batch)));
+        if !batch.is_empty() && batch.len() + more.len() > MAX_COMMANDS_PER_CALL {
+            batches.push(Batch {
+                items: &items[start..place],
+                commands: std::mem::take(&mut batch),
+            });
             start = place;
         }
         batch.extend(more);
     }
     if start < items.len() {
-        batches.push((&items[start..], batch));
+        batches.push(Batch {
+            items: &items[start..],
+            commands: batch,
+        });
     }
     batches
 }
@@ -385,14 +430,14 @@ mod tests {
         assert_eq!(
             batches
                 .iter()
-                .flat_map(|(items, _)| *items)
+                .flat_map(|batch| batch.items)
                 .copied()
                 .collect::<Vec<_>>(),
             items
         );
         batches
             .iter()
-            .map(|(items, commands)| (items.len(), commands.len()))
+            .map(|batch| (batch.items.len(), batch.commands.len()))
             .collect()
     }
 

@@ -1,5 +1,5 @@
-//! The scripts: each is one atomic step, in a file under `scripts/` that says at its head what its
-//! keys and arguments are.
+//! The scripts. Each is one atomic step, in a file under `scripts/` whose head describes its keys
+//! and arguments.
 
 use std::sync::LazyLock;
 
@@ -31,8 +31,8 @@ const PRELUDE: &str = concat!(
     include_str!("scripts/prelude/records.lua"),
 );
 
-/// A script behind those functions of the prelude that it calls, directly or not. Redis makes all
-/// functions of a script anew each time it runs.
+/// A script, with the functions of the prelude that it calls, directly or not, in front. Leaves out
+/// the others, because Redis makes all functions of a script anew each time it runs.
 fn with_prelude(script: &str) -> String {
     let mut starts: Vec<usize> = PRELUDE
         .match_indices("\nlocal function ")

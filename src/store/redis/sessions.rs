@@ -16,11 +16,11 @@ use crate::store::{
     Watched,
 };
 
-/// Earlier sessions that are read of a user at once; of a user with more, the one asked for is
-/// searched.
-const READ_AT_ONCE: u64 = 16;
+/// Maximum earlier sessions of a user that the store reads at once. If a user has more, the store
+/// searches for the session in question.
+const MAX_EARLIER_READ: u64 = 16;
 
-/// What the hash of stays has of a user.
+/// A user's field in the hash of stays: the latest session.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     number: u64,
@@ -31,28 +31,49 @@ struct Latest {
 impl Latest {
     fn read(field: &str) -> Option<Self> {
         let mut words = field.splitn(3, ' ');
-        let (number, before_ms) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         Some(Self {
-            number,
-            before_ms,
+            number: words.next()?.parse().ok()?,
+            before_ms: words.next()?.parse().ok()?,
             stay: read_stay(words.next()?)?,
         })
     }
 
     fn watched(&self) -> Watched {
-        let Stay {
-            joined_at, left_at, ..
-        } = self.stay;
-        let ended = left_at.map_or(0, |left_at| left_at.saturating_sub(joined_at));
-        let open_since = left_at.is_none().then_some(joined_at);
-        Watched {
-            ended_ms: self.before_ms + ended,
-            open_since,
+        let joined_at = self.stay.joined_at;
+        match self.stay.left_at {
+            Some(left_at) => Watched {
+                ended_ms: self.before_ms + left_at.saturating_sub(joined_at),
+                open_since: None,
+            },
+            None => Watched {
+                ended_ms: self.before_ms,
+                open_since: Some(joined_at),
+            },
         }
     }
 }
 
-/// Asks for some fields of the stays of a slice, at most [`MAX_BATCH`].
+/// The hash of stays of a slice.
+struct StaysKey {
+    key: String,
+    /// The users in the slice, by their places among the users in question.
+    places: Vec<usize>,
+}
+
+/// A session, and the latest one of its user.
+struct KnownSession {
+    place: SessionPlace,
+    latest: Latest,
+}
+
+impl KnownSession {
+    /// Whether the user has had another session since.
+    fn is_earlier(&self) -> bool {
+        self.place.number < self.latest.number
+    }
+}
+
+/// The command for some fields of the stays of a slice, at most [`MAX_BATCH`].
 fn ask_stays(key: &str, fields: impl Iterator<Item = impl Into<Value>>) -> Command {
     let mut args = args![key];
     args.extend(fields.map(Into::into));
@@ -60,32 +81,33 @@ fn ask_stays(key: &str, fields: impl Iterator<Item = impl Into<Value>>) -> Comma
 }
 
 fn read_fields(answer: Value, asked: usize) -> StoreResult<Vec<Option<String>>> {
-    let mut reply = Reply::of(answer)?;
-    let read = |value: Value| {
-        if value.is_null() {
-            Ok(None)
+    let mut fields = Vec::with_capacity(asked);
+    for value in Reply::of(answer)?.pieces() {
+        fields.push(if value.is_null() {
+            None
         } else {
-            text(value).map(Some)
-        }
-    };
-    let values: Vec<_> = std::iter::from_fn(|| reply.piece())
-        .map(read)
-        .collect::<StoreResult<_>>()?;
-    if values.len() == asked {
-        Ok(values)
+            Some(text(value)?)
+        });
+    }
+    if fields.len() == asked {
+        Ok(fields)
     } else {
         Err(nonsense("an answer for other fields"))
     }
 }
 
 fn read_latest(field: Option<String>) -> StoreResult<Option<Latest>> {
-    field.map(|field| garbled(Latest::read(&field))).transpose()
+    match field {
+        Some(field) => Ok(Some(or_garbled(Latest::read(&field))?)),
+        None => Ok(None),
+    }
 }
 
 /// Reads `<id> <joined_at> <left_at or ->`.
 fn read_stay(words: &str) -> Option<Stay> {
     let mut words = words.split(' ');
-    let (id, joined_at) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let id = words.next()?.parse().ok()?;
+    let joined_at = words.next()?.parse().ok()?;
     let left_at = match words.next()? {
         "-" => None,
         left_at => Some(left_at.parse().ok()?),
@@ -97,13 +119,27 @@ fn read_stay(words: &str) -> Option<Stay> {
     })
 }
 
-fn garbled<T>(read: Option<T>) -> StoreResult<T> {
-    read.ok_or_else(|| nonsense("a session that cannot be read"))
+/// Reads `<user> <number>`, the member of a session.
+fn read_place(member: &str, joined_at: UnixMillis) -> Option<SessionPlace> {
+    let (user, number) = member.split_once(' ')?;
+    Some(SessionPlace {
+        joined_at,
+        user: UserId::parse(user).ok()?,
+        number: number.parse().ok()?,
+    })
+}
+
+/// The error for a session that cannot be read.
+fn or_garbled<T>(read: Option<T>) -> StoreResult<T> {
+    match read {
+        Some(read) => Ok(read),
+        None => Err(nonsense("a session that cannot be read")),
+    }
 }
 
 impl RedisStore {
-    /// The keys of the stays of these users, each with the places of those who are in it.
-    fn stays_of(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<(String, Vec<usize>)> {
+    /// The hashes that have the stays of these users.
+    fn stays_of(&self, of: &LiveEpoch, slices: u32, users: &[UserId]) -> Vec<StaysKey> {
         let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
         for (place, user) in users.iter().enumerate() {
             let slice = SliceId::of_user(OnlineSet::Live(of.live.clone()), user, slices);
@@ -112,21 +148,28 @@ impl RedisStore {
                 .or_default()
                 .push(place);
         }
-        by_key.into_iter().collect()
+        by_key
+            .into_iter()
+            .map(|(key, places)| StaysKey { key, places })
+            .collect()
     }
 
-    /// The latest session of each of these users, asked of all their slices at once.
+    /// The latest session of each of these users, read from all their slices at once.
     async fn latest(
         &self,
-        keys: &[(String, Vec<usize>)],
+        stays: &[StaysKey],
         users: &[UserId],
     ) -> StoreResult<Vec<Option<Latest>>> {
-        let ask = |(key, places): &(String, Vec<usize>)| {
-            ask_stays(key, places.iter().map(|at| users[*at].as_str()))
-        };
-        let answers = self.router.read_all(keys.iter().map(ask).collect()).await;
+        let mut commands = Vec::with_capacity(stays.len());
+        for StaysKey { key, places } in stays {
+            commands.push(ask_stays(
+                key,
+                places.iter().map(|place| users[*place].as_str()),
+            ));
+        }
+        let answers = self.router.read_all(commands).await;
         let mut latest = vec![None; users.len()];
-        for ((_, places), answer) in keys.iter().zip(answers) {
+        for (StaysKey { places, .. }, answer) in stays.iter().zip(answers) {
             for (place, field) in places.iter().zip(read_fields(answer?, places.len())?) {
                 latest[*place] = read_latest(field)?;
             }
@@ -138,14 +181,16 @@ impl RedisStore {
     async fn earlier(&self, key: &str, wanted: &[(&UserId, u64)]) -> StoreResult<Vec<Stay>> {
         let mut found = Vec::with_capacity(wanted.len());
         for wanted in wanted.chunks(MAX_BATCH) {
-            let (ask, args) = ask_stays(
+            let (command, args) = ask_stays(
                 key,
                 wanted
                     .iter()
                     .map(|(user, number)| format!("{user} {number}")),
             );
-            for field in read_fields(self.router.command(ask, args).await?, wanted.len())? {
-                found.push(garbled(field.as_deref().and_then(read_stay))?);
+            let answer = self.router.command(command, args).await?;
+            for field in read_fields(answer, wanted.len())? {
+                let field = or_garbled(field)?;
+                found.push(or_garbled(read_stay(&field))?);
             }
         }
         Ok(found)
@@ -153,8 +198,10 @@ impl RedisStore {
 
     async fn read_sessions(
         &self,
-        (of, slice): (&LiveEpoch, &SliceId),
-        (from, after): (UnixMillis, Option<&SessionPlace>),
+        of: &LiveEpoch,
+        slice: &SliceId,
+        from: UnixMillis,
+        after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<Vec<Session>> {
         let mut args = args!["up", limit];
@@ -173,95 +220,86 @@ impl RedisStore {
             .script(&scripts::PAGE, on, args)
             .await?
             .scored()?;
-        let place = |(member, joined_at): &(String, UnixMillis)| {
-            let (user, number) = member.split_once(' ')?;
-            let (user, number) = (UserId::parse(user).ok()?, number.parse().ok()?);
-            Some(SessionPlace {
-                joined_at: *joined_at,
-                user,
-                number,
-            })
-        };
-        let places: Vec<SessionPlace> = entries
-            .iter()
-            .map(|entry| garbled(place(entry)))
-            .collect::<StoreResult<_>>()?;
+        let mut places = Vec::with_capacity(entries.len());
+        for (member, joined_at) in entries {
+            places.push(or_garbled(read_place(&member, joined_at))?);
+        }
         let key = self.keys().stays(slice, of.epoch);
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let (ask, args) = ask_stays(&key, places.iter().map(|place| place.user.as_str()));
-        let latest = read_fields(self.router.command(ask, args).await?, places.len())?;
-        let latest = latest
-            .into_iter()
-            .map(read_latest)
-            .collect::<StoreResult<Vec<_>>>()?;
+        let (command, args) = ask_stays(&key, places.iter().map(|place| place.user.as_str()));
+        let answer = self.router.command(command, args).await?;
+        let fields = read_fields(answer, places.len())?;
         let mut known = Vec::with_capacity(places.len());
-        for (place, latest) in places.into_iter().zip(latest) {
-            // Forgotten between the two reads.
-            known.extend(latest.map(|latest| (place, latest)));
+        for (place, field) in places.into_iter().zip(fields) {
+            // A session may be forgotten between the two reads.
+            if let Some(latest) = read_latest(field)? {
+                known.push(KnownSession { place, latest });
+            }
         }
-        let is_earlier = |(place, latest): &&(SessionPlace, Latest)| place.number < latest.number;
         let wanted: Vec<_> = known
             .iter()
-            .filter(is_earlier)
-            .map(|(place, _)| (&place.user, place.number))
+            .filter(|known| known.is_earlier())
+            .map(|known| (&known.place.user, known.place.number))
             .collect();
         let mut earlier = self.earlier(&key, &wanted).await?.into_iter();
-        let sessions = known.iter().map(|known| {
-            let (place, latest) = known;
-            let stay = if is_earlier(&known) {
-                earlier.next()?
+        let mut sessions = Vec::with_capacity(known.len());
+        for known in known {
+            let stay = if known.is_earlier() {
+                or_garbled(earlier.next())?
             } else {
-                latest.stay
+                known.latest.stay
             };
-            Some(Session {
-                place: place.clone(),
+            sessions.push(Session {
                 id: stay.id,
                 left_at: stay.left_at,
-                watched: latest.watched(),
-            })
-        });
-        garbled(sessions.collect())
+                watched: known.latest.watched(),
+                place: known.place,
+            });
+        }
+        Ok(sessions)
     }
 
-    /// Which of these users of one slice were there at any time of `span` in one of so many earlier
-    /// sessions.
+    /// The users of one slice who were there at any time of `span` in an earlier session. Each user
+    /// comes with the number of these sessions.
     async fn were_there_earlier<'a>(
         &self,
         key: &str,
         users: &[(&'a UserId, u64)],
         span: Span,
     ) -> StoreResult<HashSet<&'a UserId>> {
-        let (mut there, mut wanted) = (HashSet::new(), Vec::new());
-        for (user, earlier) in users {
-            match *earlier {
-                few @ 0..=READ_AT_ONCE => wanted.extend((1..=few).map(|number| (*user, number))),
-                many if self.search_stays(key, (user, many), span).await? => {
-                    there.insert(*user);
-                }
-                _ => {}
+        let mut there = HashSet::new();
+        let mut wanted = Vec::new();
+        for (user, count) in users {
+            if *count <= MAX_EARLIER_READ {
+                wanted.extend((1..=*count).map(|number| (*user, number)));
+            } else if self.search_stays(key, user, *count, span).await? {
+                there.insert(*user);
             }
         }
         let stays = self.earlier(key, &wanted).await?;
-        // Every earlier session has ended.
-        let within = wanted
-            .iter()
-            .zip(stays)
-            .filter(|(_, stay)| stay.is_within(span, None));
-        there.extend(within.map(|((user, _), _)| *user));
+        for ((user, _), stay) in wanted.iter().zip(stays) {
+            // Every earlier session has ended.
+            if stay.is_within(span, None) {
+                there.insert(*user);
+            }
+        }
         Ok(there)
     }
 
-    /// Whether any of the first `count` sessions of a user touches `span`. They follow one another
-    /// in time, so the first that ended at the begin of the span or later decides.
+    /// Whether any of the first `count` sessions of a user touches `span`. The sessions follow one
+    /// another in time, so the first that ended at the begin of the span or later decides.
     async fn search_stays(
         &self,
         key: &str,
-        (user, count): (&UserId, u64),
+        user: &UserId,
+        count: u64,
         span: Span,
     ) -> StoreResult<bool> {
-        let (mut low, mut high, mut found) = (1, count, false);
+        let mut low = 1;
+        let mut high = count;
+        let mut found = false;
         while low <= high {
             let middle = low + (high - low) / 2;
             let stay = self.earlier(key, &[(user, middle)]).await?[0];
@@ -279,14 +317,11 @@ impl RedisStore {
 #[async_trait]
 impl Sessions for RedisStore {
     async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64> {
-        let slices = SliceId::all(OnlineSet::Live(of.live.clone()), slices);
-        let count = |slice| {
-            (
-                "ZCOUNT",
-                args![self.keys().sessions(&slice, of.epoch), span.from, span.to],
-            )
-        };
-        let commands = slices.map(count).collect();
+        let mut commands = Vec::new();
+        for slice in SliceId::all(OnlineSet::Live(of.live.clone()), slices) {
+            let key = self.keys().sessions(&slice, of.epoch);
+            commands.push(("ZCOUNT", args![key, span.from, span.to]));
+        }
         let answers = self
             .router
             .call("count_sessions", async {
@@ -303,12 +338,9 @@ impl Sessions for RedisStore {
         after: Option<&SessionPlace>,
         limit: usize,
     ) -> StoreResult<Vec<Session>> {
-        self.router
-            .call(
-                "sessions_in_slice",
-                self.read_sessions(of, (from, after), limit),
-            )
-            .await
+        let (of, slice) = of;
+        let steps = self.read_sessions(of, slice, from, after, limit);
+        self.router.call("sessions_in_slice", steps).await
     }
 
     async fn latest_sessions(
@@ -340,23 +372,30 @@ impl Sessions for RedisStore {
             .router
             .call("were_there", self.latest(&keys, users))
             .await?;
-        let is_within = |latest: &Latest| latest.stay.is_within(span, attended.closed_at);
-        let mut there: Vec<bool> = latest
-            .iter()
-            .map(|latest| latest.as_ref().is_some_and(is_within))
-            .collect();
-        for (key, places) in keys {
-            let open = places.iter().filter(|place| !there[**place]);
-            let asked: Vec<_> = open
-                .filter_map(|at| Some((&users[*at], latest[*at]?.number.saturating_sub(1))))
-                .collect();
+        let mut there = vec![false; users.len()];
+        for (place, latest) in latest.iter().enumerate() {
+            if let Some(latest) = latest {
+                there[place] = latest.stay.is_within(span, attended.closed_at);
+            }
+        }
+        for StaysKey { key, places } in keys {
+            let mut asked = Vec::new();
+            for place in &places {
+                if !there[*place]
+                    && let Some(latest) = &latest[*place]
+                {
+                    asked.push((&users[*place], latest.number.saturating_sub(1)));
+                }
+            }
             let found = self
                 .router
                 .call("were_there", self.were_there_earlier(&key, &asked, span))
                 .await?;
-            places
-                .iter()
-                .for_each(|at| there[*at] |= found.contains(&users[*at]));
+            for place in places {
+                if found.contains(&users[place]) {
+                    there[place] = true;
+                }
+            }
         }
         Ok(there)
     }

@@ -1,5 +1,5 @@
-//! The calls on slices: which script, with which keys, and what its answer means. The scripts must
-//! agree with the model, [`crate::store::slice`].
+//! The calls on slices: their scripts, the keys of these, and the meaning of the answers. The
+//! scripts must agree with the model, [`crate::store::slice`].
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -10,26 +10,25 @@ use super::reply::{Reply, flag, next_answer, nonsense, number, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
-use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, Arrived, Compared, DroppedNotes, HeldFrom, HeldPage, Holders, MAX_BATCH,
-    MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey, SliceTotals,
-    SliceView, Slices, StoreError, StoreResult, Strays, StraysPage, Surplus, Swept, Uniques,
+    Apply, ApplyReply, Arrived, Compared, DroppedNotes, Fence, HeldFrom, HeldPage, Holders,
+    MAX_BATCH, MemberPage, PutBackPage, Settled, SlicePart, SliceReading, SliceSize, SliceSurvey,
+    SliceTotals, SliceView, Slices, StoreError, StoreResult, Strays, StraysPage, Surplus, Swept,
+    Uniques,
 };
 
-/// What a gateway knows of a slice: its version, and by then how many came, how many left and how
-/// many fans were there.
+/// The arguments for the state of a slice that a gateway knows: its version, and the joins, leaves
+/// and fans up to that version.
 fn known_args(known: SliceSize) -> Vec<Value> {
     let Arrived { joins, leaves } = known.arrived();
     args![known.version, joins, leaves, known.fans]
 }
 
-fn apply_args((keys, form): (&Keys, &str), call: &Apply, not_after: UnixMillis) -> Vec<Value> {
-    debug_assert!(
-        call.left
-            .as_ref()
-            .is_none_or(|left| left.len() == call.leaves.len())
-    );
+/// `form` is the form of the ids of users seen; see [`RedisStore::seen_form`].
+fn apply_args(keys: &Keys, form: &str, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
+    if let Some(left) = &call.left {
+        debug_assert_eq!(left.len(), call.leaves.len());
+    }
     debug_assert_eq!(
         call.since.len() + call.lives.len(),
         if call.slice.set.keeps_notes() {
@@ -85,7 +84,8 @@ fn join_lives(lives: &[LiveId]) -> String {
 pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
-            let (held, held_fans) = (reply.number()?, reply.number()?);
+            let held = reply.number()?;
+            let held_fans = reply.number()?;
             let noted = read_noted(&reply.text()?)?;
             ApplyReply::Done(SliceView {
                 size: read_size(&mut reply)?,
@@ -111,17 +111,9 @@ pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     let word = reply.text()?;
     let fence = read_fence_word(&word)?;
     let size = fenced_size(&word, there);
-    let entry = reply.text()?;
-    let entry = if entry.is_empty() {
-        None
-    } else {
-        Some(
-            entry
-                .parse()
-                .map_err(|_| nonsense("an entry that is no number"))?,
-        )
-    };
-    let (held, held_fans) = (reply.number()?, reply.number()?);
+    let entry = read_entry(&reply.text()?)?;
+    let held = reply.number()?;
+    let held_fans = reply.number()?;
     let noted = read_noted(&reply.text()?)?;
     Ok(SliceReading {
         size,
@@ -132,6 +124,17 @@ pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
         noted,
         gateways: reply.gateways()?,
     })
+}
+
+/// Reads the number of a gateway's entry; empty is none.
+fn read_entry(word: &str) -> StoreResult<Option<u64>> {
+    if word.is_empty() {
+        return Ok(None);
+    }
+    let number = word
+        .parse()
+        .map_err(|_| nonsense("an entry that is no number"))?;
+    Ok(Some(number))
 }
 
 /// Reads a size from the answer of a script: members, fans, how many left, version, whether it is
@@ -146,49 +149,46 @@ fn read_size(reply: &mut Reply) -> StoreResult<SliceSize> {
     })
 }
 
-/// How many users the sets of a slice have.
+/// The numbers of users in the sets of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cards {
     pub(super) members: u64,
     pub(super) fans: u64,
 }
 
-/// Reads the number of members of whom something is noted; empty is none.
+/// Reads the number of members that have notes; empty is none.
 pub(super) fn read_noted(word: &str) -> StoreResult<Option<u64>> {
     if word.is_empty() {
-        Ok(None)
-    } else {
-        word.parse()
-            .map(Some)
-            .map_err(|_| nonsense("a count of notes"))
+        return Ok(None);
     }
+    let count = word.parse().map_err(|_| nonsense("a count of notes"))?;
+    Ok(Some(count))
 }
 
-/// The fence and the parts of a slice; how much each part holds is in other keys, and left zero.
+/// The fence and the parts of a slice. Leaves zero how many users each part holds: other keys say
+/// that.
 fn read_parts(fence: Value, entries: Value) -> StoreResult<Parts> {
     let entries = Reply::of(entries)?.pairs()?;
-    // What is no number is no entry, as in the scripts.
-    let entries = entries
-        .into_iter()
-        .filter_map(|(name, number)| Some((name, number.parse().ok()?)));
-    let parts = entries.map(|(name, entry)| {
-        let gateway = GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name"))?;
-        Ok(SlicePart {
-            gateway,
-            entry,
-            held: 0,
-            held_fans: 0,
-        })
-    });
     let fence = if fence.is_null() {
         String::new()
     } else {
         text(fence)?
     };
-    Ok(Parts {
-        fence,
-        parts: parts.collect::<StoreResult<_>>()?,
-    })
+    let mut parts = Vec::with_capacity(entries.len());
+    for (name, number) in entries {
+        // The scripts do not take a value that is no number for an entry either.
+        let Ok(entry) = number.parse() else {
+            continue;
+        };
+        let gateway = GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name"))?;
+        parts.push(SlicePart {
+            gateway,
+            entry,
+            held: 0,
+            held_fans: 0,
+        });
+    }
+    Ok(Parts { fence, parts })
 }
 
 /// The text of a slice's fence, and its parts.
@@ -198,66 +198,81 @@ struct Parts {
     parts: Vec<SlicePart>,
 }
 
-/// A slice with what [`read_parts`] read of it.
-type FoundParts<'a> = (&'a SliceId, StoreResult<Parts>);
+/// A slice and the result of [`read_parts`] for it.
+struct FoundParts<'a> {
+    slice: &'a SliceId,
+    parts: StoreResult<Parts>,
+}
 
 /// The commands for the sizes of a slice and its parts, in the order in which [`read_sizes`] takes
 /// their answers.
-fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
-    let Ok(Parts { parts, .. }) = found else {
+fn size_commands(keys: &Keys, found: &FoundParts<'_>) -> Vec<Command> {
+    let slice = found.slice;
+    let Ok(Parts { parts, .. }) = &found.parts else {
         return Vec::new();
     };
     let mut commands = Vec::new();
     for group in slice.set.groups() {
         commands.push(("SCARD", args![keys.members(slice, *group)]));
-        commands.extend(
-            parts
-                .iter()
-                .map(|part| ("SCARD", args![keys.held(slice, *group, &part.gateway)])),
-        );
+        for part in parts {
+            commands.push(("SCARD", args![keys.held(slice, *group, &part.gateway)]));
+        }
     }
-    commands.extend(keys.notes(slice).map(|notes| ("HLEN", args![notes])));
+    if let Some(notes) = keys.notes(slice) {
+        commands.push(("HLEN", args![notes]));
+    }
     commands
 }
 
+/// Takes the next `count` answers.
+fn next_answers(
+    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
+    count: usize,
+) -> Vec<StoreResult<Value>> {
+    (0..count).map(|_| next_answer(answers)).collect()
+}
+
 fn read_sizes(
-    (slice, found): &FoundParts<'_>,
+    found: &FoundParts<'_>,
     answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<SliceSurvey> {
-    let Parts { fence, mut parts } = found.clone()?;
-    // Take all of them, whatever the first is, so that the next slice finds its own.
-    let per_group = 1 + parts.len();
-    let mut take = |count: usize| -> Vec<_> { (0..count).map(|_| next_answer(answers)).collect() };
-    let groups: Vec<_> = slice
-        .set
-        .groups()
-        .iter()
-        .map(|group| (*group, take(per_group)))
-        .collect();
-    let noted = slice
-        .set
-        .keeps_notes()
-        .then(|| take(1))
-        .and_then(|noted| noted.into_iter().next());
+    let set = &found.slice.set;
+    let Parts { fence, mut parts } = found.parts.clone()?;
+    // Takes all answers of this slice before reading any, so that the next slice finds its own even
+    // after an error.
+    let mut of_groups = Vec::new();
+    for group in set.groups() {
+        let card = next_answer(answers);
+        let held = next_answers(answers, parts.len());
+        of_groups.push((*group, card, held));
+    }
+    let noted = if set.keeps_notes() {
+        Some(next_answer(answers))
+    } else {
+        None
+    };
     let mut there = Cards {
         members: 0,
         fans: 0,
     };
-    for (group, answers) in groups {
-        let mut counts = answers.into_iter().map(|answer| number(&answer?));
-        let card = counts.next().transpose()?.unwrap_or_default();
+    for (group, card, held) in of_groups {
+        let card = number(&card?)?;
         match group {
             Group::All => there.members = card,
             Group::Fans => there.fans = card,
         }
-        for (part, held) in parts.iter_mut().zip(counts) {
+        for (part, held) in parts.iter_mut().zip(held) {
+            let held = number(&held?)?;
             match group {
-                Group::All => part.held = held?,
-                Group::Fans => part.held_fans = held?,
+                Group::All => part.held = held,
+                Group::Fans => part.held_fans = held,
             }
         }
     }
-    let noted = noted.map(|noted| number(&noted?)).transpose()?;
+    let noted = match noted {
+        Some(noted) => Some(number(&noted?)?),
+        None => None,
+    };
     let SliceSize {
         leaves,
         in_doubt: may_be_in_doubt,
@@ -279,40 +294,46 @@ fn read_sizes(
 }
 
 /// The size of a slice with this fence and so many users. It is in doubt if the fence says so, or
-/// counts others: the next call finds that out.
+/// if the fence counts another number of users: the next call finds that out.
 pub(super) fn fenced_size(fence: &str, there: Cards) -> SliceSize {
-    let read = || {
-        let mut words = fence.strip_prefix("open:")?.split(':').skip(1);
-        let version = words.next()?.parse().ok()?;
-        let (joins, leaves) = words.next()?.split_once('-')?;
-        let leaves = leaves.parse().ok()?;
-        let card = joins.parse::<u64>().ok()?.checked_sub(leaves)?;
-        let fans = words.next()?.parse().ok()?;
-        let in_doubt = words.next().is_some() || (card, fans) != (there.members, there.fans);
-        Some(SliceSize {
-            card,
-            fans,
-            leaves,
-            version,
-            in_doubt,
-        })
-    };
-    read().unwrap_or(SliceSize {
-        in_doubt: there.members + there.fans > 0,
-        ..SliceSize::default()
+    match read_fenced_size(fence, there) {
+        Some(size) => size,
+        None => SliceSize {
+            in_doubt: there.members + there.fans > 0,
+            ..SliceSize::default()
+        },
+    }
+}
+
+/// Reads `open:<epoch>:<version>:<joins>-<leaves>:<fans>`; one more word means doubt. `None` for a
+/// closed fence, and for one without counts.
+fn read_fenced_size(fence: &str, there: Cards) -> Option<SliceSize> {
+    let mut words = fence.strip_prefix("open:")?.split(':').skip(1);
+    let version = words.next()?.parse().ok()?;
+    let (joins, leaves) = words.next()?.split_once('-')?;
+    let joins: u64 = joins.parse().ok()?;
+    let leaves = leaves.parse().ok()?;
+    let card = joins.checked_sub(leaves)?;
+    let fans = words.next()?.parse().ok()?;
+    let says_doubt = words.next().is_some();
+    Some(SliceSize {
+        card,
+        fans,
+        leaves,
+        version,
+        in_doubt: says_doubt || card != there.members || fans != there.fans,
     })
 }
 
-/// The commands that compare a slice with what gateways hold, group by group: who is in the group
-/// and held by nobody, and, gateway by gateway, who is held and not in the group.
-fn differ_commands(
-    keys: &Keys,
-    Holders {
+/// The commands that compare a slice with what gateways hold, group by group. The first asks for
+/// the members of the group that no gateway holds. With `overlap`, one command a gateway asks for
+/// the users that it holds and that are not in the group.
+fn differ_commands(keys: &Keys, holders: &Holders) -> Vec<Command> {
+    let Holders {
         slice,
         gateways,
         overlap,
-    }: &Holders,
-) -> Vec<Command> {
+    } = holders;
     let mut commands = Vec::new();
     for group in slice.set.groups() {
         let set = keys.members(slice, *group);
@@ -320,16 +341,13 @@ fn differ_commands(
             .iter()
             .map(|gateway| keys.held(slice, *group, gateway))
             .collect();
-        let strays = std::iter::once(set.clone())
-            .chain(held.iter().cloned())
-            .map(Value::from)
-            .collect();
+        let mut strays = args![set];
+        strays.extend(held.iter().map(|held| Value::from(held.as_str())));
         commands.push(("SDIFF", strays));
         if *overlap {
-            commands.extend(
-                held.into_iter()
-                    .map(|held| ("SDIFF", args![held, set.clone()])),
-            );
+            for held in held {
+                commands.push(("SDIFF", args![held, set]));
+            }
         }
     }
     commands
@@ -346,8 +364,9 @@ fn read_differ(
         0
     };
     let answered = (1 + lacking) * holders.slice.set.groups().len();
-    // Take all of them, whatever the first is, so that the next slice finds its own.
-    let found: Vec<_> = (0..answered).map(|_| next_answer(answers)).collect();
+    // Takes all answers of this slice before reading any, so that the next slice finds its own even
+    // after an error.
+    let found = next_answers(answers, answered);
     let mut differs = false;
     for found in found {
         differs |= Reply::of(found?)?.piece().is_some();
@@ -364,37 +383,46 @@ pub(super) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
     }
 }
 
-/// Reads what [`super::keys::Keys::fence`] says; empty is none.
+/// Reads the text at [`super::keys::Keys::fence`]; empty is none.
 pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
-    let read = || match word.split_once(':')? {
-        ("open", rest) => Some(Fence::Open(Epoch(rest.split(':').next()?.parse().ok()?))),
-        ("closed", rest) => Some(Fence::Closed(Epoch(rest.split(':').next()?.parse().ok()?))),
-        _ => None,
-    };
     if word.is_empty() {
         return Ok(None);
     }
-    read()
-        .map(Some)
-        .ok_or_else(|| nonsense("a fence without an epoch"))
+    match parse_fence(word) {
+        Some(fence) => Ok(Some(fence)),
+        None => Err(nonsense("a fence without an epoch")),
+    }
 }
 
-/// Reads how many users a slice has more than the scripts counted.
+fn parse_fence(word: &str) -> Option<Fence> {
+    let (state, rest) = word.split_once(':')?;
+    let epoch = Epoch(rest.split(':').next()?.parse().ok()?);
+    match state {
+        "open" => Some(Fence::Open(epoch)),
+        "closed" => Some(Fence::Closed(epoch)),
+        _ => None,
+    }
+}
+
+/// Reads by how many the users in a slice exceed the count of the scripts.
 fn read_surplus(word: &str) -> StoreResult<i64> {
     word.parse().map_err(|_| nonsense("a difference of sizes"))
 }
 
-/// Another program wrote what is no user id; nobody can ask for it or take it out by name.
-fn users(members: Reply) -> Vec<UserId> {
-    members
-        .texts()
-        .filter_map(|member| UserId::parse(&member).ok())
-        .collect()
+/// Reads ids of lives with commas between; skips those that are none.
+fn read_live_ids(words: &str) -> Vec<LiveId> {
+    let mut lives = Vec::new();
+    for word in words.split(',') {
+        if let Ok(live) = LiveId::parse(word) {
+            lives.push(live);
+        }
+    }
+    lives
 }
 
 impl RedisStore {
-    /// How ids of users seen are written, for scripts that change a slice; empty for all but the
-    /// users of the platform.
+    /// How ids of users seen are written, for scripts that change a slice. Empty for all sets but
+    /// the users of the platform.
     fn seen_form(&self, slice: &SliceId) -> &'static str {
         if slice.set == OnlineSet::Users {
             self.seen_ids().as_str()
@@ -403,10 +431,11 @@ impl RedisStore {
         }
     }
 
-    /// What a command of a key says of each of these users.
+    /// Sends a command that takes a key and these users; returns its answer about each user.
     async fn of_each(
         &self,
-        (command, key): (&'static str, String),
+        command: &'static str,
+        key: String,
         users: &[UserId],
     ) -> StoreResult<Vec<Value>> {
         if users.is_empty() {
@@ -414,8 +443,7 @@ impl RedisStore {
         }
         let mut args = args![key];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
-        let mut reply = Reply::of(self.router.command(command, args).await?)?;
-        let answers: Vec<Value> = std::iter::from_fn(|| reply.piece()).collect();
+        let answers = Reply::of(self.router.command(command, args).await?)?.pieces();
         if answers.len() == users.len() {
             Ok(answers)
         } else {
@@ -426,10 +454,10 @@ impl RedisStore {
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
         let args = args![key, cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
-        let next = reply.number()?;
+        let next = reply.cursor()?;
         Ok(MemberPage {
-            users: users(reply.list()?),
-            next: (next != 0).then_some(next),
+            users: reply.list()?.users(),
+            next,
         })
     }
 
@@ -452,30 +480,35 @@ impl RedisStore {
         };
         let args = args![cursor, MAX_BATCH, gateway, prefix];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
-        let next = reply.number()?;
+        let next = reply.cursor()?;
         let held: Vec<String> = reply.list()?.texts().collect();
-        let missing = users(reply.list()?);
-        let lives = held
-            .iter()
-            .zip(reply.list()?.texts())
-            .filter_map(|(user, lives)| {
-                let lives = lives.split(',').filter_map(|live| LiveId::parse(live).ok());
-                Some((UserId::parse(user).ok()?, lives.collect()))
-            });
-        let lives = lives.collect();
-        let held = held.iter().filter_map(|user| UserId::parse(user).ok());
-        Ok(HeldPage {
-            users: held.collect(),
+        let missing = reply.list()?.users();
+        let words: Vec<String> = reply.list()?.texts().collect();
+        let mut page = HeldPage {
+            users: Vec::with_capacity(held.len()),
             missing,
-            lives,
-            next: (next != 0).then_some(next),
-        })
+            lives: Vec::with_capacity(words.len()),
+            next,
+        };
+        let mut words = words.iter();
+        for user in &held {
+            let words = words.next();
+            let Ok(user) = UserId::parse(user) else {
+                continue;
+            };
+            if let Some(words) = words {
+                page.lives.push((user.clone(), read_live_ids(words)));
+            }
+            page.users.push(user);
+        }
+        Ok(page)
     }
 
-    /// A call that is too late to make its entry did nothing. It is made once more, now that the
-    /// node's time is known.
+    /// A call that is too late to make its entry did nothing, and told the node's time. The store
+    /// then makes it once more.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let (keys, slice) = (self.keys(), &call.slice);
+        let keys = self.keys();
+        let slice = &call.slice;
         let mut on = keys.with_ends(slice, keys.of_gateway(slice, &call.gateway));
         on = keys.with_uniques(slice, keys.with_fans(slice, &call.gateway, on));
         if call.keeps_sessions() {
@@ -490,12 +523,12 @@ impl RedisStore {
             self.router.not_after(&on[0]).await?
         };
         for _ in 0..2 {
-            let args = apply_args((self.keys(), self.seen_form(&call.slice)), call, not_after);
-            let reply = apply_reply(
-                self.router
-                    .script(&scripts::APPLY, on.clone(), args)
-                    .await?,
-            )?;
+            let args = apply_args(keys, self.seen_form(slice), call, not_after);
+            let reply = self
+                .router
+                .script(&scripts::APPLY, on.clone(), args)
+                .await?;
+            let reply = apply_reply(reply)?;
             let ApplyReply::Late(now) = reply else {
                 return Ok(reply);
             };
@@ -512,35 +545,36 @@ impl RedisStore {
         most: usize,
         strays: Strays,
     ) -> StoreResult<StraysPage> {
+        let how = match strays {
+            Strays::Count => "count",
+            Strays::Drop => "drop",
+        };
+        let keys = self.keys();
         let args = args![
             cursor,
             most,
-            self.keys().held_prefix(slice, group),
-            match strays {
-                Strays::Count => "count",
-                Strays::Drop => "drop",
-            },
-            self.keys().stays_prefix(slice),
+            keys.held_prefix(slice, group),
+            how,
+            keys.stays_prefix(slice),
             self.seen_form(slice)
         ];
-        let keys = self.keys();
-        let members = keys.members(slice, Group::All);
         let on = vec![
-            members,
+            keys.members(slice, Group::All),
             keys.fence(slice),
             keys.gateways(slice),
             keys.members(slice, group),
         ];
         let on = keys.with_all_fans(slice, keys.with_ends(slice, on));
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
-        let next = reply.number()?;
+        let next = reply.cursor()?;
         let strays = reply.number()?;
-        let (card, held) = (reply.number()?, reply.number()?);
+        let card = reply.number()?;
+        let held = reply.number()?;
         let size = read_size(&mut reply)?;
         Ok(StraysPage {
             strays,
-            names: users(reply),
-            next: (next != 0).then_some(next),
+            names: reply.users(),
+            next,
             size,
             card,
             held,
@@ -575,7 +609,8 @@ impl RedisStore {
             members: read_surplus(&text(members)?)?,
             fans: read_surplus(&reply.text()?)?,
         };
-        let (wait, began) = (reply.number()?, reply.flag()?);
+        let wait = reply.number()?;
+        let began = reply.flag()?;
         Ok(Some(Compared {
             size: read_size(&mut reply)?,
             surplus,
@@ -592,28 +627,25 @@ impl RedisStore {
         page: HeldFrom,
     ) -> StoreResult<PutBackPage> {
         let keys = self.keys();
-        let (set, held) = (
-            keys.members(slice, page.group),
-            keys.held(slice, page.group, gateway),
-        );
         let mut on = vec![
             keys.members(slice, Group::All),
             keys.fence(slice),
-            set,
-            held,
+            keys.members(slice, page.group),
+            keys.held(slice, page.group, gateway),
         ];
         if slice.set.live().is_some() {
-            // In which lives a user of the platform is only the gateway knows that holds the user.
+            // The notes on the users of the platform stay: only the gateway that holds a user knows
+            // in which lives the user is.
             on = keys.with_all_fans(slice, keys.with_notes(slice, on));
         }
         let args = args![page.cursor, page.most, epoch, keys::SLICE_TTL.as_secs()];
         let mut reply = self.router.script(&scripts::PUT_BACK, on, args).await?;
-        let next = reply.number()?;
+        let next = reply.cursor()?;
         let put_back = reply.number()?;
         let size = read_size(&mut reply)?;
         Ok(PutBackPage {
             put_back,
-            next: (next != 0).then_some(next),
+            next,
             size,
         })
     }
@@ -650,11 +682,9 @@ impl RedisStore {
             keys.with_notes(slice, keys.of_gateway(slice, gateway)),
         );
         let on = keys.with_uniques(slice, on);
-        let [held, held_fans] =
-            [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
         let args = args![
-            held,
-            held_fans,
+            keys.held_prefix(slice, Group::All),
+            keys.held_prefix(slice, Group::Fans),
             keys.stays_prefix(slice),
             keys.sessions_prefix(slice)
         ];
@@ -686,21 +716,29 @@ impl Slices for RedisStore {
     }
 
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-        let commands = |slice: &SliceId| {
-            vec![
-                ("GET", args![self.keys().fence(slice)]),
-                ("HGETALL", args![self.keys().gateways(slice)]),
-            ]
-        };
-        let read = |_: &SliceId, answers: &mut dyn Iterator<Item = _>| {
-            let (fence, entries) = (next_answer(answers), next_answer(answers));
-            read_parts(fence?, entries?)
-        };
         let parts = self
             .router
-            .read_each("survey", slices, commands, read)
+            .read_each(
+                "survey",
+                slices,
+                |slice| {
+                    vec![
+                        ("GET", args![self.keys().fence(slice)]),
+                        ("HGETALL", args![self.keys().gateways(slice)]),
+                    ]
+                },
+                |_, answers| {
+                    let fence = next_answer(answers);
+                    let entries = next_answer(answers);
+                    read_parts(fence?, entries?)
+                },
+            )
             .await;
-        let found: Vec<_> = slices.iter().zip(parts).collect();
+        let found: Vec<_> = slices
+            .iter()
+            .zip(parts)
+            .map(|(slice, parts)| FoundParts { slice, parts })
+            .collect();
         self.router
             .read_each(
                 "survey",
@@ -719,15 +757,12 @@ impl Slices for RedisStore {
         last_heard: UnixMillis,
     ) -> StoreResult<Swept> {
         let keys = self.keys();
-        let [held, held_fans] =
-            [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
-        let stays = keys.stays_prefix(slice);
         let args = args![
             gateway,
             most,
-            held,
-            held_fans,
-            stays,
+            keys.held_prefix(slice, Group::All),
+            keys.held_prefix(slice, Group::Fans),
+            keys.stays_prefix(slice),
             last_heard,
             self.seen_form(slice)
         ];
@@ -738,7 +773,8 @@ impl Slices for RedisStore {
                 keys.with_ends(slice, keys.of_gateway(slice, gateway)),
             );
             let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;
-            let (released, done) = (reply.number()?, reply.flag()?);
+            let released = reply.number()?;
+            let done = reply.flag()?;
             Ok(Swept {
                 released,
                 done,
@@ -749,9 +785,13 @@ impl Slices for RedisStore {
     }
 
     async fn differ_from_held(&self, slices: &[Holders]) -> Vec<StoreResult<bool>> {
-        let commands = |holders: &Holders| differ_commands(self.keys(), holders);
         self.router
-            .read_each("differ_from_held", slices, commands, read_differ)
+            .read_each(
+                "differ_from_held",
+                slices,
+                |holders| differ_commands(self.keys(), holders),
+                read_differ,
+            )
             .await
     }
 
@@ -800,10 +840,10 @@ impl Slices for RedisStore {
                 .router
                 .script(&scripts::DROP_NOTES, on, args![cursor, MAX_BATCH])
                 .await?;
-            let next = reply.number()?;
+            let next = reply.cursor()?;
             Ok(DroppedNotes {
                 dropped: reply.number()?,
-                next: (next != 0).then_some(next),
+                next,
             })
         };
         self.router.call("drop_notes", steps).await
@@ -841,13 +881,11 @@ impl Slices for RedisStore {
             keys.fence(slice),
         ];
         let on = keys.with_uniques(slice, keys.with_all_fans(slice, keys.with_notes(slice, on)));
-        let [held, held_fans] =
-            [Group::All, Group::Fans].map(|group| keys.held_prefix(slice, group));
         let args = args![
             epoch,
             super::keys::CLOSED_FENCE_TTL.as_secs(),
-            held,
-            held_fans
+            keys.held_prefix(slice, Group::All),
+            keys.held_prefix(slice, Group::Fans)
         ];
         let steps = async {
             let mut reply = self.router.script(&scripts::CLOSE, on, args).await?;
@@ -904,7 +942,7 @@ impl Slices for RedisStore {
     ) -> StoreResult<Vec<bool>> {
         let steps = async {
             let answers = self
-                .of_each(("SMISMEMBER", self.keys().members(slice, group)), users)
+                .of_each("SMISMEMBER", self.keys().members(slice, group), users)
                 .await?;
             answers.iter().map(flag).collect()
         };
@@ -917,24 +955,23 @@ impl Slices for RedisStore {
         users: &[UserId],
     ) -> StoreResult<Vec<Option<UnixMillis>>> {
         let steps = async {
-            let notes = self
-                .keys()
-                .notes(slice)
-                .filter(|_| slice.set.live().is_some());
+            let notes = if slice.set.live().is_some() {
+                self.keys().notes(slice)
+            } else {
+                None
+            };
             let Some(notes) = notes else {
                 return Ok(vec![None; users.len()]);
             };
-            let answers = self.of_each(("HMGET", notes), users).await?;
-            answers
-                .iter()
-                .map(|at| {
-                    if at.is_null() {
-                        Ok(None)
-                    } else {
-                        number(at).map(Some)
-                    }
-                })
-                .collect()
+            let mut since = Vec::with_capacity(users.len());
+            for at in self.of_each("HMGET", notes, users).await? {
+                since.push(if at.is_null() {
+                    None
+                } else {
+                    Some(number(&at)?)
+                });
+            }
+            Ok(since)
         };
         self.router.call("since_of", steps).await
     }

@@ -1,4 +1,4 @@
-//! The map from hash slots to masters: pure, read from what a cluster says of itself.
+//! The map from hash slots to masters: pure, read from the answers of a cluster.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use crate::store::{Channel, StoreResult};
 
 /// Slots of a cluster.
 const SLOTS: u16 = 16_384;
-/// How many names are tried to find a key on a server; enough for a server of a single slot.
+/// Maximum names to try for a key on a server; enough for a server of a single slot.
 const MAX_CANARIES: u32 = 1_000_000;
 
 /// Slots in a row that one master serves.
@@ -35,7 +35,7 @@ impl SlotRange {
     }
 }
 
-/// Which master serves which slot. Never changed: a new one takes its place.
+/// The master of each slot. A map never changes: a new one takes its place.
 #[derive(Debug)]
 pub(super) struct SlotMap {
     ranges: Vec<SlotRange>,
@@ -49,20 +49,20 @@ pub(super) struct SlotMap {
 impl SlotMap {
     /// The ranges, which name no host that is not among the nodes.
     pub(super) fn new(ranges: Vec<SlotRange>, nodes: Vec<Arc<Node>>) -> Self {
-        let number = |place: usize| u16::try_from(place).unwrap_or(u16::MAX);
-        let nobody = number(nodes.len());
+        let nobody = place_number(nodes.len());
         let mut owners = vec![nobody; usize::from(SLOTS)];
         for range in &ranges {
-            let place = nodes
-                .iter()
-                .position(|node| *node.host() == range.host)
-                .map_or(nobody, number);
+            let place = nodes.iter().position(|node| *node.host() == range.host);
+            let owner_place = match place {
+                Some(place) => place_number(place),
+                None => nobody,
+            };
             for owner in owners
                 .iter_mut()
                 .take(usize::from(range.last) + 1)
                 .skip(usize::from(range.first))
             {
-                *owner = place;
+                *owner = owner_place;
             }
         }
         Self {
@@ -74,9 +74,8 @@ impl SlotMap {
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
-        self.owners
-            .get(usize::from(slot))
-            .and_then(|place| self.nodes.get(usize::from(*place)))
+        let place = *self.owners.get(usize::from(slot))?;
+        self.nodes.get(usize::from(place))
     }
 
     pub(super) fn at(&self, host: &Host) -> Option<&Arc<Node>> {
@@ -103,10 +102,9 @@ impl SlotMap {
 
     /// The slots that a server has; none while it is down.
     pub(super) fn slots_if_up(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
-        if self.at(host).is_some_and(|node| node.is_up()) {
-            self.slots_at(host)
-        } else {
-            Vec::new()
+        match self.at(host) {
+            Some(node) if node.is_up() => self.slots_at(host),
+            _ => Vec::new(),
         }
     }
 
@@ -130,18 +128,23 @@ impl SlotMap {
     /// The number of a server's channel of beats. All gateways with the same map find the same one.
     pub(super) fn beats_at(&self, host: &Host, keys: &Keys) -> Option<u32> {
         let place = self.nodes.iter().position(|node| node.host() == host)?;
-        let find = |node: &Arc<Node>| {
-            let is_here = |n: &u32| {
-                let name = keys.channel(&Channel::Beats(*n));
-                self.host_of(slot_of(name.as_bytes())) == Some(node.host())
-            };
-            (0..MAX_CANARIES).find(is_here)
-        };
-        self.beats
-            .get_or_init(|| self.nodes.iter().map(find).collect())
-            .get(place)
-            .copied()
-            .flatten()
+        let beats = self.beats.get_or_init(|| {
+            self.nodes
+                .iter()
+                .map(|node| self.find_beats(node.host(), keys))
+                .collect()
+        });
+        *beats.get(place)?
+    }
+
+    /// The first number whose channel of beats this server serves.
+    fn find_beats(&self, host: &Host, keys: &Keys) -> Option<u32> {
+        (0..MAX_CANARIES).find(|n| self.serves(host, &keys.channel(&Channel::Beats(*n))))
+    }
+
+    /// Whether this server serves the key, or the channel of this name.
+    fn serves(&self, host: &Host, key: &str) -> bool {
+        self.host_of(slot_of(key.as_bytes())) == Some(host)
     }
 
     /// The canary of a cluster's server: its last one while the server still serves it, or else the
@@ -152,33 +155,40 @@ impl SlotMap {
         last: Option<String>,
         keys: &Keys,
     ) -> Option<String> {
-        let is_here = |key: &String| self.host_of(slot_of(key.as_bytes())) == Some(host);
-        last.filter(is_here).or_else(|| {
-            (0..MAX_CANARIES)
-                .map(|n| keys.canary_of_master(n))
-                .find(is_here)
-        })
+        if let Some(last) = last
+            && self.serves(host, &last)
+        {
+            return Some(last);
+        }
+        (0..MAX_CANARIES)
+            .map(|n| keys.canary_of_master(n))
+            .find(|key| self.serves(host, key))
     }
 }
 
-/// The slot of a key: of the part in braces if there is one.
+/// The place of a node as an element of the map's owners.
+fn place_number(place: usize) -> u16 {
+    u16::try_from(place).unwrap_or(u16::MAX)
+}
+
+/// The slot of a key; only the part in braces counts if there is one.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     fred::util::redis_keyslot(key)
 }
 
-/// Reads what CLUSTER SLOTS says. A node that does not know its own name means the host that was
-/// asked.
+/// Reads the answer to CLUSTER SLOTS. A node that does not know its own name is the asked host.
 pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRange>> {
     let mut rows = Reply::of(answer)?;
     let mut ranges = Vec::new();
     while let Some(row) = rows.piece() {
         let mut row = Reply::of(row)?;
-        let (first, last) = (slot_number(row.number()?)?, slot_number(row.number()?)?);
+        let first = slot_number(row.number()?)?;
+        let last = slot_number(row.number()?)?;
         let mut master = row.list()?;
-        let name = master.piece().and_then(|name| name.as_string());
-        let name = name
-            .filter(|name| !name.is_empty() && name != "?")
-            .unwrap_or_else(|| asked.name.clone());
+        let name = match master.piece().and_then(|name| name.as_string()) {
+            Some(name) if !name.is_empty() && name != "?" => name,
+            _ => asked.name.clone(),
+        };
         let port = u16::try_from(master.number()?).map_err(|_| nonsense("a port"))?;
         ranges.push(SlotRange {
             first,
@@ -190,8 +200,7 @@ pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRa
     Ok(ranges)
 }
 
-/// Reads the epoch out of CLUSTER INFO: of two answers, the one of the later epoch is to be
-/// believed.
+/// Reads the epoch out of CLUSTER INFO. Of two answers, the one with the later epoch is right.
 pub(super) fn read_epoch(answer: &Value) -> Option<u64> {
     let text = answer.as_str()?;
     text.lines().find_map(|line| {
@@ -203,10 +212,10 @@ pub(super) fn read_epoch(answer: &Value) -> Option<u64> {
 }
 
 fn slot_number(n: u64) -> StoreResult<u16> {
-    u16::try_from(n)
-        .ok()
-        .filter(|slot| *slot < SLOTS)
-        .ok_or_else(|| nonsense("a slot's number"))
+    match u16::try_from(n) {
+        Ok(slot) if slot < SLOTS => Ok(slot),
+        _ => Err(nonsense("a slot's number")),
+    }
 }
 
 #[cfg(test)]

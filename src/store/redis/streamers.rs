@@ -34,13 +34,16 @@ impl Streamers for RedisStore {
                 .await?;
             match reply.text()?.as_str() {
                 "yes" => Ok(Claimed::Yes),
-                // Another program may have put in what is no live.
-                "full" => Ok(Claimed::Full(
-                    reply
-                        .texts()
-                        .filter_map(|live| LiveId::parse(&live).ok())
-                        .collect(),
-                )),
+                "full" => {
+                    let mut lives = Vec::new();
+                    for live in reply.texts() {
+                        // Another program may have added a member that is no live.
+                        if let Ok(live) = LiveId::parse(&live) {
+                            lives.push(live);
+                        }
+                    }
+                    Ok(Claimed::Full(lives))
+                }
                 "fast" => Ok(Claimed::TooFast(Duration::from_millis(reply.number()?))),
                 other => Err(nonsense(format!("a claim answered {other}"))),
             }
@@ -56,12 +59,8 @@ impl Streamers for RedisStore {
     ) -> StoreResult<()> {
         let key = self.keys().claimed_lives(streamer);
         let args = args![live, until];
-        let steps = async {
-            self.router
-                .script(&scripts::RELEASE_LIVE, vec![key], args)
-                .await
-                .map(drop)
-        };
-        self.router.call("release_live", steps).await
+        let steps = self.router.script(&scripts::RELEASE_LIVE, vec![key], args);
+        self.router.call("release_live", steps).await?;
+        Ok(())
     }
 }

@@ -37,23 +37,25 @@ use crate::base::redis_address::{Host, Layout};
 use crate::store::bus::Subscriptions;
 use crate::store::{BusEvent, Channel, Doubt, MAX_MESSAGE};
 
-/// A connection and the handshake on it.
+/// The deadline of a connection and its handshake.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// A subscription, from sending it to its answer.
+/// The deadline of a subscription, from sending it to its answer.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
-/// How often a live's subscription is confirmed: in a cluster, where a slot that moves falls
-/// silent, and elsewhere.
-const CONFIRM: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
-/// How often some subscription is confirmed, the gateways' channel where it is: the pulse of the
-/// connection.
+/// How often a session confirms a live's subscription.
+const CONFIRM: Duration = Duration::from_secs(600);
+/// The same in a cluster, where a slot that moves falls silent.
+const CONFIRM_IN_CLUSTER: Duration = Duration::from_secs(30);
+/// How often a session confirms one subscription at least, as the pulse of the connection. At the
+/// server of the gateways' channel this is that channel.
 const PULSE: Duration = Duration::from_secs(2);
-/// How often due confirmations are looked for.
+/// How often a session looks for due confirmations.
 const TICK: Duration = Duration::from_secs(1);
 /// The waits between sessions.
 const BACKOFF: Backoff = Backoff {
     first: 50,
     longest: 2_000,
 };
+
 /// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscriber {
@@ -65,7 +67,8 @@ pub(super) struct Subscriber {
 impl Subscriber {
     /// Starts to listen at every master.
     pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
-        let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
+        let subscriptions = Arc::new(Subscriptions::default());
+        let stop = CancellationToken::new();
         let beats = Arc::new(Beats::new(Arc::clone(&topology), Arc::clone(&metrics)));
         let listening = listen(
             topology,
@@ -73,7 +76,8 @@ impl Subscriber {
             Arc::clone(&beats),
             metrics,
         );
-        let (heard, stopped) = (Arc::clone(&beats), stop.clone());
+        let heard = Arc::clone(&beats);
+        let stopped = stop.clone();
         tokio::spawn(async move {
             stopped
                 .run_until_cancelled(join(listening, heard.run()))
@@ -95,7 +99,7 @@ impl Subscriber {
     }
 }
 
-/// Keeps one task at each master.
+/// Keeps one task for each master.
 async fn listen(
     topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
@@ -140,10 +144,12 @@ struct Task {
     at_start: bool,
 }
 
-/// Subscriptions that were confirmed, each with the time and with the ticket of the request.
+/// The confirmed subscriptions.
 #[derive(Default)]
 struct Confirmed {
+    /// By its channel, the time of each confirmation and the ticket of its request.
     channels: HashMap<Channel, (Instant, u64)>,
+    /// The time of the latest confirmation.
     latest: Option<Instant>,
 }
 
@@ -153,32 +159,35 @@ impl Confirmed {
     }
 }
 
-/// The channels to confirm in one pass. Those without a confirmation come first, also if they are
-/// wanted only while the pass is under way: until then, a live that somebody joined hears nothing.
+/// The channels to confirm in one pass. Channels without a confirmation come first, also channels
+/// that become wanted during the pass: a live that somebody joined hears nothing until then.
 struct Pass {
+    /// Channels without a confirmation.
     new: VecDeque<Channel>,
-    /// Their last confirmation is old.
+    /// Channels whose last confirmation is old.
     due: VecDeque<Channel>,
-    /// The newest ticket that was looked at.
+    /// The newest ticket that the pass has looked at.
     seen: u64,
 }
 
 impl Pass {
-    /// `every` says how often a channel is confirmed; `beats` is the number of the server's own
-    /// channel of beats.
+    /// `every` is the time between two confirmations of a channel; `beats` is the number of the
+    /// server's own channel of beats.
     fn begin(
         subscriptions: &Subscriptions,
         confirmed: &Confirmed,
         beats: Option<u32>,
         every: impl Fn(&Channel) -> Duration,
     ) -> Self {
-        let (mut new, mut due, mut seen) = (VecDeque::new(), Vec::new(), 0);
-        let lives = subscriptions.wanted_after(&mut seen);
-        let always = [Channel::Gateways]
-            .into_iter()
-            .chain(beats.map(Channel::Beats))
-            .map(|channel| (channel, 0));
-        for (channel, ticket) in always.chain(lives) {
+        let mut wanted = vec![(Channel::Gateways, 0)];
+        if let Some(number) = beats {
+            wanted.push((Channel::Beats(number), 0));
+        }
+        let mut seen = 0;
+        wanted.extend(subscriptions.wanted_after(&mut seen));
+        let mut new = VecDeque::new();
+        let mut due = Vec::new();
+        for (channel, ticket) in wanted {
             match confirmed.channels.get(&channel) {
                 Some((at, known)) if *known == ticket => {
                     if at.elapsed() >= every(&channel) {
@@ -210,10 +219,16 @@ impl Pass {
             }
             let new = self.new.pop_front();
             let is_due = new.is_none();
-            let channel = new.or_else(|| self.due.pop_front())?;
-            // This pass may have confirmed it with this ticket, which it got in the meantime.
-            let is_wanted = |ticket: &u64| is_due || confirmed.ticket(&channel) != Some(*ticket);
-            if let Some(ticket) = subscriptions.ticket(&channel).filter(is_wanted) {
+            let channel = match new {
+                Some(channel) => channel,
+                None => self.due.pop_front()?,
+            };
+            let Some(ticket) = subscriptions.ticket(&channel) else {
+                continue;
+            };
+            // A new channel may have got this ticket during the pass, which then may have confirmed
+            // the channel with it already.
+            if is_due || confirmed.ticket(&channel) != Some(ticket) {
                 return Some((channel, ticket));
             }
         }
@@ -242,16 +257,14 @@ impl Task {
                 tracing::debug!(%why, "subscribing again to messages of other gateways");
             }
             told = waits_long;
-            sleep(Duration::from_millis(
-                BACKOFF.jittered(short_sessions, rand::random()),
-            ))
-            .await;
+            let wait = BACKOFF.jittered(short_sessions, rand::random());
+            sleep(Duration::from_millis(wait)).await;
             short_sessions += 1;
         }
     }
 
-    /// Listens for as long as the connection lasts and the connection for calls is not made again:
-    /// the name may lead to another server by then, and this one be a replica. Answers why the
+    /// Listens until this connection ends or the node's connection for calls is made again: the
+    /// name may lead to another server by then, and this server be a replica. Returns why the
     /// session ended.
     async fn session(&self) -> String {
         let connections = self
@@ -280,10 +293,11 @@ impl Task {
         }
     }
 
-    /// Makes the subscriptions those that are wanted here, and keeps them so.
+    /// Subscribes to the channels that are wanted here, and keeps the subscriptions up to date.
     async fn keep_subscribed(&self, client: &Client) -> String {
         let mut confirmed = Confirmed::default();
-        let (mut wanted, mut map) = (self.subscriptions.changes(), self.topology.maps());
+        let mut wanted = self.subscriptions.changes();
+        let mut map = self.topology.maps();
         let mut in_doubt = !self.at_start;
         loop {
             wanted.mark_unchanged();
@@ -293,7 +307,8 @@ impl Task {
                 Ok(false) => continue,
                 Err(why) => return why.to_string(),
             }
-            // Messages before this were missed, so what they announced must be read from the store.
+            // The session missed earlier messages, so the store must be read for what they
+            // announced.
             if std::mem::take(&mut in_doubt) {
                 self.topology.monitor().doubts().of_node(&self.host);
             }
@@ -314,8 +329,9 @@ impl Task {
             .is_some_and(|node| *node.host() == self.host)
     }
 
-    /// False if the map of slots changed meanwhile: channels that came here with a slot do not wait
-    /// for the rest.
+    /// Ends subscriptions that are not wanted here, and confirms new and due ones. False if the map
+    /// of slots changed meanwhile: the caller begins again at once, because a channel that came
+    /// here with its slot must not wait for the rest.
     async fn subscribe(
         &self,
         client: &Client,
@@ -335,47 +351,56 @@ impl Task {
                 within(client.sunsubscribe(self.topology.keys().channel(&channel))).await?;
             }
         }
-        let cluster = *self.topology.layout() == Layout::Cluster;
-        let every = |channel: &Channel| match channel {
-            Channel::Gateways => PULSE,
-            _ if cluster => CONFIRM.0,
-            _ => CONFIRM.1,
+        let confirm_every = if *self.topology.layout() == Layout::Cluster {
+            CONFIRM_IN_CLUSTER
+        } else {
+            CONFIRM
         };
         let beats = self
             .topology
             .map()
             .beats_at(&self.host, self.topology.keys());
-        let mut pass = Pass::begin(&self.subscriptions, confirmed, beats, every);
+        let mut pass = Pass::begin(
+            &self.subscriptions,
+            confirmed,
+            beats,
+            |channel| match channel {
+                Channel::Gateways => PULSE,
+                _ => confirm_every,
+            },
+        );
         while let Some((channel, ticket)) = pass.next(&self.subscriptions, confirmed) {
             if map.has_changed().unwrap_or(false) {
                 return Ok(false);
             }
             if self.is_mine(&channel) {
-                self.confirm(client, confirmed, (channel, ticket)).await?;
+                self.confirm(client, confirmed, channel, ticket).await?;
             }
         }
-        // The oldest gives the pulse where none was due. Without a subscription there is nothing to
-        // hear, nor to miss.
+        // If nothing was due, the oldest confirmation gives the pulse. A connection without a
+        // subscription has nothing to hear, nor to miss.
         if confirmed.latest.is_some_and(|at| at.elapsed() >= PULSE)
             && let Some((channel, (_, ticket))) =
                 confirmed.channels.iter().min_by_key(|(_, (at, _))| *at)
         {
-            let oldest = (channel.clone(), *ticket);
-            self.confirm(client, confirmed, oldest).await?;
+            let channel = channel.clone();
+            let ticket = *ticket;
+            self.confirm(client, confirmed, channel, ticket).await?;
         }
         Ok(true)
     }
 
     /// Subscribes, or confirms a subscription. One channel a call: the library takes each answer
-    /// for a whole call's.
+    /// for the answer to a whole call.
     async fn confirm(
         &self,
         client: &Client,
         confirmed: &mut Confirmed,
-        (channel, ticket): (Channel, u64),
+        channel: Channel,
+        ticket: u64,
     ) -> Result<(), Error> {
-        if let Err(error) = within(client.ssubscribe(self.topology.keys().channel(&channel))).await
-        {
+        let subscribed = within(client.ssubscribe(self.topology.keys().channel(&channel))).await;
+        if let Err(error) = subscribed {
             // Only this channel is elsewhere. The next round tries again, at its new node once the
             // map has it.
             let why = ServerError::of(&error);
@@ -391,8 +416,9 @@ impl Task {
         }
         let now = Instant::now();
         confirmed.latest = Some(now);
-        let last = confirmed.channels.insert(channel.clone(), (now, ticket));
-        let is_news = last.is_none_or(|(_, known)| known != ticket);
+        let known = confirmed.ticket(&channel);
+        confirmed.channels.insert(channel.clone(), (now, ticket));
+        let is_news = known != Some(ticket);
         if is_news && !matches!(channel, Channel::Beats(_)) {
             self.subscriptions.send(BusEvent::Ready(channel));
         }
@@ -403,23 +429,8 @@ impl Task {
         loop {
             match messages.recv().await {
                 Ok(message) => {
-                    let text = message
-                        .value
-                        .as_str()
-                        .filter(|text| text.len() <= MAX_MESSAGE);
-                    match (self.topology.keys().read_channel(&message.channel), text) {
-                        // It only found out whether Redis takes messages; see `beats`.
-                        (Some(_), Some(text)) if text.is_empty() => {}
-                        (Some(Channel::Beats(number)), Some(text))
-                            if self.beats.heard(number, &text) => {}
-                        (Some(Channel::Beats(_)), _) => {
-                            Metrics::count(&self.metrics.words_ignored, "malformed")
-                        }
-                        (Some(channel), Some(text)) => self.subscriptions.send(BusEvent::Message {
-                            channel,
-                            text: Arc::from(&*text),
-                        }),
-                        _ => Metrics::count(&self.metrics.words_ignored, "malformed"),
+                    if !self.take(&message) {
+                        Metrics::count(&self.metrics.words_ignored, "malformed");
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
@@ -430,9 +441,34 @@ impl Task {
             }
         }
     }
+
+    /// Passes one message on. False if it is malformed.
+    fn take(&self, message: &Message) -> bool {
+        let Some(channel) = self.topology.keys().read_channel(&message.channel) else {
+            return false;
+        };
+        let Some(text) = message.value.as_str() else {
+            return false;
+        };
+        if text.len() > MAX_MESSAGE {
+            return false;
+        }
+        // An empty message only tests whether Redis takes messages; see `beats`.
+        if text.is_empty() {
+            return true;
+        }
+        if let Channel::Beats(number) = channel {
+            return self.beats.heard(number, &text);
+        }
+        self.subscriptions.send(BusEvent::Message {
+            channel,
+            text: Arc::from(&*text),
+        });
+        true
+    }
 }
 
-/// Waits for a change; for ever if nothing can change.
+/// Waits for a change; waits for ever if nothing can change.
 async fn changed(seen: Option<watch::Receiver<u64>>) {
     if let Some(mut seen) = seen
         && seen.changed().await.is_ok()

@@ -1,6 +1,6 @@
-//! Owns the trust in Redis over TLS: which authorities may vouch for a server. The system's, or
-//! those of one file and no other. Refuses a file without a certificate: trusting no authority by
-//! mistake would look like a network failure.
+//! Owns the trust in Redis over TLS: which authorities may vouch for a server. They are the
+//! system's authorities, or the ones in one file and no other. Refuses a file without a
+//! certificate: trusting no authority by mistake would look like a network failure.
 
 use std::path::Path;
 
@@ -20,8 +20,7 @@ pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, String> {
         Some(path) => of_file(path)?,
         None => of_system()?,
     };
-    // The provider is named, not the process's default: there is none once another crate brings a
-    // second one.
+    // Names the provider: the process has no default once another crate brings a second one.
     let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|why| why.to_string())?
@@ -36,12 +35,13 @@ pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, String> {
 fn of_file(path: &Path) -> Result<RootCertStore, String> {
     let shown = path.display();
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path)
-        .map_err(|why| format!("{shown} cannot be read: {why}"))?
-    {
-        let added = certificate
-            .map_err(|why| why.to_string())
-            .and_then(|one| roots.add(one).map_err(|e| e.to_string()));
+    let certificates = CertificateDer::pem_file_iter(path)
+        .map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    for certificate in certificates {
+        let added = match certificate {
+            Ok(certificate) => roots.add(certificate).map_err(|why| why.to_string()),
+            Err(why) => Err(why.to_string()),
+        };
         added.map_err(|why| format!("{shown} has a certificate that cannot be used: {why}"))?;
     }
     if roots.is_empty() {

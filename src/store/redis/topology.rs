@@ -23,13 +23,15 @@ use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
 use crate::store::{StoreError, StoreResult};
 
-/// The first reading of the map and the first connections, all in all.
+/// The deadline of the first reading of the map and the first connections together.
 const START_DEADLINE: Duration = Duration::from_secs(5);
-/// How often the map is read: while all nodes answer, and while some node is down.
-const EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
+/// The time between two readings of the map while all nodes answer.
+const READ_EVERY: Duration = Duration::from_secs(5);
+/// The same while some node is down.
+const READ_EVERY_WHILE_DOWN: Duration = Duration::from_secs(1);
 /// The shortest time between two readings, whatever the number of requests.
 const GAP: Duration = Duration::from_millis(100);
-/// One reading, with the connections to new nodes.
+/// The deadline of one reading, with the connections to new nodes.
 const READING_DEADLINE: Duration = Duration::from_secs(5);
 /// A node without slots is dropped when no call was redirected to it for this long.
 const GUEST_STAYS: Duration = Duration::from_secs(60);
@@ -43,10 +45,16 @@ pub(super) struct Topology {
     map: watch::Sender<Arc<SlotMap>>,
     /// How often the map was read.
     readings: watch::Sender<u64>,
-    /// Nodes to which calls were redirected and that serve no slot yet: new masters that slots are
-    /// moving to.
-    guests: Mutex<Vec<(Arc<Node>, Instant)>>,
+    guests: Mutex<Vec<Guest>>,
     adopting: tokio::sync::Mutex<()>,
+}
+
+/// A node to which calls were redirected and that serves no slot yet: a new master that slots are
+/// moving to.
+#[derive(Debug)]
+struct Guest {
+    node: Arc<Node>,
+    last_redirection: Instant,
 }
 
 impl Topology {
@@ -61,7 +69,10 @@ impl Topology {
             let ranges = discovery::slot_ranges(&connector, None).await?;
             open_all(&connector, &ranges, &monitor).await
         });
-        let map = first.await.unwrap_or(Err(StoreError::Timeout))?;
+        let map = match first.await {
+            Ok(map) => map?,
+            Err(_) => return Err(StoreError::Timeout.into()),
+        };
         let topology = Arc::new(Self {
             connector,
             keys,
@@ -74,14 +85,13 @@ impl Topology {
         topology.take_over(&topology.map());
         let stop = CancellationToken::new();
         if topology.layout() != &Layout::Single {
-            let (keeper, stopped) = (Arc::clone(&topology), stop.clone());
+            let keeper = Arc::clone(&topology);
+            let stopped = stop.clone();
             tokio::spawn(async move { stopped.run_until_cancelled(keeper.keep()).await });
         }
-        let (monitor, map, stopped) = (
-            Arc::clone(&topology.monitor),
-            topology.map.subscribe(),
-            stop.clone(),
-        );
+        let monitor = Arc::clone(&topology.monitor);
+        let map = topology.map.subscribe();
+        let stopped = stop.clone();
         tokio::spawn(async move {
             stopped
                 .run_until_cancelled(
@@ -114,21 +124,26 @@ impl Topology {
         Arc::clone(&self.map.borrow())
     }
 
-    /// Notifies when another map takes its place.
+    /// The map; the receiver learns when another map takes its place.
     pub(super) fn maps(&self) -> watch::Receiver<Arc<SlotMap>> {
         self.map.subscribe()
     }
 
     pub(super) fn owner(&self, slot: u16) -> StoreResult<Arc<Node>> {
         let owner = self.map.borrow().owner(slot).cloned();
-        owner.ok_or_else(|| {
-            self.monitor.suspect_map();
-            StoreError::Refused(format!("CLUSTERDOWN slot {slot} is not served"))
-        })
+        match owner {
+            Some(node) => Ok(node),
+            None => {
+                self.monitor.suspect_map();
+                Err(StoreError::Refused(format!(
+                    "CLUSTERDOWN slot {slot} is not served"
+                )))
+            }
+        }
     }
 
-    /// The node to which another one redirected a call. An unknown node is looked for on a new map
-    /// first, and becomes a guest if it is not there.
+    /// The node to which another one redirected a call. If the node is unknown, waits for a new map
+    /// first; a node that is not on it becomes a guest.
     pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
         if let Some(node) = self.known(host) {
             return Ok(node);
@@ -144,7 +159,10 @@ impl Topology {
         let (node, outcome) = Node::open(&self.connector, host, &self.monitor).await?;
         outcome?;
         tracing::info!(node = %host, "redis redirects calls to a node that serves no slot yet");
-        self.guests.lock().push((Arc::clone(&node), Instant::now()));
+        self.guests.lock().push(Guest {
+            node: Arc::clone(&node),
+            last_redirection: Instant::now(),
+        });
         Ok(node)
     }
 
@@ -153,17 +171,17 @@ impl Topology {
             return Some(Arc::clone(node));
         }
         let mut guests = self.guests.lock();
-        let (node, last) = guests.iter_mut().find(|(node, _)| node.host() == host)?;
-        *last = Instant::now();
-        Some(Arc::clone(node))
+        let guest = guests.iter_mut().find(|guest| guest.node.host() == host)?;
+        guest.last_redirection = Instant::now();
+        Some(Arc::clone(&guest.node))
     }
 
     async fn keep(&self) {
         loop {
             let every = if self.monitor.is_whole() {
-                EVERY.0
+                READ_EVERY
             } else {
-                EVERY.1
+                READ_EVERY_WHILE_DOWN
             };
             tokio::select! {
                 () = self.monitor.map_suspected() => {}
@@ -184,16 +202,17 @@ impl Topology {
         let ranges = discovery::slot_ranges(&self.connector, Some(&old)).await?;
         self.guests
             .lock()
-            .retain(|(_, last)| last.elapsed() < GUEST_STAYS);
+            .retain(|guest| guest.last_redirection.elapsed() < GUEST_STAYS);
         if ranges == old.ranges() {
             return Ok(());
         }
         let opening = hosts(&ranges).into_iter().map(|host| async move {
             match self.known(&host) {
                 Some(node) => Ok(node),
-                None => Node::open(&self.connector, &host, &self.monitor)
-                    .await
-                    .map(|(node, _)| node),
+                None => {
+                    let (node, _) = Node::open(&self.connector, &host, &self.monitor).await?;
+                    Ok(node)
+                }
             }
         });
         let nodes: Vec<_> = join_all(opening)
@@ -207,7 +226,7 @@ impl Topology {
         );
         self.guests
             .lock()
-            .retain(|(guest, _)| nodes.iter().all(|node| node.host() != guest.host()));
+            .retain(|guest| nodes.iter().all(|node| node.host() != guest.node.host()));
         let map = Arc::new(SlotMap::new(ranges, nodes));
         self.take_over(&map);
         self.map.send_replace(Arc::clone(&map));
@@ -220,21 +239,17 @@ impl Topology {
     fn take_over(&self, map: &SlotMap) {
         for node in map.nodes() {
             let state = node.state();
-            state.probe_with(match (self.connector.probes(), self.layout()) {
+            let canary = match (self.connector.probes(), self.layout()) {
                 (Probes::Ping, _) => None,
                 (Probes::Canary, Layout::Cluster) => {
                     map.canary_at(node.host(), state.canary(), &self.keys)
                 }
                 (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(self.keys.canary()),
-            });
+            };
+            state.probe_with(canary);
         }
-        self.monitor.list(
-            map.owners(),
-            map.nodes()
-                .iter()
-                .map(|node| node.state().health())
-                .collect(),
-        );
+        let health = map.nodes().iter().map(|node| node.state().health());
+        self.monitor.list(map.owners(), health.collect());
     }
 }
 

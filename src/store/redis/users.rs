@@ -1,11 +1,11 @@
-//! What an audit reads of users: follows that only one of the two ends has, and who has which
-//! login. No gateway calls it. It reads a page of 1,000 members at a time.
+//! The calls of an audit of users: follows that only one of the two ends has, and the claims of
+//! logins. No gateway makes them. They read pages of 1,000 members.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::changes::Change;
-use super::reply::Reply;
+use super::reply::{Reply, next_answer};
 use super::{RedisStore, args, scripts};
 use crate::base::ids::{Login, UserId};
 use crate::store::{Edge, MAX_BATCH, StoreResult};
@@ -48,6 +48,16 @@ impl fmt::Display for HalfFollow {
     }
 }
 
+/// A change that began long ago and that nobody finishes.
+#[derive(Debug)]
+pub(crate) struct LeftChange {
+    pub(crate) change: String,
+    /// The key of the change's note.
+    pub(crate) key: String,
+    /// The age by Redis's clock.
+    pub(crate) age: Duration,
+}
+
 /// A page of claimed logins.
 #[derive(Debug)]
 pub(crate) struct LoginPage {
@@ -62,7 +72,8 @@ impl RedisStore {
         let Some((one, there)) = self.keys().read_edge(key) else {
             return Ok(Vec::new());
         };
-        let (mut halves, mut cursor) = (Vec::new(), 0);
+        let mut halves = Vec::new();
+        let mut cursor = 0;
         loop {
             let args = args![key, cursor, "COUNT", MAX_BATCH];
             let page = self
@@ -71,24 +82,24 @@ impl RedisStore {
                 .await?;
             let mut reply = Reply::of(page)?;
             cursor = reply.number()?;
-            let members = reply.list()?.pairs()?;
-            let members: Vec<(UserId, String)> = members
-                .into_iter()
-                .filter_map(|(id, at)| Some((UserId::parse(&id).ok()?, at)))
-                .collect();
-            let back = |(other, _): &(UserId, String)| {
-                let key = match there {
-                    Edge::Following => self.keys().edge(other, Edge::Followers),
-                    Edge::Followers => self.keys().edge(other, Edge::Following),
-                };
-                vec![("ZSCORE", args![key, one])]
-            };
-            let read = |_: &(UserId, String), answers: &mut dyn Iterator<Item = _>| {
-                super::reply::next_answer(answers).map(|score: fred::types::Value| !score.is_null())
+            let mut members: Vec<(UserId, String)> = Vec::new();
+            for (id, at) in reply.list()?.pairs()? {
+                if let Ok(other) = UserId::parse(&id) {
+                    members.push((other, at));
+                }
+            }
+            let other_end = match there {
+                Edge::Following => Edge::Followers,
+                Edge::Followers => Edge::Following,
             };
             let there_too = self
                 .router
-                .read_each("half_follows", &members, back, read)
+                .read_each(
+                    "half_follows",
+                    &members,
+                    |(other, _)| vec![("ZSCORE", args![self.keys().edge(other, other_end), one])],
+                    |_, answers| Ok(!next_answer(answers)?.is_null()),
+                )
                 .await;
             for ((other, at), is_there) in members.into_iter().zip(there_too) {
                 if !is_there? {
@@ -104,31 +115,28 @@ impl RedisStore {
     /// Adds the end that is missing, with the time of the other.
     pub(crate) async fn restore_follow(&self, half: &HalfFollow) -> StoreResult<()> {
         let steps = self.follow_since(&half.user, &half.streamer, &half.at);
-        self.router.call("restore_follow", steps).await.map(drop)
+        self.router.call("restore_follow", steps).await?;
+        Ok(())
     }
 
     /// A page of the logins that are claimed, in their folded form.
     pub(crate) async fn logins(&self, cursor: u64) -> StoreResult<LoginPage> {
         let args = args![self.keys().users(), cursor, "COUNT", MAX_BATCH];
-        let mut reply = Reply::of(
-            self.router
-                .call("logins", self.router.command("HSCAN", args))
-                .await?,
-        )?;
-        let next = reply.number()?;
-        let read = |(login, user): (String, String)| {
-            Some((Login::parse(&login).ok()?, UserId::parse(&user).ok()?))
-        };
-        let logins = reply
-            .list()?
-            .pairs()?
-            .into_iter()
-            .filter_map(read)
-            .collect();
-        Ok(LoginPage {
-            logins,
-            next: (next != 0).then_some(next),
-        })
+        let page = self
+            .router
+            .call("logins", self.router.command("HSCAN", args))
+            .await?;
+        let mut reply = Reply::of(page)?;
+        let next = reply.cursor()?;
+        let mut logins = Vec::new();
+        for (login, user) in reply.list()?.pairs()? {
+            if let Ok(login) = Login::parse(&login)
+                && let Ok(user) = UserId::parse(&user)
+            {
+                logins.push((login, user));
+            }
+        }
+        Ok(LoginPage { logins, next })
     }
 
     /// The user for whom a login is claimed.
@@ -138,9 +146,10 @@ impl RedisStore {
             .router
             .call("login_owner", self.router.command("HGET", args))
             .await?;
-        Ok(owner
-            .into_string()
-            .and_then(|user| UserId::parse(&user).ok()))
+        match owner.into_string() {
+            Some(user) => Ok(UserId::parse(&user).ok()),
+            None => Ok(None),
+        }
     }
 
     /// Frees a login that is claimed for a user whose profile does not carry it. False if the user
@@ -181,12 +190,8 @@ impl RedisStore {
         self.router.call("claim_again", steps).await
     }
 
-    /// The changes that began longer ago than this: each with its note's key and its age by Redis's
-    /// clock.
-    pub(crate) async fn left_changes(
-        &self,
-        overdue: Duration,
-    ) -> StoreResult<Vec<(String, String, Duration)>> {
+    /// The changes that began longer ago than this.
+    pub(crate) async fn left_changes(&self, overdue: Duration) -> StoreResult<Vec<LeftChange>> {
         let steps = async {
             let clock = vec![self.keys().leases()];
             let now = self
@@ -194,18 +199,18 @@ impl RedisStore {
                 .script(&scripts::NOW, clock, Vec::new())
                 .await?
                 .number()?;
-            let noted = self
-                .noted_changes()
-                .await?
-                .into_iter()
-                .map(|(change, began)| {
-                    (
-                        change.to_string(),
-                        self.changes_key(&change),
-                        Duration::from_millis(now.saturating_sub(began)),
-                    )
-                });
-            Ok(noted.filter(|(.., age)| *age > overdue).collect())
+            let mut left = Vec::new();
+            for (change, began) in self.noted_changes().await? {
+                let age = Duration::from_millis(now.saturating_sub(began));
+                if age > overdue {
+                    left.push(LeftChange {
+                        change: change.to_string(),
+                        key: self.changes_key(&change),
+                        age,
+                    });
+                }
+            }
+            Ok(left)
         };
         self.router.call("left_changes", steps).await
     }

@@ -1,8 +1,8 @@
-//! Decides whether a node can be used. The watchdog probes it each second, whatever else is under
-//! way, and at once when its canary changes, its connection was made again, or a call found the
-//! server to be a replica. The client library does not notice a server that stops answering while
-//! commands are still being written, nor does it recover from every error; the watchdog does both.
-//! It starts with the node's connection and ends when the store is dropped.
+//! Decides whether a node can be used. The watchdog probes the node each second, whatever else is
+//! under way. It probes at once when the canary changes, the connection was made again, or a call
+//! found the server to be a replica. The client library does not notice a server that stops
+//! answering while commands are still being written, nor does it recover from every error; the
+//! watchdog does both. It starts with the node's connection and ends when the store is dropped.
 //!
 //! A server that has become a replica is down at once. The watchdog then connects again and looks
 //! the name up anew until it leads to a master: that is how a managed Redis behind one name fails
@@ -33,7 +33,7 @@ use crate::store::Health;
 const PROBE: Duration = Duration::from_secs(1);
 /// A node is down after this many probes in a row without an answer.
 const MISSES: u32 = 2;
-/// A forced reconnect that takes longer is given up; the next miss tries another.
+/// The watchdog gives up a forced reconnect that takes longer; the next miss tries another.
 const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The waits between connections to a name that leads to a replica.
 const REDIAL: Backoff = Backoff {
@@ -43,15 +43,15 @@ const REDIAL: Backoff = Backoff {
 /// How long the library may take from a new connection to the first command on it.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What a node and its watchdog tell each other.
+/// The state that a node shares with its watchdog.
 #[derive(Debug)]
 pub(super) struct NodeState {
     health: watch::Sender<Health>,
-    /// How often the connection was made again.
+    /// The number of times that the connection was made again.
     connections: watch::Sender<u64>,
     /// A call found the server to be a replica.
     replica_seen: Notify,
-    /// The key that the server is probed with, if it serves any.
+    /// The key of the probes; `None` if the server serves none.
     canary: Mutex<Option<String>>,
     canary_changed: Notify,
     /// The server's clock in its last answer, and when that answer came.
@@ -111,9 +111,9 @@ impl NodeState {
     /// The server's clock now, less the time that its last answer took to arrive. `None` after a
     /// new connection, which may lead to another server, until that server has answered.
     pub(super) fn time_now(&self) -> Option<UnixMillis> {
-        self.clock
-            .lock()
-            .map(|(at, heard)| at + millis(heard.elapsed()))
+        let last = *self.clock.lock();
+        let (at, heard) = last?;
+        Some(at + millis(heard.elapsed()))
     }
 
     fn forget_time(&self) {
@@ -121,13 +121,19 @@ impl NodeState {
     }
 }
 
-/// Why a server is probed.
+/// The reason for a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Tick,
     CanaryChanged,
     Reconnected,
     ReplicaSeen,
+}
+
+/// The canary, as the last answer to a probe had it.
+struct Canary {
+    key: String,
+    value: String,
 }
 
 struct Watchdog {
@@ -139,14 +145,13 @@ struct Watchdog {
     missed: u32,
     state: Arc<NodeState>,
     monitor: Arc<Monitor>,
-    /// The canary's key, and its last value.
-    canary: Option<(String, String)>,
+    canary: Option<Canary>,
     /// Since its last answer the server may have lost data, or messages may have been missed.
     in_doubt: bool,
-    /// When a new connection was probed last, without waiting for the tick.
+    /// When the watchdog last probed a new connection, without waiting for the tick.
     probed_reconnect: Option<Instant>,
     redial_at: Instant,
-    /// How often the connection was made again since the last answer.
+    /// The number of times that the connection was made again since the last answer.
     redials: u32,
     /// The last refusal that was logged.
     refused: Option<String>,
@@ -154,8 +159,10 @@ struct Watchdog {
 
 /// Watches a client until `stop`, then ends its connection.
 pub(super) fn spawn(
-    (host, client): (&Host, Client),
-    (connection, now): (Connection, Health),
+    host: &Host,
+    client: Client,
+    connection: Connection,
+    now: Health,
     monitor: Arc<Monitor>,
     stop: CancellationToken,
 ) -> Arc<NodeState> {
@@ -211,7 +218,7 @@ impl Watchdog {
             self.in_doubt = true;
             self.state.forget_time();
             self.state.connections.send_modify(|n| *n += 1);
-            // A connection that breaks again and again is not probed each time.
+            // Limits the probes of a connection that breaks again and again.
             if self.probed_reconnect.is_some_and(|at| at.elapsed() < PROBE) {
                 return;
             }
@@ -257,17 +264,17 @@ impl Watchdog {
     /// A canary that is gone or different means that the server lost its data, or that it is
     /// another server.
     fn compare(&mut self, key: Option<String>, found: Option<String>) {
-        let known = self
-            .canary
-            .take()
-            .filter(|(known, _)| Some(known) == key.as_ref());
-        if let Some((_, known)) = known
-            && found.as_ref() != Some(&known)
+        if let Some(known) = &self.canary
+            && key.as_ref() == Some(&known.key)
+            && found.as_ref() != Some(&known.value)
         {
             tracing::warn!(node = %self.host, "redis has lost data, or has the data of another server");
             self.in_doubt = true;
         }
-        self.canary = key.zip(found);
+        self.canary = match (key, found) {
+            (Some(key), Some(value)) => Some(Canary { key, value }),
+            _ => None,
+        };
     }
 
     fn answered(&mut self) {
@@ -284,7 +291,8 @@ impl Watchdog {
             ServerError::Moved | ServerError::Ask => self.monitor.suspect_map(),
             _ if self.refused.as_deref() == Some(said.as_str()) => {}
             _ => {
-                let (node, canary) = (&self.host, self.state.canary().unwrap_or_default());
+                let node = &self.host;
+                let canary = self.state.canary().unwrap_or_default();
                 tracing::warn!(%node, error = said, canary, "redis refuses the probe, which writes the canary");
                 self.refused = Some(said);
             }

@@ -133,7 +133,7 @@ fn a_server_of_another_kind_is_told_with_the_scheme_that_fits() {
     let told = |url: &str, is: Mode| {
         let address = Address::parse(url).unwrap();
         let expected = Mode::of_hosts(&address.layout);
-        wrong_scheme(&host, &address, (expected, Some(is))).map(|why| why.to_string())
+        wrong_scheme(&host, &address, expected, Some(is)).map(|why| why.to_string())
     };
     let at = |said: &str| Some(format!("Redis at 10.0.0.1:6379: {said}"));
     assert_eq!(told("redis://a", Mode::Single), None);

@@ -15,18 +15,14 @@ impl UserLists for RedisStore {
         list: &ListName,
         member: &UserId,
     ) -> StoreResult<PutInList> {
-        let (keys, args) = (
-            vec![self.keys().list_of(owner, list)],
-            args![member, MAX_LIST],
-        );
+        let keys = vec![self.keys().list_of(owner, list)];
+        let args = args![member, MAX_LIST];
         let steps = async {
-            match self
+            let mut reply = self
                 .router
                 .script(&scripts::PUT_IN_LIST, keys, args)
-                .await?
-                .text()?
-                .as_str()
-            {
+                .await?;
+            match reply.text()?.as_str() {
                 "added" => Ok(PutInList::Added),
                 "there" => Ok(PutInList::There),
                 "full" => Ok(PutInList::Full),
@@ -50,10 +46,8 @@ impl UserLists for RedisStore {
     async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>> {
         let args = args![self.keys().list_of(owner, list), 0, MAX_LIST - 1];
         let steps = async {
-            let members = Reply::of(self.router.command("ZRANGE", args).await?)?.texts();
-            Ok(members
-                .filter_map(|member| UserId::parse(&member).ok())
-                .collect())
+            let members = self.router.command("ZRANGE", args).await?;
+            Ok(Reply::of(members)?.users())
         };
         self.router.call("list_members", steps).await
     }

@@ -1,6 +1,6 @@
 //! The calls on profiles. A user's profile and the list of logins lie in different slots of a
 //! cluster. The profile is right: a claim of a login that the profile of its user does not carry is
-//! stale, and is given back when the change is finished.
+//! stale, and the end of the change gives it back.
 
 use async_trait::async_trait;
 
@@ -31,10 +31,11 @@ impl RedisStore {
             .script(&scripts::PROFILE, vec![key.clone()], args)
             .await?;
         let mut reply = in_time(self, &key, reply)?;
-        let (is_new, signup, former) = (reply.flag()?, reply.number()?, reply.text()?);
-        if let Some(former) = Login::parse(&former)
-            .ok()
-            .filter(|former| former.folded() != login.folded())
+        let is_new = reply.flag()?;
+        let signup = reply.number()?;
+        let former = reply.text()?;
+        if let Ok(former) = Login::parse(&former)
+            && former.folded() != login.folded()
         {
             self.give_back(user, &former, guards[0]).await?;
         }
@@ -51,14 +52,15 @@ impl RedisStore {
         })
     }
 
-    /// False if another user has the login.
+    /// Claims a login for a user. False if another user has the login.
     pub(crate) async fn claim(
         &self,
         user: &UserId,
         login: &Login,
         until: UnixMillis,
     ) -> StoreResult<bool> {
-        let (key, args) = (self.keys().users(), args![login.folded(), user, until]);
+        let key = self.keys().users();
+        let args = args![login.folded(), user, until];
         let reply = self
             .router
             .script(&scripts::CLAIM, vec![key.clone()], args)
@@ -73,16 +75,18 @@ impl RedisStore {
         login: &Login,
         until: UnixMillis,
     ) -> StoreResult<()> {
-        let (key, args) = (self.keys().users(), args![login.folded(), user, until]);
+        let key = self.keys().users();
+        let args = args![login.folded(), user, until];
         let reply = self
             .router
             .script(&scripts::GIVE_BACK, vec![key.clone()], args)
             .await?;
-        in_time(self, &key, reply)?.flag().map(drop)
+        in_time(self, &key, reply)?.flag()?;
+        Ok(())
     }
 
-    /// Gives back what a change of logins that was left has claimed, or has not given back: all
-    /// that the profile does not carry.
+    /// Gives back the logins that a change left behind, claimed or not given back: all that the
+    /// profile does not carry.
     pub(in crate::store::redis) async fn settle_login(
         &self,
         user: &UserId,
@@ -91,18 +95,16 @@ impl RedisStore {
     ) -> StoreResult<()> {
         let args = args![self.keys().user(user), "login", "former"];
         let mut fields = Reply::of(self.router.command("HMGET", args).await?)?;
-        let mut login = || {
-            fields
-                .piece()
-                .and_then(fred::types::Value::into_string)
-                .and_then(|l| Login::parse(&l).ok())
-        };
-        let (carried, former) = (login(), login());
-        for login in [Some(claimed.clone()), former].into_iter().flatten() {
-            if carried
-                .as_ref()
-                .is_none_or(|carried| carried.folded() != login.folded())
-            {
+        let carried = next_login(&mut fields);
+        let former = next_login(&mut fields);
+        let mut logins = vec![claimed.clone()];
+        logins.extend(former);
+        for login in logins {
+            let is_carried = match &carried {
+                Some(carried) => carried.folded() == login.folded(),
+                None => false,
+            };
+            if !is_carried {
                 self.give_back(user, &login, until).await?;
             }
         }
@@ -112,17 +114,23 @@ impl RedisStore {
     pub(crate) async fn read_profile(&self, user: &UserId) -> StoreResult<Option<Profile>> {
         let args = args![self.keys().user(user), "login", "name", "signup"];
         let mut fields = Reply::of(self.router.command("HMGET", args).await?)?;
-        let Some(login) = fields.piece().filter(|login| !login.is_null()) else {
-            return Ok(None);
+        let login = match fields.piece() {
+            Some(login) if !login.is_null() => text(login)?,
+            _ => return Ok(None),
         };
-        let login =
-            Login::parse(&text(login)?).map_err(|_| nonsense("a profile without a login"))?;
+        let login = Login::parse(&login).map_err(|_| nonsense("a profile without a login"))?;
         Ok(Some(Profile {
             login,
             name: fields.text()?,
             signup: fields.number()?,
         }))
     }
+}
+
+/// The next field as a login; `None` for a field that is absent or no login.
+fn next_login(fields: &mut Reply) -> Option<Login> {
+    let login = fields.piece()?.into_string()?;
+    Login::parse(&login).ok()
 }
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The calls on announcements: an author's announcements and profile lie in one slot, so both
+//! The calls on announcements. An author's announcements and profile lie in one slot, so both
 //! change in one step.
 
 use async_trait::async_trait;
@@ -39,20 +39,17 @@ impl Statuses for RedisStore {
         let json = serde_json::to_string(post).map_err(|why| nonsense(why.to_string()))?;
         let args = args![MAX_TIMELINE, post.at, status, id, json];
         let keys = self.post_keys(status.author());
-        let steps = async {
-            self.router
-                .script(&scripts::PUT_POST, keys, args)
-                .await
-                .map(drop)
-        };
-        self.router.call("put_post", steps).await
+        let steps = self.router.script(&scripts::PUT_POST, keys, args);
+        self.router.call("put_post", steps).await?;
+        Ok(())
     }
 
     async fn drop_post(&self, status: &StatusId) -> StoreResult<bool> {
         let Some(id) = post_of(status) else {
             return Ok(false);
         };
-        let (keys, args) = (self.post_keys(status.author()), args![status, id]);
+        let keys = self.post_keys(status.author());
+        let args = args![status, id];
         let steps = async {
             self.router
                 .script(&scripts::DROP_POST, keys, args)
@@ -63,23 +60,25 @@ impl Statuses for RedisStore {
     }
 
     async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
-        let command = |status: &StatusId| {
-            let of = |id: &PostId| ("HGET", args![self.keys().posts(status.author()), id]);
-            post_of(status).map(of).into_iter().collect()
-        };
-        let read = |status: &StatusId, answers: &mut dyn Iterator<Item = _>| {
-            if post_of(status).is_none() {
-                return Ok(None);
-            }
-            let found: fred::types::Value = next_answer(answers)?;
-            if found.is_null() {
-                Ok(None)
-            } else {
-                read_post(&text(found)?).map(Some)
-            }
-        };
         self.router
-            .read_each("posts", statuses, command, read)
+            .read_each(
+                "posts",
+                statuses,
+                |status| match post_of(status) {
+                    Some(id) => vec![("HGET", args![self.keys().posts(status.author()), id])],
+                    None => Vec::new(),
+                },
+                |status, answers| {
+                    if post_of(status).is_none() {
+                        return Ok(None);
+                    }
+                    let found = next_answer(answers)?;
+                    if found.is_null() {
+                        return Ok(None);
+                    }
+                    Ok(Some(read_post(&text(found)?)?))
+                },
+            )
             .await
     }
 

@@ -9,13 +9,15 @@ use tokio::time::Instant;
 
 use crate::base::clock::millis;
 use crate::store::redis::changes::in_time;
+use crate::store::redis::node::Command;
 use crate::store::redis::paging::Scored;
 use crate::store::redis::reply::{Reply, next_answer, number};
+use crate::store::redis::router::ScriptCall;
 use crate::store::redis::{RedisStore, args, scripts};
 use crate::store::{Entry, MAX_TIMELINE, StatusId, StoreResult, Timeline, Timelines};
 
-/// Entries that are read beyond a page, because those of the time where the page begins may be on
-/// the page before.
+/// Entries that a reading takes beyond a page, because entries with the time at which the page
+/// begins may be on the page before.
 const TIES: usize = 8;
 
 /// `None` for another program's member.
@@ -27,8 +29,11 @@ fn read_entry((status, at): Scored) -> Option<Entry> {
 }
 
 /// The command for up to so many entries, from the time of the given one on.
-fn page(key: &str, after: Option<&Entry>, most: usize) -> (&'static str, Vec<Value>) {
-    let from = after.map_or("+inf".to_owned(), |after| after.at.to_string());
+fn page_command(key: &str, after: Option<&Entry>, most: usize) -> Command {
+    let from = match after {
+        Some(after) => after.at.to_string(),
+        None => "+inf".to_owned(),
+    };
     (
         "ZRANGE",
         args![
@@ -45,27 +50,47 @@ fn page(key: &str, after: Option<&Entry>, most: usize) -> (&'static str, Vec<Val
     )
 }
 
-/// What was asked: the timeline's key, and after which entry.
-type Asked = (String, Option<Entry>);
+/// A wanted page: of the timeline with this key, the entries after the given one.
+struct Asked {
+    key: String,
+    after: Option<Entry>,
+}
+
+/// A page as Redis has it.
+struct RawPage {
+    entries: Vec<Entry>,
+    /// Whether the page reaches the end of the timeline.
+    at_end: bool,
+}
+
+impl RawPage {
+    /// Reads the answer to a command for up to `most` entries.
+    fn read(answer: Value, after: Option<&Entry>, most: usize) -> StoreResult<Self> {
+        let raw = Reply::of(answer)?.scored()?;
+        let at_end = raw.len() < most;
+        let mut entries = Vec::with_capacity(raw.len());
+        for scored in raw {
+            let Some(entry) = read_entry(scored) else {
+                continue;
+            };
+            if after.is_none_or(|after| entry < *after) {
+                entries.push(entry);
+            }
+        }
+        Ok(Self { entries, at_end })
+    }
+}
 
 impl RedisStore {
-    /// Reads pages of up to `most` raw entries; each with whether it reaches the end of the
-    /// timeline.
-    async fn raw_pages(
-        &self,
-        asked: &[Asked],
-        most: usize,
-    ) -> Vec<StoreResult<(Vec<Entry>, bool)>> {
-        let command = |(key, after): &Asked| vec![page(key, after.as_ref(), most)];
-        let read = |(_, after): &Asked, answers: &mut dyn Iterator<Item = _>| {
-            let raw = Reply::of(next_answer(answers)?)?.scored()?;
-            let at_end = raw.len() < most;
-            let mut found: Vec<Entry> = raw.into_iter().filter_map(read_entry).collect();
-            found.retain(|entry| after.as_ref().is_none_or(|after| entry < after));
-            Ok((found, at_end))
-        };
+    /// Reads pages of up to `most` raw entries.
+    async fn raw_pages(&self, asked: &[Asked], most: usize) -> Vec<StoreResult<RawPage>> {
         self.router
-            .read_each("read_timelines", asked, command, read)
+            .read_each(
+                "read_timelines",
+                asked,
+                |asked| vec![page_command(&asked.key, asked.after.as_ref(), most)],
+                |asked, answers| RawPage::read(next_answer(answers)?, asked.after.as_ref(), most),
+            )
             .await
     }
 
@@ -84,9 +109,12 @@ impl Timelines for RedisStore {
         let limit = limit.min(MAX_TIMELINE);
         let asked: Vec<Asked> = asked
             .iter()
-            .map(|(line, after)| (self.timeline_key(line), after.clone()))
+            .map(|(line, after)| Asked {
+                key: self.timeline_key(line),
+                after: after.clone(),
+            })
             .collect();
-        let extra = if asked.iter().any(|(_, after)| after.is_some()) {
+        let extra = if asked.iter().any(|asked| asked.after.is_some()) {
             TIES
         } else {
             0
@@ -96,16 +124,18 @@ impl Timelines for RedisStore {
             .await;
         let mut pages = Vec::with_capacity(found.len());
         for (asked, found) in asked.into_iter().zip(found) {
-            let found = match found {
-                // Many have the same time: the whole timeline has the rest of the page.
-                Ok((found, false)) if found.len() < limit => self
-                    .raw_pages(&[asked], MAX_TIMELINE)
-                    .await
-                    .pop()
-                    .unwrap_or(Ok((found, true))),
-                found => found,
-            };
-            pages.push(found.map(|(mut entries, _)| {
+            let mut page = found;
+            if let Ok(found) = &page
+                && !found.at_end
+                && found.entries.len() < limit
+            {
+                // Many entries have the same time: the whole timeline has the rest of the page.
+                if let Some(whole) = self.raw_pages(&[asked], MAX_TIMELINE).await.pop() {
+                    page = whole;
+                }
+            }
+            pages.push(page.map(|page| {
+                let mut entries = page.entries;
                 entries.truncate(limit);
                 entries
             }));
@@ -120,14 +150,13 @@ impl Timelines for RedisStore {
     }
 
     async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
-        let command = |(line, status): &(Timeline, StatusId)| {
-            vec![("ZSCORE", args![self.timeline_key(line), status])]
-        };
-        let read = |_: &(Timeline, StatusId), answers: &mut dyn Iterator<Item = _>| {
-            next_answer(answers).map(|score: Value| !score.is_null())
-        };
         self.router
-            .read_each("are_on_timelines", asked, command, read)
+            .read_each(
+                "are_on_timelines",
+                asked,
+                |(line, status)| vec![("ZSCORE", args![self.timeline_key(line), status])],
+                |_, answers| Ok(!next_answer(answers)?.is_null()),
+            )
             .await
     }
 
@@ -138,17 +167,17 @@ impl Timelines for RedisStore {
         looked: Instant,
     ) -> StoreResult<()> {
         let steps = async {
-            let (mut keys, mut calls) =
-                (Vec::with_capacity(to.len()), Vec::with_capacity(to.len()));
+            let mut keys = Vec::with_capacity(to.len());
+            let mut calls = Vec::with_capacity(to.len());
             for timeline in to {
                 let key = self.timeline_key(timeline);
                 let not_after = self.router.not_after(&key).await?;
                 // Read after the node's time: the process may have been stopped in between.
                 let until = not_after.saturating_sub(millis(looked.elapsed()));
-                calls.push((
-                    vec![key.clone()],
-                    args![until, timeline.most(), entry.at, entry.id],
-                ));
+                calls.push(ScriptCall {
+                    keys: vec![key.clone()],
+                    args: args![until, timeline.most(), entry.at, entry.id],
+                });
                 keys.push(key);
             }
             let answers = self.router.script_each(&scripts::ADD_STATUSES, calls).await;
@@ -171,7 +200,8 @@ impl Timelines for RedisStore {
                 .router
                 .script(&scripts::ADD_STATUSES, vec![key.clone()], args)
                 .await?;
-            in_time(self, &key, reply).map(drop)
+            in_time(self, &key, reply)?;
+            Ok(())
         };
         self.router.call("add_entries", steps).await
     }
@@ -182,12 +212,10 @@ impl Timelines for RedisStore {
             .map(|timeline| ("ZREM", args![self.timeline_key(timeline), status]))
             .collect();
         let steps = async {
-            self.router
-                .read_all(commands)
-                .await
-                .into_iter()
-                .collect::<StoreResult<Vec<Value>>>()
-                .map(drop)
+            for answer in self.router.read_all(commands).await {
+                answer?;
+            }
+            Ok(())
         };
         self.router.call("remove_from_timelines", steps).await
     }
@@ -199,7 +227,9 @@ impl Timelines for RedisStore {
         }
         let mut args = args![self.timeline_key(timeline)];
         args.extend(unique.into_iter().map(Value::from));
-        let steps = async { self.router.command("ZREM", args).await.map(drop) };
-        self.router.call("remove_entries", steps).await
+        self.router
+            .call("remove_entries", self.router.command("ZREM", args))
+            .await?;
+        Ok(())
     }
 }
